@@ -1,0 +1,32 @@
+"""What a driver or layer of pulsar-offload is written against: hook specs, their values and errors."""
+
+from offload_hooks.specs import HOOK_SPEC_VERSION, OPTIONAL_HOOKS, PROJECT, TierHooks, hookimpl, hookspec
+from offload_hooks.values import (
+    BlockReceipt,
+    ByteRange,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+)
+
+__all__ = [
+    "HOOK_SPEC_VERSION",
+    "OPTIONAL_HOOKS",
+    "PROJECT",
+    "BlockReceipt",
+    "ByteRange",
+    "Capabilities",
+    "DriverDescription",
+    "ListedObject",
+    "ObjectStat",
+    "ReadableBuffer",
+    "StaleUpload",
+    "TierHooks",
+    "Upload",
+    "hookimpl",
+    "hookspec",
+]

@@ -1,0 +1,238 @@
+"""The tree of errors that everything in pulsar-offload raises.
+
+One root, `OffloadError`. An error carries fields (which key, ledger, block, entry and byte offset; what was
+expected and found; what to do next) as well as a sentence. Errors that have a standard Python meaning are that, too:
+"not found" is a `FileNotFoundError`, "denied" a `PermissionError`, malformed bytes a `ValueError`.
+All of them survive pickling, so that they cross from a Spark executor to its driver unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+_PLACE = ("key", "ledger_id", "block", "entry_id", "offset")
+_LABELS = {"key": "object", "ledger_id": "ledger", "block": "block", "entry_id": "entry", "offset": "byte"}
+
+
+class OffloadError(Exception):
+    """Something that pulsar-offload was asked to do cannot be done.
+
+    Args:
+        what: what was attempted and went wrong, one clause.
+        key: the object's key in its tier.
+        ledger_id: the ledger.
+        block: the block's part number, from 1.
+        entry_id: the entry.
+        offset: the byte offset in the object (the index object if `key` names one).
+        expected: what should have been there.
+        found: what was there instead.
+        hint: what to do next, one sentence.
+    """
+
+    retryable: ClassVar[bool] = False
+    """Whether the same call may succeed when it is made again."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        key: str | None = None,
+        ledger_id: int | None = None,
+        block: int | None = None,
+        entry_id: int | None = None,
+        offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.key = key
+        self.ledger_id = ledger_id
+        self.block = block
+        self.entry_id = entry_id
+        self.offset = offset
+        self.expected = expected
+        self.found = found
+        self.hint = hint
+
+    def fields(self) -> dict[str, Any]:
+        """All fields that are set, by name, `what` first."""
+        names = ("what", *_PLACE, "expected", "found", "hint")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def at(self, **place: Any) -> OffloadError:
+        """Fill in the parts of the place that the raiser did not know; those it knew stay. Returns itself."""
+        for name, value in place.items():
+            if name not in _PLACE:
+                raise TypeError(f"an error has no place called {name!r}")
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+        return self
+
+    def __str__(self) -> str:
+        place = ", ".join(
+            f"{_LABELS[name]} {getattr(self, name)}" for name in _PLACE if getattr(self, name) is not None
+        )
+        text = f"{self.what} ({place})" if place else self.what
+        if self.expected is not None or self.found is not None:
+            wanted = [f"expected {self.expected}"] if self.expected is not None else []
+            got = [f"found {self.found}"] if self.found is not None else []
+            text += ": " + ", ".join(wanted + got)
+        return f"{text}. {self.hint}" if self.hint else text
+
+    def __repr__(self) -> str:
+        inner = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
+        return f"{type(self).__name__}({inner})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.fields()))
+
+
+@contextmanager
+def placed(**place: Any) -> Iterator[None]:
+    """Errors that leave this block are told the parts of the place that their raiser did not know."""
+    try:
+        yield
+    except OffloadError as error:
+        error.at(**place)
+        raise
+
+
+def _rebuild(kind: type[OffloadError], fields: dict[str, Any]) -> OffloadError:
+    return kind(fields.pop("what"), **fields)
+
+
+# --- asked for wrongly -------------------------------------------------------------------------
+
+
+class OptionError(OffloadError, ValueError):
+    """An option, argument or URL that makes no sense; the message names it."""
+
+
+class InvalidKeyError(OptionError):
+    """A key that would leave the tier's root, or that the store cannot name."""
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+class PluginError(OffloadError):
+    """A plugin cannot be used."""
+
+
+class UnknownPluginError(PluginError, LookupError):
+    """No installed distribution offers a plugin of this name; the message lists those that are known."""
+
+
+class BrokenPluginError(PluginError):
+    """A plugin is installed but cannot be loaded, or breaks the contract of the hooks."""
+
+
+class MissingExtraError(PluginError, ImportError):
+    """A library that the plugin needs is not installed; the message has the install line."""
+
+
+# --- stores ------------------------------------------------------------------------------------
+
+
+class StoreError(OffloadError):
+    """A store did not do what it was asked to do."""
+
+
+class ObjectNotFoundError(StoreError, FileNotFoundError):
+    """No object of this key."""
+
+
+class ObjectExistsError(StoreError, FileExistsError):
+    """A create-only write found an object of this key."""
+
+
+class AccessDeniedError(StoreError, PermissionError):
+    """The store refused the credentials, or they do not cover this action."""
+
+
+class RangeError(StoreError, ValueError):
+    """A range that the object does not have: negative, empty, or past its end."""
+
+
+class UploadError(StoreError):
+    """An upload cannot be committed: its blocks overlap, leave holes, or do not belong to it."""
+
+
+class StoreFullError(StoreError):
+    """No room is left in the store."""
+
+
+class StoreUnavailableError(StoreError, ConnectionError):
+    """The store does not answer, or says that it cannot serve now."""
+
+    retryable = True
+
+
+class StoreTimeoutError(StoreUnavailableError, TimeoutError):
+    """The store did not answer in time; whether it acted is not known."""
+
+
+# --- bytes -------------------------------------------------------------------------------------
+
+
+class FormatError(OffloadError, ValueError):
+    """Bytes that are not what the format says they must be."""
+
+
+class BadMagicError(FormatError):
+    """An object or block does not begin with its magic number."""
+
+
+class BadLengthError(FormatError):
+    """A length that is negative, too large, or contradicts another one."""
+
+
+class TruncatedError(BadLengthError):
+    """The bytes end before what they declare does."""
+
+
+class EntryOrderError(FormatError):
+    """Entry ids that are out of order, repeated or missing."""
+
+
+class PaddingError(FormatError):
+    """The bytes after a block's last entry are not the padding pattern."""
+
+
+class ChecksumError(FormatError):
+    """A checksum does not match the bytes that it covers."""
+
+
+class IndexMismatchError(FormatError):
+    """An index and a data object contradict each other."""
+
+
+class MetadataError(FormatError):
+    """A protobuf record that cannot be parsed, or lacks what is required."""
+
+
+class DecompressionError(FormatError):
+    """A payload that does not decompress to what it declares, or to more than is allowed."""
+
+
+class UnsupportedVersionError(FormatError):
+    """A format version newer than this program knows."""
+
+
+# --- what is asked for is not there ------------------------------------------------------------
+
+
+class UnknownTopicError(OffloadError, LookupError):
+    """No topic of this name has offloaded data here."""
+
+
+class UnknownLedgerError(OffloadError, LookupError):
+    """No readable copy of this ledger is here."""
+
+
+class DataLossError(OffloadError):
+    """Part of the range that was asked for has no readable copy."""

@@ -1,0 +1,137 @@
+"""The hooks: what a driver implements and what a layer may stand before. The docstrings are the law.
+
+A **driver** is a class whose constructor takes its options by keyword and whose methods implement these hooks, marked
+with `@hookimpl`. It is found by entry point (group `pulsar_offload.drivers`), and by the schemes of the URLs it
+serves (group `pulsar_offload.url_schemes`; it then has a class method `options_from_url(url) -> dict`).
+It carries `hook_spec_version = 1`.
+
+For all hooks:
+- Calls are synchronous and may come from many threads at once.
+- A hook never returns None after acting: with `firstresult` the next plugin would then act as well.
+- A key is a relative path of UTF-8 text with `/` between its parts. Whatever would leave the tier's root, or cannot
+  be named by the store, is refused with `InvalidKeyError`.
+- Errors are those of `offload_hooks.errors`, translated by the driver, with the foreign one as their cause, and
+  without credentials in their text.
+- Arguments may be added to a hook in a later version of the specs; none is renamed or removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pluggy
+
+from offload_hooks.values import (
+    BlockReceipt,
+    ByteRange,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+)
+
+PROJECT = "pulsar_offload"
+HOOK_SPEC_VERSION = 1
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class TierHooks:
+    """All hooks between the core and a store. Those marked optional may be left out."""
+
+    @hookspec(firstresult=True)
+    def describe(self) -> DriverDescription | None:
+        """Say who the driver is, where its tier is and what it can do. No request to the store."""
+
+    @hookspec(firstresult=True)
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload | None:
+        """Begin a data object. Nothing is visible under `key` until `commit_data`.
+
+        Two uploads of one key may run at once; the last commit wins, or under `create_only` the first.
+        """
+
+    @hookspec(firstresult=True)
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt | None:
+        """Store one block of a data object: part `part_number` (from 1), at byte `offset` of the object.
+
+        Blocks come in any order and concurrently, unless the driver declares `ordered_parts`. The same block may be
+        written again (after an error): the last one counts. The data is not kept after the call.
+        """
+
+    @hookspec(firstresult=True)
+    def commit_data(
+        self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool
+    ) -> ObjectStat | None:
+        """Make the data object visible, whole and durable, with its user metadata; answer what `stat` would.
+
+        `receipts` are in order of their part numbers and cover the object without hole or overlap, else `UploadError`.
+        With `create_only` an existing object is left as it is: `ObjectExistsError`; without, it is replaced.
+        Committing an upload that is gone: `UploadError`.
+        """
+
+    @hookspec(firstresult=True)
+    def abort_data(self, upload: Upload) -> bool | None:
+        """Drop an upload and all its blocks; idempotent. True if there was something to drop, else False."""
+
+    @hookspec(firstresult=True)
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat | None:
+        """Store a small object whole, durably, in one call; answer what `stat` would.
+
+        Visible whole or not at all. With `create_only` an existing object is left as it is: `ObjectExistsError`.
+        """
+
+    @hookspec(firstresult=True)
+    def read_range(self, key: str, offset: int, length: int) -> ReadableBuffer | None:
+        """Read exactly `length` bytes from byte `offset`: never fewer.
+
+        Errors: `ObjectNotFoundError`; `RangeError` for a range that is negative, empty or ends past the object.
+        """
+
+    @hookspec(firstresult=True)
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer] | None:
+        """Read many ranges at once, in their order; optional (without it the Tier reads them concurrently).
+
+        All or nothing: the first error is raised, none is returned in the list. Errors as `read_range`.
+        """
+
+    @hookspec(firstresult=True)
+    def stat(self, key: str) -> ObjectStat | None:
+        """An object's size, time and user metadata. `ObjectNotFoundError` when there is none."""
+
+    @hookspec(firstresult=True)
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject] | None:
+        """All committed objects whose key begins with `prefix` and comes after `start_after`, in order of their keys.
+
+        Lazy: pages are asked for as they are needed. The order is that of the keys' UTF-8 bytes. Sidecars,
+        uploads and other things of the driver's own are not listed. A missing root is an empty listing only
+        if the store cannot tell it from an empty one, else `ObjectNotFoundError`.
+        """
+
+    @hookspec(firstresult=True)
+    def delete(self, keys: Sequence[str]) -> int | None:
+        """Delete objects with whatever belongs to them; idempotent. The number of keys given, once all are gone.
+
+        What was not there counts as gone. On an error some may be gone already: the call may be made again.
+        """
+
+    @hookspec(firstresult=True)
+    def list_uploads(self, prefix: str) -> Iterator[StaleUpload] | None:
+        """Uploads whose key begins with `prefix` that are neither committed nor aborted, by anyone; optional.
+
+        A driver that has it declares `stale_uploads`.
+        """
+
+
+OPTIONAL_HOOKS = frozenset({"read_ranges", "list_uploads"})

@@ -1,0 +1,121 @@
+"""The values that cross the hooks: what a driver takes and what it answers.
+
+All are frozen. Sizes and offsets are in bytes, ranges half-open and never empty, times are aware `datetime`s in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+
+ReadableBuffer = bytes | bytearray | memoryview
+"""What a driver may take and give for bytes: one contiguous run, read only for whoever did not make it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByteRange:
+    """`length` bytes of the object `key` from byte `offset` on; `offset` ≥ 0, `length` ≥ 1."""
+
+    key: str
+    offset: int
+    length: int
+
+    @property
+    def end(self) -> int:
+        """The offset of the first byte after the range."""
+        return self.offset + self.length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upload:
+    """A data object that is being written: visible to nobody until it is committed.
+
+    `upload_id` is the driver's own and opaque; together with `key` it must be enough for another process to
+    write further blocks, commit or abort.
+    """
+
+    key: str
+    upload_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockReceipt:
+    """A driver's word that a block is stored; `commit_data` takes all of an upload's receipts.
+
+    `tag` is the driver's own (an S3 part's ETag, say).
+    """
+
+    part_number: int
+    offset: int
+    length: int
+    tag: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaleUpload:
+    """An upload that was begun and neither committed nor aborted."""
+
+    upload: Upload
+    started_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedObject:
+    """An object as a listing shows it."""
+
+    key: str
+    size_bytes: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectStat:
+    """An object as `stat` shows it.
+
+    `user_metadata` has lower-case keys. It is empty for an object that was stored without any.
+    """
+
+    key: str
+    size_bytes: int
+    modified_at: datetime
+    content_type: str = "application/octet-stream"
+    user_metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a driver can do beyond the least that the hooks ask for, and the limits it must respect.
+
+    Attributes:
+        create_only: a commit with `create_only=True` fails when the key exists, also under a race.
+        ordered_parts: blocks must be written one after another, in order; the Tier serialises them.
+        user_metadata: `native` in the store, or a `sidecar` beside the object.
+        stale_uploads: `list_uploads` and `abort_data` of another process's upload work.
+        min_block_bytes: the least size of every block but the last.
+        max_block_bytes: the largest size of a block.
+        max_blocks: the most blocks of one object.
+    """
+
+    create_only: bool = False
+    ordered_parts: bool = False
+    user_metadata: Literal["native", "sidecar"] = "native"
+    stale_uploads: bool = False
+    min_block_bytes: int = 1
+    max_block_bytes: int = 2**63 - 1
+    max_blocks: int = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverDescription:
+    """Who a driver is: for messages, records and `offload plugins`.
+
+    `location` is a URL of the tier's root, without credentials. `driver_metadata` goes into offload contexts
+    (Pulsar's property names, e.g. `bucket`), never with a secret.
+    """
+
+    name: str
+    location: str
+    capabilities: Capabilities
+    driver_metadata: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,197 @@
+"""Blocks in bulk: a cursor over the entries of one, and the writer of one.
+
+The cursor refuses a block that is not the one its index describes, before it gives an entry; and at the end, one that
+does not end with the entry that the index says.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header, parse_block_header
+from offload_core.codec.frames import FRAME_HEADER_BYTES, walk_frames
+from offload_core.codec.index import IndexedBlock
+from offload_core.codec.kernels import frames as kernels
+from offload_core.codec.object_format import ObjectFormat
+from offload_hooks.errors import EntryOrderError, IndexMismatchError, OptionError, TruncatedError, placed
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class BlockCursor:
+    """Walks the entries of one block once, in order, by the compiled kernels.
+
+    Args:
+        data: the whole block, `indexed.length` bytes.
+        indexed: the block as its object's index describes it.
+        ledger_id: the ledger whose entries it must hold.
+        stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
+
+    Raises:
+        FormatError: a subclass, with ledger, block and byte; the caller adds the object's key.
+    """
+
+    def __init__(
+        self,
+        data: bytes | bytearray | memoryview,
+        object_format: ObjectFormat,
+        ledger_id: int,
+        indexed: IndexedBlock,
+        *,
+        stop_entry_id: int | None = None,
+    ) -> None:
+        self._indexed = indexed
+        self._ledger_id = ledger_id
+        self._stop = stop_entry_id
+        self._data = data
+        self.array: Bytes = np.frombuffer(data, dtype=np.uint8)
+        self.array.flags.writeable = False  # one compiled signature, whatever the buffer was
+        self._position = BLOCK_HEADER_BYTES
+        self.next_entry_id = indexed.first_entry_id
+        self.done = False
+        with self._place():
+            self._check_header(object_format)
+
+    def locate(
+        self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte_room: int
+    ) -> int:
+        """Find the payloads of the next entries in `array`, as many as fit the outputs; how many they are.
+
+        Stops after the entry with which their payloads reach `byte_room` bytes. 0 only at the end.
+        """
+        status, position, count = kernels.locate_entries(
+            self.array,
+            self._position,
+            len(self.array),
+            self.next_entry_id,
+            self._room(len(offsets)),
+            byte_room,
+            offsets,
+            lengths,
+        )
+        return self._advance(status, position, count)
+
+    def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32]) -> int:
+        """Copy the next entries' payloads behind one another into `values`; how many they are.
+
+        `value_offsets` gets their borders (one more than entries). 0 at the end, or if the next entry alone is
+        larger than `values`: then `done` is false and `next_length` tells its size.
+        """
+        status, position, count = kernels.copy_entries(
+            self.array,
+            self._position,
+            len(self.array),
+            self.next_entry_id,
+            self._room(len(value_offsets) - 1),
+            values,
+            value_offsets,
+        )
+        return self._advance(status, position, count)
+
+    def skip_to(self, entry_id: int) -> None:
+        """Go on to `entry_id`, unless the cursor is there or past it already."""
+        offsets = np.empty(4096, dtype=np.int64)
+        lengths = np.empty(4096, dtype=np.int64)
+        while not self.done and self.next_entry_id < entry_id:
+            room = min(len(offsets), entry_id - self.next_entry_id)
+            self.locate(offsets[:room], lengths[:room], self._indexed.length)
+
+    @property
+    def next_length(self) -> int:
+        """Payload bytes of the next entry (only where there is one)."""
+        position = self._position
+        return int.from_bytes(self.array[position : position + 4].tobytes(), "big")
+
+    def _room(self, room: int) -> int:
+        return room if self._stop is None else max(0, min(room, self._stop - self.next_entry_id))
+
+    def _advance(self, status: int, position: int, count: int) -> int:
+        self._position = position
+        self.next_entry_id += count
+        if status == kernels.BAD_FRAME:
+            self._explain()
+        if status == kernels.ALL_READ:
+            self._check_end()
+        self.done = status == kernels.ALL_READ or self.next_entry_id == self._stop
+        return count
+
+    def _place(self):  # type: ignore[no-untyped-def]
+        return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
+
+    def _check_header(self, object_format: ObjectFormat) -> None:
+        indexed = self._indexed
+        if len(self.array) != indexed.length:
+            raise TruncatedError("a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array))
+        header = parse_block_header(self._data, object_format, offset=indexed.offset)
+        facts = [
+            ("length", indexed.length, header.block_length, 12),
+            ("first entry", indexed.first_entry_id, header.first_entry_id, 20),
+        ]
+        if header.ledger_id is not None:
+            facts.append(("ledger", self._ledger_id, header.ledger_id, 28))
+        for name, expected, found, offset in facts:
+            if expected != found:
+                raise IndexMismatchError(
+                    f"a block's {name} is not what its index says",
+                    offset=indexed.offset + offset,
+                    expected=f"{expected} by the index",
+                    found=f"{found} in the block",
+                )
+
+    def _check_end(self) -> None:
+        end = self._indexed.end_entry_id
+        if self.next_entry_id == end or (end is None and self.next_entry_id > self._indexed.first_entry_id):
+            return
+        with self._place():
+            raise EntryOrderError(
+                "a block does not end with the entry that its index says",
+                entry_id=self.next_entry_id,
+                offset=self._indexed.offset + self._position,
+                expected="an entry" if end is None else f"entries up to {end - 1}",
+                found=f"the end after entry {self.next_entry_id - 1}",
+            )
+
+    def _explain(self) -> None:
+        with self._place():
+            for _ in walk_frames(
+                memoryview(self.array),
+                self._position,
+                len(self.array),
+                self.next_entry_id,
+                block_offset=self._indexed.offset,
+            ):
+                break
+        raise AssertionError("the kernel refuses a frame that its twin accepts")
+
+
+def write_block(
+    out: Bytes,
+    header: BlockHeader,
+    values: Bytes,
+    value_offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    first: int,
+    last: int,
+) -> None:
+    """Write a whole block into `out`: header, the entries `first` … `last` − 1, padding.
+
+    `values` holds the payloads behind one another, `value_offsets` their borders; the entries' ids are consecutive
+    from the header's first. `out` is `header.block_length` bytes long.
+
+    Raises:
+        OptionError: the entries do not fit the block.
+    """
+    content = int(value_offsets[last] - value_offsets[first]) + (last - first) * FRAME_HEADER_BYTES
+    if len(out) != header.block_length or BLOCK_HEADER_BYTES + content > len(out):
+        raise OptionError(
+            "entries do not fit their block",
+            ledger_id=header.ledger_id,
+            entry_id=header.first_entry_id,
+            expected=f"at most {header.block_length - BLOCK_HEADER_BYTES} bytes of frames, and as much room",
+            found=f"{content} bytes of frames in {len(out)} bytes",
+        )
+    out[:BLOCK_HEADER_BYTES] = np.frombuffer(pack_block_header(header), dtype=np.uint8)
+    end = kernels.frame_entries(
+        values, value_offsets, first, last, header.first_entry_id, out, BLOCK_HEADER_BYTES
+    )
+    kernels.fill_padding(out, end, len(out))

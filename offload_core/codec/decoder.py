@@ -1,0 +1,22 @@
+"""The one way from an index object's bytes to its value, whichever format it has."""
+
+from __future__ import annotations
+
+from offload_core.codec.index import ObjectIndex
+from offload_core.codec.object_format import ObjectFormat, ObjectKey, resolve_format
+from offload_core.codec.pip17 import parse_pip17_index
+from offload_core.codec.streaming import parse_streaming_index
+from offload_hooks.errors import placed
+
+
+def parse_index(data: bytes | memoryview, key: ObjectKey, *, recorded: ObjectFormat | None = None) -> ObjectIndex:
+    """Decode the index object under `key`; `recorded` is its format by an offload context, where there is one.
+
+    Raises:
+        FormatError: a subclass, with the index's key and the byte.
+    """
+    resolved = resolve_format(data, key, recorded=recorded)
+    with placed(key=key.index_key, ledger_id=key.ledger_id):
+        if resolved is ObjectFormat.STREAMING or key.ledger_id is None:
+            return parse_streaming_index(data)
+        return parse_pip17_index(data, key.ledger_id)

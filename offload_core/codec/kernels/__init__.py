@@ -1,0 +1,1 @@
+"""Compiled loops over byte arrays; each has a plain Python twin that is its oracle."""

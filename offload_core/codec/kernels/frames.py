@@ -1,0 +1,124 @@
+"""Compiled walks over the entry frames of a block; the twin is `offload_core.codec.frames`.
+
+A kernel never raises. It stops at the first frame that is not right and answers its position with `BAD_FRAME`;
+the twin then names the fault. Every length is checked against the block before it is used.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from offload_core.codec.kernels.intrinsics import copy_bytes, load_i32, load_i64, load_u32, store_i32, store_i64
+
+ALL_READ = 0
+"""The walk came to the block's end, or to its padding, which is right."""
+OUT_OF_ROOM = 1
+"""The output arrays are full; call again from the answered position."""
+BAD_FRAME = 2
+"""What stands at the answered position is neither an entry nor right padding."""
+
+_FRAME = 12
+_PADDING = np.uint32(0xFEDCDEAD)
+_PADDING_BYTES = (0xFE, 0xDC, 0xDE, 0xAD)
+
+
+@numba.njit(cache=True, nogil=True)
+def _padding_is_right(block, position, end):
+    """True when the padding pattern fills `block[position:end]`, from its own start."""
+    start = position
+    while end - position >= 4:
+        if load_u32(block, position) != _PADDING:
+            return False
+        position += 4
+    while position < end:
+        if block[position] != _PADDING_BYTES[(position - start) % 4]:
+            return False
+        position += 1
+    return True
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _frame_length(block, position, end, next_entry_id):
+    """Length of the entry framed at `position`; −1 at the end or right padding, −2 for a bad frame."""
+    remaining = end - position
+    if remaining >= _FRAME:
+        length = np.int64(load_i32(block, position))
+        if 0 <= length <= remaining - _FRAME:
+            if load_i64(block, position + 4) == next_entry_id:
+                return length
+            return np.int64(-2)
+    if _padding_is_right(block, position, end):
+        return np.int64(-1)
+    return np.int64(-2)
+
+
+@numba.njit(cache=True, nogil=True)
+def locate_entries(block, position, end, next_entry_id, room, byte_room, offsets, lengths):
+    """Find the payloads of consecutive entries, without copying them.
+
+    At most `room` entries; no further one once their payloads have reached `byte_room` bytes.
+    `block` uint8, `offsets` int64 and `lengths` int64 (outputs). Answers (status, position, count).
+    """
+    count = 0
+    used = np.int64(0)
+    while True:
+        length = _frame_length(block, position, end, next_entry_id + count)
+        if length < 0:
+            return (ALL_READ if length == -1 else BAD_FRAME), position, count
+        if count == room or used >= byte_room:
+            return OUT_OF_ROOM, position, count
+        offsets[count] = position + _FRAME
+        lengths[count] = length
+        used += length
+        count += 1
+        position += _FRAME + length
+
+
+@numba.njit(cache=True, nogil=True)
+def copy_entries(block, position, end, next_entry_id, room, values, value_offsets):
+    """Copy the payloads of at most `room` consecutive entries behind one another, as Arrow's binary layout has them.
+
+    `block` uint8; `values` uint8 and `value_offsets` int32 (outputs). Answers (status, position, count).
+    """
+    count = 0
+    used = np.int64(0)
+    value_offsets[0] = 0
+    while True:
+        length = _frame_length(block, position, end, next_entry_id + count)
+        if length < 0:
+            return (ALL_READ if length == -1 else BAD_FRAME), position, count
+        if count == room or used + length > len(values):
+            return OUT_OF_ROOM, position, count
+        copy_bytes(values, used, block, position + _FRAME, length)
+        used += length
+        count += 1
+        value_offsets[count] = used
+        position += _FRAME + length
+
+
+@numba.njit(cache=True, nogil=True)
+def frame_entries(values, value_offsets, first, last, first_entry_id, block, position):
+    """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
+
+    `values` uint8 with the payloads behind one another, `value_offsets` int64. The caller has checked the room.
+    """
+    for i in range(first, last):
+        length = value_offsets[i + 1] - value_offsets[i]
+        store_i32(block, position, np.int32(length))
+        store_i64(block, position + 4, first_entry_id + (i - first))
+        copy_bytes(block, position + _FRAME, values, value_offsets[i], length)
+        position += _FRAME + length
+    return position
+
+
+@numba.njit(cache=True, nogil=True)
+def fill_padding(block, position, end):
+    """Fill `block[position:end]` with the padding pattern from its own start."""
+    while end - position >= 4:
+        store_i32(block, position, np.int32(-19079507))
+        position += 4
+    start = position
+    while position < end:
+        block[position] = _PADDING_BYTES[position - start]
+        position += 1

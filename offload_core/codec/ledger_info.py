@@ -1,0 +1,61 @@
+"""`ManagedLedgerInfo.LedgerInfo`: what a streaming index keeps of each of its ledgers.
+
+Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from offload_hooks.errors import MetadataError
+from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerInfo:
+    """A ledger as its managed ledger describes it.
+
+    Attributes:
+        entries: number of entries of the whole ledger; while it is open, of what was offloaded so far.
+        size: payload bytes of all entries; None while the ledger is open.
+        timestamp_ms: when it was closed, in milliseconds since 1970, UTC; 0 or None while it is open.
+    """
+
+    ledger_id: int
+    entries: int | None = None
+    size: int | None = None
+    timestamp_ms: int | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the ledger was closed when this was written."""
+        return bool(self.timestamp_ms)
+
+
+def parse_ledger_info(data: bytes | memoryview) -> LedgerInfo:
+    """Decode a `LedgerInfo`.
+
+    Raises:
+        MetadataError: not a protobuf of this type, or the ledger id is missing.
+    """
+    record = ManagedLedgerInfo.LedgerInfo()
+    try:
+        record.ParseFromString(bytes(data))
+    except DecodeError as error:
+        raise MetadataError(f"a ledger info cannot be parsed: {error}") from error
+    return LedgerInfo(
+        ledger_id=record.ledgerId,
+        entries=record.entries if record.HasField("entries") else None,
+        size=record.size if record.HasField("size") else None,
+        timestamp_ms=record.timestamp if record.HasField("timestamp") else None,
+    )
+
+
+def pack_ledger_info(info: LedgerInfo) -> bytes:
+    """Encode as Pulsar does."""
+    record = ManagedLedgerInfo.LedgerInfo(
+        ledgerId=info.ledger_id, entries=info.entries, size=info.size, timestamp=info.timestamp_ms
+    )
+    return record.SerializeToString(deterministic=True)

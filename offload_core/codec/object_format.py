@@ -1,0 +1,108 @@
+"""Which format an object has: from its offload context where there is one, else from its key and magic.
+
+Both stored formats carry the same version in their user metadata, so that says nothing. Keys: `<uuid>-ledger-<id>`
+and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming. A key and a magic that
+contradict each other are an error that names both. Source: docs/formats/index.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import struct
+from dataclasses import dataclass
+from uuid import UUID
+
+from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
+
+FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
+FORMAT_VERSION = "1"
+
+
+class ObjectFormat(enum.Enum):
+    """How a pair of data and index object is laid out."""
+
+    PIP17 = "pip17"
+    STREAMING = "streaming"
+
+
+INDEX_MAGIC = {ObjectFormat.PIP17: 0xDE47DE47, ObjectFormat.STREAMING: 0x3D1FB0BC}
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_KEY = re.compile(rf"(?P<folder>(?:.*/)?)(?P<uuid>{_UUID})(?:-ledger-(?P<ledger>0|[1-9][0-9]{{0,18}}))?(?P<index>-index)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectKey:
+    """A key taken apart. `folder` is what stands before the uuid (Pulsar writes none), with its `/`.
+
+    `ledger_id` is None for streaming objects: their index lists the ledgers.
+    """
+
+    folder: str
+    uuid: UUID
+    ledger_id: int | None
+    is_index: bool
+
+    @property
+    def object_format(self) -> ObjectFormat:
+        """The format that the key's form stands for."""
+        return ObjectFormat.STREAMING if self.ledger_id is None else ObjectFormat.PIP17
+
+    @property
+    def data_key(self) -> str:
+        """The data object's key."""
+        suffix = "" if self.ledger_id is None else f"-ledger-{self.ledger_id}"
+        return f"{self.folder}{self.uuid}{suffix}"
+
+    @property
+    def index_key(self) -> str:
+        """The index object's key."""
+        return f"{self.data_key}-index"
+
+
+def parse_key(key: str) -> ObjectKey | None:
+    """Take a key apart; None if it is not one of an offloaded object."""
+    match = _KEY.fullmatch(key)
+    if match is None:
+        return None
+    return ObjectKey(
+        folder=match["folder"],
+        uuid=UUID(match["uuid"]),
+        ledger_id=None if match["ledger"] is None else int(match["ledger"]),
+        is_index=match["index"] is not None,
+    )
+
+
+def resolve_format(index: bytes | memoryview, key: ObjectKey, *, recorded: ObjectFormat | None = None) -> ObjectFormat:
+    """The format of the object whose index begins with the bytes `index` (at least 4) and lies under `key`.
+
+    `recorded` is what the ledger's offload context says (segments listed: streaming), where there is one.
+
+    Raises:
+        TruncatedError: fewer than 4 bytes.
+        BadMagicError: no index of a known format, or one of another format than key or record say.
+    """
+    if len(index) < 4:
+        raise TruncatedError("an index is cut off", key=key.index_key, offset=0, expected="4 bytes", found=len(index))
+    (magic,) = struct.unpack_from(">I", index)
+    by_magic = next((known for known, value in INDEX_MAGIC.items() if value == magic), None)
+    wanted = recorded or key.object_format
+    source = "its offload context" if recorded else f"the key's form ({wanted.value})"
+    if by_magic is None or by_magic is not wanted:
+        raise BadMagicError(
+            "this is not the index that it should be by " + source,
+            key=key.index_key,
+            ledger_id=key.ledger_id,
+            offset=0,
+            expected=f"{INDEX_MAGIC[wanted]:08X} ({wanted.value})",
+            found=f"{magic:08X}" + (f" ({by_magic.value})" if by_magic else ""),
+        )
+    if recorded is not None and recorded is not key.object_format:
+        raise OptionError(
+            "an offload context and an object's key name different formats",
+            key=key.data_key,
+            expected=f"{recorded.value} by the context",
+            found=f"{key.object_format.value} by the key",
+        )
+    return by_magic

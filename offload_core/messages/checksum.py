@@ -1,0 +1,35 @@
+"""CRC-32C (Castagnoli) of Pulsar entries, by google-crc32c; for kernels, the address of its C function."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+
+import google_crc32c
+
+
+def crc32c(data: bytes) -> int:
+    """The checksum of `data`."""
+    return int(google_crc32c.value(data))
+
+
+@functools.cache
+def crc32c_address() -> int:
+    """Address of the C function `uint32_t crc32c_extend(uint32_t, const uint8_t *, size_t)`.
+
+    google-crc32c's own compiled module has it loaded. Where that module is not there (a build without the C
+    library), a callback into Python serves: right, but slow.
+    """
+    try:
+        from google_crc32c import _crc32c
+
+        function = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+    except (ImportError, OSError, AttributeError):
+        function = _python_callback()
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def _python_callback() -> ctypes._FuncPointer:
+    prototype = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
+    return prototype(lambda crc, address, size: google_crc32c.extend(crc, ctypes.string_at(address, size)))

@@ -1,0 +1,86 @@
+"""Decompression of payloads, each into room of exactly the declared size; never more is written.
+
+Codecs of Pulsar's clients: LZ4 raw blocks, zlib, zstd frames, raw snappy blocks. Source: docs/formats/entry.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+import cramjam
+import numpy as np
+import numpy.typing as npt
+from isal import isal_zlib
+
+from offload_hooks.errors import DecompressionError
+
+
+class Compression(enum.IntEnum):
+    """`CompressionType` of Pulsar's message metadata."""
+
+    NONE = 0
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+Buffer = npt.NDArray[np.uint8] | memoryview | bytes | bytearray
+
+
+def decompress_into(compression: int, payload: Buffer, out: npt.NDArray[np.uint8]) -> None:
+    """Decompress `payload` into `out` (uint8), which is as long as the payload declares to become.
+
+    Raises:
+        DecompressionError: an unknown codec, broken data, or another size than declared.
+    """
+    codec = _CODECS.get(compression)
+    if codec is None:
+        known = ", ".join(f"{known.value} {known.name}" for known in Compression)
+        raise DecompressionError("a payload's compression is not known", expected=known, found=compression)
+    if len(out) == 0:
+        return  # nothing to make: some clients declare 0 and store nothing or an empty block
+    try:
+        size = codec(payload, out)
+    except (cramjam.DecompressionError, isal_zlib.error, ValueError) as error:
+        raise DecompressionError(
+            f"a payload cannot be decompressed by {Compression(compression).name}: {error}",
+            expected=f"{len(out)} bytes",
+        ) from error
+    if size != len(out):
+        raise DecompressionError(
+            f"a payload decompressed by {Compression(compression).name} to another size than declared",
+            expected=f"{len(out)} bytes",
+            found=f"{size} bytes",
+        )
+
+
+def _zlib(payload: Buffer, out: npt.NDArray[np.uint8]) -> int:
+    inflater = isal_zlib.decompressobj()
+    # One byte more than declared shows a payload that goes on; memory stays bounded.
+    inflated = inflater.decompress(payload, len(out) + 1)
+    if not inflater.eof and len(inflated) <= len(out):
+        raise ValueError("the stream is cut off")
+    out[: len(inflated)] = np.frombuffer(inflated, dtype=np.uint8)[: len(out)]
+    return len(inflated)
+
+
+def _lz4(payload: Buffer, out: npt.NDArray[np.uint8]) -> int:
+    return int(cramjam.lz4.decompress_block_into(payload, out, output_len=len(out)))
+
+
+def _zstd(payload: Buffer, out: npt.NDArray[np.uint8]) -> int:
+    return int(cramjam.zstd.decompress_into(payload, out))
+
+
+def _snappy(payload: Buffer, out: npt.NDArray[np.uint8]) -> int:
+    return int(cramjam.snappy.decompress_raw_into(payload, out))
+
+
+_CODECS: dict[int, Callable[[Buffer, npt.NDArray[np.uint8]], int]] = {
+    Compression.LZ4: _lz4,
+    Compression.ZLIB: _zlib,
+    Compression.ZSTD: _zstd,
+    Compression.SNAPPY: _snappy,
+}

@@ -1,0 +1,175 @@
+"""From entries to one table row per message: batches are taken apart, markers and compacted-out messages left out.
+
+The value of an entry lies in the block, or, once decompressed, in the scratch buffer (`scratch_offsets[i]` ≥ 0).
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from offload_core.codec.kernels.intrinsics import load_i32
+from offload_core.messages.kernels.fields import (
+    E_BATCH_SIZE,
+    E_EVENT_TIME,
+    E_FLAGS,
+    E_KEY,
+    E_KEY_LENGTH,
+    E_MARKER_TYPE,
+    E_METADATA,
+    E_METADATA_END,
+    E_ORDERING_KEY,
+    E_ORDERING_KEY_LENGTH,
+    E_PAYLOAD,
+    E_PAYLOAD_LENGTH,
+    E_PROPERTIES,
+    E_SEQUENCE_ID,
+    E_UNCOMPRESSED_SIZE,
+    KEY_IS_BASE64,
+    M_BATCH_INDEX,
+    M_ENTRY,
+    M_EVENT_TIME,
+    M_FLAGS,
+    M_KEY,
+    M_KEY_LENGTH,
+    M_METADATA,
+    M_METADATA_END,
+    M_ORDERING_KEY,
+    M_ORDERING_KEY_LENGTH,
+    M_PROPERTIES,
+    M_SEQUENCE_ID,
+    M_VALUE,
+    M_VALUE_LENGTH,
+    METADATA_IN_SCRATCH,
+    NULL_KEY,
+    NULL_VALUE,
+    VALUE_IN_SCRATCH,
+)
+from offload_core.messages.kernels.protobuf import read_varint, skip_field
+
+LEAST_MESSAGE_BYTES = 6
+"""What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_single(data, position, end, row):
+    """Fill `row` from a `SingleMessageMetadata`; answers (payload size, compacted out), the size −1 if not right."""
+    size = np.int64(-1)
+    compacted_out = False
+    flags = 0
+    row[M_METADATA], row[M_METADATA_END] = position, end
+    while position < end:
+        tag, position = read_varint(data, position, end)
+        if position < 0:
+            return np.int64(-1), False
+        field, wire_type = tag >> 3, tag & 7
+        if wire_type == 0 and field > 0:
+            value, position = read_varint(data, position, end)
+            if position < 0:
+                return np.int64(-1), False
+            if field == 3:
+                size = np.int64(np.int32(value))
+            elif field == 4:
+                compacted_out = value != 0
+            elif field == 5:
+                row[M_EVENT_TIME] = value
+            elif field == 8:
+                row[M_SEQUENCE_ID] = value
+            elif field in (6, 9, 10):
+                flag = KEY_IS_BASE64 if field == 6 else (NULL_VALUE if field == 9 else NULL_KEY)
+                flags = flags | flag if value else flags & ~flag
+        elif wire_type == 2 and field > 0:
+            length, position = read_varint(data, position, end)
+            if position < 0 or length < 0 or length > end - position:
+                return np.int64(-1), False
+            if field == 1:
+                row[M_PROPERTIES] += 1
+            elif field == 2:
+                row[M_KEY], row[M_KEY_LENGTH] = position, length
+            elif field == 7:
+                row[M_ORDERING_KEY], row[M_ORDERING_KEY_LENGTH] = position, length
+            position += length
+        else:
+            position = skip_field(data, position, end, tag)
+            if position < 0:
+                return np.int64(-1), False
+    row[M_FLAGS] |= flags
+    return size, compacted_out
+
+
+@numba.njit(cache=True, nogil=True)
+def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table, count):
+    """Rows for the `size` messages in `data[position:end]`; answers the new count, −1 if the batch is not right."""
+    for i in range(size):
+        if end - position < 4:
+            return np.int64(-1)
+        metadata_size = np.int64(load_i32(data, position))
+        position += 4
+        if metadata_size < 0 or metadata_size > end - position:
+            return np.int64(-1)
+        row = table[count]
+        row[M_ENTRY] = entry
+        row[M_BATCH_INDEX] = i
+        row[M_EVENT_TIME] = 0
+        row[M_SEQUENCE_ID] = sequence_id
+        row[M_KEY_LENGTH] = -1
+        row[M_ORDERING_KEY_LENGTH] = -1
+        row[M_PROPERTIES] = 0
+        row[M_FLAGS] = base_flags
+        length, compacted_out = _read_single(data, position, position + metadata_size, row)
+        position += metadata_size
+        if length < 0 or length > end - position:
+            return np.int64(-1)
+        row[M_VALUE] = position
+        row[M_VALUE_LENGTH] = -1 if row[M_FLAGS] & NULL_VALUE else length
+        position += length
+        if not compacted_out:
+            count += 1
+    return count if position == end else np.int64(-1)
+
+
+@numba.njit(cache=True, nogil=True)
+def _set_whole(entry, index, offset, length, flags, row):
+    """The row of an entry that is one message: not batched, or passed on raw."""
+    row[M_ENTRY] = index
+    row[M_VALUE] = offset
+    row[M_VALUE_LENGTH] = -1 if entry[E_FLAGS] & NULL_VALUE else length
+    row[M_BATCH_INDEX] = -1
+    row[M_EVENT_TIME] = entry[E_EVENT_TIME]
+    row[M_SEQUENCE_ID] = entry[E_SEQUENCE_ID]
+    row[M_KEY], row[M_KEY_LENGTH] = entry[E_KEY], entry[E_KEY_LENGTH]
+    row[M_ORDERING_KEY], row[M_ORDERING_KEY_LENGTH] = entry[E_ORDERING_KEY], entry[E_ORDERING_KEY_LENGTH]
+    row[M_METADATA], row[M_METADATA_END] = entry[E_METADATA], entry[E_METADATA_END]
+    row[M_PROPERTIES] = entry[E_PROPERTIES]
+    row[M_FLAGS] = entry[E_FLAGS] | flags
+
+
+@numba.njit(cache=True, nogil=True)
+def read_messages(block, scratch, entries, first, last, scratch_offsets, raw, table):
+    """Rows for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
+
+    `entries` int64 table, `scratch_offsets` int64 per entry (−1: the payload is in `block`), `raw` uint8 per entry
+    (1: pass the payload on as it is), `table` the output, with a row for each message that a batch can hold.
+    """
+    count = np.int64(0)
+    for i in range(first, last):
+        entry = entries[i]
+        if entry[E_MARKER_TYPE] >= 0:
+            continue
+        in_scratch = scratch_offsets[i] >= 0
+        offset = scratch_offsets[i] if in_scratch else entry[E_PAYLOAD]
+        length = entry[E_UNCOMPRESSED_SIZE] if in_scratch else entry[E_PAYLOAD_LENGTH]
+        size = entry[E_BATCH_SIZE]
+        if raw[i] or size < 0:
+            _set_whole(entry, i, offset, length, VALUE_IN_SCRATCH if in_scratch else 0, table[count])
+            count += 1
+            continue
+        if size * LEAST_MESSAGE_BYTES > length or count + size > len(table):
+            return count, i
+        flags = VALUE_IN_SCRATCH | METADATA_IN_SCRATCH if in_scratch else 0
+        data = scratch if in_scratch else block
+        made = _read_batch(data, offset, offset + length, size, i, flags, entry[E_SEQUENCE_ID], table, count)
+        if made < 0:
+            return count, i
+        count = made
+    return count, np.int64(-1)

@@ -1,0 +1,21 @@
+"""A Tier: a driver and its layers behind one typed face; the only caller of the driver hooks."""
+
+from offload_core.tier.chain import Layer, Rest
+from offload_core.tier.opening import open_store
+from offload_core.tier.registry import driver_of_scheme, load_driver
+from offload_core.tier.spec import LayerSpec, TierSpec
+from offload_core.tier.survey import PluginReport, survey
+from offload_core.tier.tier import Tier
+
+__all__ = [
+    "Layer",
+    "LayerSpec",
+    "PluginReport",
+    "Rest",
+    "Tier",
+    "TierSpec",
+    "driver_of_scheme",
+    "load_driver",
+    "open_store",
+    "survey",
+]

@@ -1,0 +1,215 @@
+"""Plugins by name: finds drivers, URL schemes and layers among the installed distributions.
+
+A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the one that was
+asked for is imported. It refuses, with an error that says what to do: a name that nobody offers, a name that two
+distributions offer, a plugin that cannot be imported, one whose libraries are missing, one written for newer hooks,
+and options that the plugin does not take. See `docs/` and `offload_hooks.specs` for what a plugin must be.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from offload_hooks import HOOK_SPEC_VERSION
+from offload_hooks.errors import (
+    BrokenPluginError,
+    MissingExtraError,
+    OffloadError,
+    OptionError,
+    UnknownPluginError,
+)
+
+DRIVERS = "pulsar_offload.drivers"
+URL_SCHEMES = "pulsar_offload.url_schemes"
+LAYERS = "pulsar_offload.layers"
+GROUPS = (DRIVERS, URL_SCHEMES, LAYERS)
+
+_NOUNS = {DRIVERS: "driver", URL_SCHEMES: "URL scheme", LAYERS: "layer"}
+
+
+def load_driver(name: str) -> type[Any]:
+    """Import the driver class of this name, and nothing else.
+
+    Errors: `UnknownPluginError`, `MissingExtraError`, `BrokenPluginError`.
+    """
+    return load_driver_entry(find(DRIVERS, name))
+
+
+def make_driver(name: str, options: Mapping[str, object]) -> object:
+    """Import a driver and construct it; errors as `load_driver`, and `OptionError` for options it does not take."""
+    entry = find(DRIVERS, name)
+    return _construct(entry, load_driver_entry(entry), (), options)
+
+
+def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object:
+    """Import a layer and construct it over `rest`; errors as `make_driver`."""
+    entry = find(LAYERS, name)
+    return _construct(entry, load_layer_entry(entry), (rest,), options)
+
+
+def driver_of_scheme(scheme: str) -> str:
+    """Name the driver that serves URLs of this scheme (without its colon), importing nothing.
+
+    Errors: `UnknownPluginError`; `BrokenPluginError` when the scheme's class is not also offered as a driver.
+    """
+    return driver_of_entry(find(URL_SCHEMES, scheme.lower()))
+
+
+def find(group: str, name: str) -> EntryPoint:
+    """Find the one entry point of this name; two distributions that offer it are a `BrokenPluginError`."""
+    offers = entry_points(group=group)
+    found = [entry for entry in offers if entry.name == name]
+    if not found:
+        raise _unknown(group, name, sorted({entry.name for entry in offers}))
+    if len(found) > 1:
+        owners = " and ".join(sorted(distribution_of(entry) for entry in found))
+        raise BrokenPluginError(
+            f"the {_NOUNS[group]} {name!r} is offered more than once, by {owners}",
+            hint="Uninstall all but one of them.",
+        )
+    return found[0]
+
+
+def distribution_of(entry: EntryPoint) -> str:
+    """The name of the distribution that offers this entry point."""
+    return entry.dist.name if entry.dist is not None else "an unnamed distribution"
+
+
+def driver_of_entry(scheme: EntryPoint) -> str:
+    """Name the driver whose class a URL scheme's entry point names, importing nothing."""
+    target = (scheme.module, scheme.attr)
+    names = sorted(e.name for e in entry_points(group=DRIVERS) if (e.module, e.attr) == target)
+    if not names:
+        raise BrokenPluginError(
+            f"the URL scheme {scheme.name!r} of {distribution_of(scheme)} names {scheme.value}, which is no driver",
+            hint=f"It must offer the same class in the entry-point group {DRIVERS}.",
+        )
+    return scheme.name if scheme.name in names else names[0]
+
+
+def load_driver_entry(entry: EntryPoint) -> type[Any]:
+    """Import an entry point's driver class and check the version of the hooks that it was written for."""
+    driver = _load(entry)
+    who = f"the driver {entry.name!r} of {distribution_of(entry)}"
+    if not inspect.isclass(driver):
+        raise BrokenPluginError(f"{who} is not a class", found=entry.value)
+    version = getattr(driver, "hook_spec_version", None)
+    if type(version) is not int or version < 1:
+        raise BrokenPluginError(
+            f"{who} does not say which version of the hooks it implements",
+            hint=f"Its class needs hook_spec_version = {HOOK_SPEC_VERSION}.",
+        )
+    if version > HOOK_SPEC_VERSION:
+        raise BrokenPluginError(
+            f"{who} is written for newer hooks than these",
+            expected=f"hook_spec_version {HOOK_SPEC_VERSION} or less",
+            found=version,
+            hint="Upgrade pulsar-offload: pip install --upgrade pulsar-offload.",
+        )
+    return driver
+
+
+def load_layer_entry(entry: EntryPoint) -> Callable[..., object]:
+    """Import an entry point's layer factory."""
+    factory = _load(entry)
+    if not callable(factory):
+        who = f"the layer {entry.name!r} of {distribution_of(entry)}"
+        raise BrokenPluginError(f"{who} is not a factory that can be called", found=entry.value)
+    return factory  # type: ignore[no-any-return]
+
+
+def _unknown(group: str, name: str, known: list[str]) -> UnknownPluginError:
+    close = difflib.get_close_matches(name, known, n=1)
+    meant = f"Did you mean {close[0]!r}? " if close else ""
+    return UnknownPluginError(
+        f"no installed distribution offers the {_NOUNS[group]} {name!r}",
+        hint=f"{meant}Known: {', '.join(known) or 'none'}.",
+    )
+
+
+def _load(entry: EntryPoint) -> Any:
+    try:
+        return entry.load()
+    except OffloadError:
+        raise
+    except (Exception, SystemExit) as error:  # import runs the plugin's code: it may raise anything
+        raise _not_loaded(entry, error) from error
+
+
+def _construct(
+    entry: EntryPoint, make: Callable[..., object], args: tuple[object, ...], options: Mapping[str, object]
+) -> object:
+    _check_options(entry, make, args, options)
+    try:
+        return make(*args, **options)
+    except OffloadError:
+        raise
+    except ModuleNotFoundError as error:
+        raise _not_loaded(entry, error) from error
+    except Exception as error:  # a plugin's own code; its text may quote an option, so only its type is shown
+        raise BrokenPluginError(
+            f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)} cannot be constructed",
+            found=type(error).__name__,
+        ) from error
+
+
+def _check_options(
+    entry: EntryPoint, make: Callable[..., object], args: tuple[object, ...], options: Mapping[str, object]
+) -> None:
+    taken = list(inspect.signature(make).parameters.values())[len(args) :]
+    named = {p.name: p for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in taken)
+    unknown = [] if takes_any else sorted(options.keys() - named.keys())
+    missing = [n for n, p in named.items() if p.default is p.empty and n not in options]
+    if not unknown and not missing:
+        return
+    faults = [f"takes no option {name!r}" for name in unknown] + [
+        f"needs the option {name!r}" for name in missing
+    ]
+    close = difflib.get_close_matches(unknown[0], named, n=1) if unknown else []
+    meant = f"Did you mean {close[0]!r}? " if close else ""
+    listed = ", ".join(n if p.default is not p.empty else f"{n} (required)" for n, p in named.items())
+    raise OptionError(
+        f"the {_NOUNS[entry.group]} {entry.name!r} {' and '.join(faults)}",
+        hint=f"{meant}Its options: {listed or 'none'}.",
+    )
+
+
+def _not_loaded(entry: EntryPoint, error: BaseException) -> MissingExtraError | BrokenPluginError:
+    who = f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
+    if isinstance(error, ModuleNotFoundError) and error.name and _is_missing_library(entry, error.name):
+        return MissingExtraError(
+            f"{who} needs the module {error.name!r}, which is not installed",
+            hint=f"Install it: {_install_line(entry, error.name)}",
+        )
+    return BrokenPluginError(f"{who} cannot be loaded", found=f"{type(error).__name__}: {error}")
+
+
+def _is_missing_library(entry: EntryPoint, module: str) -> bool:
+    top = module.partition(".")[0]
+    if top == entry.module.partition(".")[0]:
+        return False
+    spec = importlib.util.find_spec(top)
+    # A namespace package (`google`) is there as soon as one distribution of many is installed.
+    return spec is None or spec.origin is None
+
+
+def _install_line(entry: EntryPoint, module: str) -> str:
+    if entry.dist is not None:
+        declared = re.search(r"\[(.*)\]", entry.value)
+        extras = [extra.strip() for extra in declared[1].split(",")] if declared else []
+        offered = entry.dist.metadata.get_all("Provides-Extra") or []
+        extras = extras or [extra for extra in offered if _normal(extra) == _normal(entry.name)]
+        if extras:
+            return f"pip install '{entry.dist.name}[{','.join(extras)}]'"
+    return f"pip install {module.partition('.')[0]}"
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,229 @@
+"""A Tier: one place for offloaded data, a driver under its layers, behind a typed face.
+
+This is the only caller of the driver hooks. It checks what a plugin answers, so that the rest of the program may rely
+on it: a driver that gives too few bytes, or nothing at all, is named in a `BrokenPluginError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from offload_core.tier import registry
+from offload_core.tier.chain import Chain, Layer
+from offload_core.tier.part_order import PartOrder
+from offload_core.tier.spec import TierSpec
+from offload_hooks import (
+    BlockReceipt,
+    ByteRange,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+)
+from offload_hooks.errors import BrokenPluginError, OptionError
+from offload_hooks.values import NO_METADATA
+
+BYTES = "application/octet-stream"
+
+_T = TypeVar("_T")
+
+
+class Tier:
+    """A cold storage location; thread-safe, and picklable when it was opened by name.
+
+    Usually made by `open_store` or `Tier.open`. Given objects instead of names it works alike but cannot be pickled:
+
+    Args:
+        driver: an object that implements the hooks.
+        layers: what stands before it, outermost first.
+        spec: the names and options that both were made of.
+
+    Errors are those of `offload_hooks.errors`; each hook's docstring in `offload_hooks.specs` is the law.
+    """
+
+    def __init__(self, driver: object, layers: Sequence[Layer] = (), *, spec: TierSpec | None = None) -> None:
+        self._name = spec.driver if spec is not None else type(driver).__name__
+        self._layers = tuple(layer.name for layer in layers)
+        self._spec = spec
+        self._chain = Chain(driver, self._name, layers)
+        self._hooks = self._chain.hooks
+        self._description = self._typed(DriverDescription, "describe", self._hooks.describe())
+        self._order = PartOrder() if self._description.capabilities.ordered_parts else None
+
+    @classmethod
+    def open(cls, spec: TierSpec) -> Tier:
+        """Open the Tier that these names and options describe; imports its plugins, asks the store nothing."""
+        layers = [
+            Layer(name=layer.name, make=partial(registry.make_layer, layer.name, options=layer.options))
+            for layer in spec.layers
+        ]
+        return cls(registry.make_driver(spec.driver, spec.options), layers, spec=spec)
+
+    def describe(self) -> DriverDescription:
+        """Who the driver is, where the tier is and what it can do."""
+        return self._description
+
+    # --- writing -------------------------------------------------------------------------------
+
+    def begin_data(
+        self, key: str, *, content_type: str = BYTES, user_metadata: Mapping[str, str] = NO_METADATA
+    ) -> Upload:
+        """Begin a data object, which nobody sees before `commit_data`."""
+        answer = self._hooks.begin_data(key=key, content_type=content_type, user_metadata=user_metadata)
+        upload = self._typed(Upload, "begin_data", answer)
+        if self._order is not None:
+            self._order.begin(upload)
+        return upload
+
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """Store part `part_number` (from 1) at byte `offset`; parts may be written in any order and concurrently.
+
+        When the driver declares `ordered_parts`, a part that comes early waits until those before it are written:
+        they must be written concurrently by other threads, else this never returns (see `part_order`).
+        """
+        if self._order is None:
+            return self._write_block(upload, part_number, offset, data)
+        return self._order.write(
+            upload, part_number, lambda: self._write_block(upload, part_number, offset, data)
+        )
+
+    def commit_data(
+        self, upload: Upload, receipts: Sequence[BlockReceipt], *, create_only: bool = False
+    ) -> ObjectStat:
+        """Make the object visible, whole and durable; `receipts` of all its blocks, in any order."""
+        in_order = sorted(receipts, key=lambda receipt: receipt.part_number)
+        answer = self._hooks.commit_data(upload=upload, receipts=in_order, create_only=create_only)
+        if self._order is not None:
+            self._order.end(upload)
+        return self._typed(ObjectStat, "commit_data", answer)
+
+    def abort_data(self, upload: Upload) -> bool:
+        """Drop an upload, of this process or another; idempotent. True if there was something to drop."""
+        if self._order is not None:
+            self._order.end(upload)
+        return self._typed(bool, "abort_data", self._hooks.abort_data(upload=upload))
+
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        *,
+        content_type: str = BYTES,
+        user_metadata: Mapping[str, str] = NO_METADATA,
+        create_only: bool = False,
+    ) -> ObjectStat:
+        """Store a small object whole and durably in one call."""
+        answer = self._hooks.write_index(
+            key=key,
+            data=data,
+            content_type=content_type,
+            user_metadata=user_metadata,
+            create_only=create_only,
+        )
+        return self._typed(ObjectStat, "write_index", answer)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    def read_range(self, key: str, offset: int, length: int) -> memoryview:
+        """Read exactly `length` bytes from byte `offset`, as a read-only view of bytes."""
+        data = self._hooks.read_range(key=key, offset=offset, length=length)
+        return self._exactly(ByteRange(key=key, offset=offset, length=length), data, "read_range")
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """Read many ranges at once, in their order: all, or the first error.
+
+        A driver without its own way reads them concurrently, by a few threads of this process.
+        """
+        if not ranges:
+            return []
+        read = self._typed(list, "read_ranges", self._hooks.read_ranges(ranges=ranges))
+        if len(read) != len(ranges):
+            raise self._broken("read_ranges", f"{len(ranges)} ranges", len(read))
+        return [self._exactly(wanted, data, "read_ranges") for wanted, data in zip(ranges, read, strict=True)]
+
+    def stat(self, key: str) -> ObjectStat:
+        """An object's size, time and user metadata."""
+        return self._typed(ObjectStat, "stat", self._hooks.stat(key=key))
+
+    def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
+        """The objects whose keys begin with `prefix` and come after `start_after`, lazily, in order of UTF-8 bytes."""
+        return iter(self._hooks.list_objects(prefix=prefix, start_after=start_after))
+
+    # --- clearing up ---------------------------------------------------------------------------
+
+    def delete(self, keys: Sequence[str]) -> int:
+        """Delete objects with all that belongs to them; idempotent. The number of keys given."""
+        if isinstance(keys, str):
+            raise OptionError("delete takes a sequence of keys, not one key", key=keys)
+        if not keys:
+            return 0
+        return self._typed(int, "delete", self._hooks.delete(keys=keys))
+
+    def list_uploads(self, prefix: str = "") -> Iterator[StaleUpload]:
+        """Uploads by anyone that were begun, and neither committed nor aborted.
+
+        `StoreError` when the driver cannot tell; its capability `stale_uploads` says so beforehand.
+        """
+        return iter(self._hooks.list_uploads(prefix=prefix))
+
+    # --- the Tier itself -----------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop the threads that this process started for reading; idempotent, and the Tier can be used on."""
+        self._chain.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        layers = f" under {', '.join(self._layers)}" if self._layers else ""
+        return f"<Tier {self._name} at {self._description.location}{layers}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._spec is None:
+            raise OptionError("a Tier that was made of a driver object cannot be pickled; open it by name")
+        return (Tier.open, (self._spec,))
+
+    def _write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        answer = self._hooks.write_block(upload=upload, part_number=part_number, offset=offset, data=data)
+        receipt = self._typed(BlockReceipt, "write_block", answer)
+        sent = (part_number, offset, memoryview(data).nbytes)
+        stored = (receipt.part_number, receipt.offset, receipt.length)
+        if stored != sent:
+            raise self._broken(
+                "write_block", "a receipt of part, offset, length {}, {}, {}".format(*sent), stored
+            )
+        return receipt
+
+    def _exactly(self, wanted: ByteRange, data: object, hook: str) -> memoryview:
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise self._broken(hook, "bytes", type(data).__name__)
+        view = memoryview(data)
+        if view.nbytes != wanted.length:
+            error = self._broken(hook, f"{wanted.length} bytes", view.nbytes)
+            raise error.at(key=wanted.key, offset=wanted.offset)
+        return view.cast("B").toreadonly()
+
+    def _typed(self, kind: type[_T], hook: str, answer: object) -> _T:
+        if not isinstance(answer, kind):
+            raise self._broken(hook, kind.__name__, type(answer).__name__)
+        return answer
+
+    def _broken(self, hook: str, expected: str, found: object) -> BrokenPluginError:
+        layers = f" or a layer over it ({', '.join(self._layers)})" if self._layers else ""
+        what = f"the driver {self._name!r}{layers} broke the contract of {hook}"
+        return BrokenPluginError(what, expected=expected, found=found)
