@@ -39,10 +39,11 @@ def decompress_into(compression: int, payload: Buffer, out: npt.NDArray[np.uint8
     if codec is None:
         known = ", ".join(f"{known.value} {known.name}" for known in Compression)
         raise DecompressionError("a payload's compression is not known", expected=known, found=compression)
-    if len(out) == 0:
-        return  # nothing to make: some clients declare 0 and store nothing or an empty block
+    if len(out) == len(payload) == 0:
+        return  # an empty message that its client did not compress at all
+    room = out if len(out) else np.empty(1, dtype=np.uint8)  # a codec must have somewhere to write
     try:
-        size = codec(payload, out)
+        size = codec(payload, room)
     except (cramjam.DecompressionError, isal_zlib.error, ValueError) as error:
         raise DecompressionError(
             f"a payload cannot be decompressed by {Compression(compression).name}: {error}",

@@ -37,7 +37,7 @@ class EntryParts:
     @property
     def is_raw(self) -> bool:
         """Whether its payload is passed on as it is: encrypted, or one chunk of a message."""
-        return bool(self.metadata.encryption_keys) or self.metadata.HasField("chunk_id")
+        return bool(self.metadata.encryption_keys) or self.metadata.num_chunks_from_msg > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,11 +93,11 @@ def read_messages(parts: EntryParts, *, max_message_bytes: int) -> list[Message]
         return []
     payload = parts.payload
     if metadata.compression and not parts.is_raw:
-        if metadata.uncompressed_size > max_message_bytes:
+        if not metadata.HasField("uncompressed_size") or metadata.uncompressed_size > max_message_bytes:
             raise DecompressionError(
-                "an entry declares to decompress to more than is allowed",
+                "a compressed entry declares no size, or a larger one than is allowed",
                 expected=f"at most {max_message_bytes} bytes (option max_message_bytes)",
-                found=metadata.uncompressed_size,
+                found=metadata.uncompressed_size if metadata.HasField("uncompressed_size") else "none",
             )
         out = np.empty(metadata.uncompressed_size, dtype=np.uint8)
         decompress_into(metadata.compression, payload, out)

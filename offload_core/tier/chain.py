@@ -1,18 +1,19 @@
 """The layers over a driver, in exactly the order of the configuration, as one set of hooks.
 
 A layer comes from a factory `factory(rest, **options)`. `rest` has the hooks of everything below the layer as
-attributes, called by keyword: `rest.read_range(key=..., offset=..., length=...)`; it can be used from the first call
-on, not in the factory itself. A layer implements a hook in one of two ways:
+attributes, called by keyword: `rest.read_range(key=..., offset=..., length=...)`; it can be used from the
+first call on, not in the factory itself. A layer implements a hook in one of two ways:
 
 - one that only watches or delays: `@hookimpl(wrapper=True)`, a generator that yields exactly once;
-- one that may call twice or not at all (retry, cache, hedging, faults): a plain `@hookimpl` that calls `rest`.
+- one that may call twice or not at all (retry, cache, hedging, faults): a plain `@hookimpl` that calls
+  `rest`.
 
-pluggy runs all wrappers before any plain implementation, whoever was registered first. So the order is made level by
-level: the callers of level i hold the wrappers from layer i down to the first plain implementation and that one,
-nothing else; what is below it is reached by its `rest`, which is another level. Hence a wrapper below a retrying layer runs
-once for each attempt. A layer without an implementation of a hook is passed over; `tryfirst` and `trylast` count for
-nothing. When nothing below a level implements an optional hook, `read_ranges` is made of that level's `read_range`,
-and `list_uploads` raises `StoreError`.
+pluggy runs all wrappers before any plain implementation, whoever was registered first. So the order is made
+level by level: the callers of level i hold the wrappers from layer i down to the first plain implementation
+and that one, nothing else; what is below it is reached by its `rest`, which is another level. Hence a
+wrapper below a retrying layer runs once for each attempt. A layer without an implementation of a hook is
+passed over; `tryfirst` and `trylast` count for nothing. When nothing below a level implements an optional
+hook, `read_ranges` is made of that level's `read_range`, and `list_uploads` raises `StoreError`.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Layer:
 class Chain:
     """A driver under any number of layers, checked, with one caller for each hook and level.
 
-    Raises `BrokenPluginError` when a plugin implements a hook that does not exist, or with arguments that it does not
-    have, when the driver lacks a required hook, or when a factory makes nothing.
+    Raises `BrokenPluginError` when a plugin implements a hook that does not exist, or with arguments that
+    it does not have, when the driver lacks a required hook, or when a factory makes nothing.
 
     Attributes:
         hooks: the whole chain's hooks, called by keyword; an answer of None is a `BrokenPluginError`.
@@ -102,7 +103,7 @@ class Chain:
             raise BrokenPluginError(f"the {who} does not fit the hooks: {error}") from error
         except (TypeError, ValueError) as error:
             raise BrokenPluginError(
-                f"the {who} cannot be told from other plugins: its object must be hashable and equal to itself only",
+                f"the {who} cannot be told from other plugins: it must be hashable and equal only to itself",
                 hint="A dataclass needs eq=False.",
             ) from error
 

@@ -30,8 +30,8 @@ class _ReadRange(Protocol):
 class ConcurrentReads:
     """The hook `read_ranges` made of `read_range`.
 
-    Each level of a chain has one of its own, so that a layer's `read_range` which calls `read_ranges` of what is below
-    it never waits for a thread that waits for it.
+    Each level of a chain has one of its own, so that a layer's `read_range` which calls `read_ranges` of
+    what is below it never waits for a thread that waits for it.
     """
 
     def __init__(self, source: ReadsRange) -> None:
@@ -60,8 +60,8 @@ class ConcurrentReads:
         return self._source.read_range(key=wanted.key, offset=wanted.offset, length=wanted.length)
 
     def _pool(self) -> ThreadPoolExecutor:
-        # No lock, which a fork could copy while it is held: whoever comes second uses the pool of the first; the
-        # pool that it made in vain has no threads yet.
+        # No lock, which a fork could copy while it is held: whoever comes second uses the pool of the
+        # first; the pool that it made in vain has no threads yet.
         process = os.getpid()
         pool = self._pools.get(process)
         if pool is None:

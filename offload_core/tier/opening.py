@@ -1,8 +1,8 @@
 """From what a user types to a Tier: a URL, a path or a driver's name, and options.
 
-    file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the URL
-    /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL
-    local                                a driver's name; everything else comes as options
+    file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the
+    URL /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL local
+    a driver's name; everything else comes as options
 
 An option that is given by the URL and by name, with different values, is refused; nothing silently wins.
 """
@@ -37,8 +37,8 @@ def open_store(
         layers: names of layers, or pairs of name and options, outermost first.
         options: the driver's options, by their names.
 
-    Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing), `UnknownPluginError`,
-    `MissingExtraError` (with the install line), `BrokenPluginError`.
+    Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),
+    `UnknownPluginError`, `MissingExtraError` (with the install line), `BrokenPluginError`.
     """
     if isinstance(layers, str):
         raise OptionError(f"layers is a list of layers, not one name: {layers!r}")

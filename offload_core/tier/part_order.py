@@ -1,10 +1,11 @@
 """Blocks in the order of their part numbers, for drivers that declare `ordered_parts`.
 
-A block that comes early waits for those before it, so **all earlier parts must be written concurrently by other
-threads, or have been written**: a thread that writes part 2 and then part 1 of the same upload waits for ever, and so
-does a pool of n threads that is given n later parts before part 1. Hand parts to a pool in order. When a part fails, those
-that wait for it fail as well (`UploadError`), rather than wait for a retry that may never come; the failed part and
-then the later ones may be written again. Committing or aborting an upload ends all waiting for it.
+A block that comes early waits for those before it, so **all earlier parts must be written concurrently by
+other threads, or have been written**: a thread that writes part 2 and then part 1 of the same upload waits
+for ever, and so does a pool of n threads that is given n later parts before part 1. Hand parts to a pool in
+order. When a part fails, those that wait for it fail as well (`UploadError`), rather than wait for a retry
+that may never come; the failed part and then the later ones may be written again. Committing or aborting an
+upload ends all waiting for it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class _Progress:
 class PartOrder:
     """Lets the blocks of each upload through one after another, in order of their part numbers.
 
-    It knows the uploads that were begun here. One that was begun elsewhere goes straight to the driver: whoever
-    continues another process's upload must keep the order.
+    It knows the uploads that were begun here. One that was begun elsewhere goes straight to the driver:
+    whoever continues another process's upload must keep the order.
     """
 
     def __init__(self) -> None:

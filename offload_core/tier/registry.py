@@ -1,9 +1,10 @@
 """Plugins by name: finds drivers, URL schemes and layers among the installed distributions.
 
-A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the one that was
-asked for is imported. It refuses, with an error that says what to do: a name that nobody offers, a name that two
-distributions offer, a plugin that cannot be imported, one whose libraries are missing, one written for newer hooks,
-and options that the plugin does not take. See `docs/` and `offload_hooks.specs` for what a plugin must be.
+A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the
+one that was asked for is imported. It refuses, with an error that says what to do: a name that nobody
+offers, a name that two distributions offer, a plugin that cannot be imported, one whose libraries are
+missing, one written for newer hooks, and options that the plugin does not take. See `docs/` and
+`offload_hooks.specs` for what a plugin must be.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def load_driver(name: str) -> type[Any]:
 
 
 def make_driver(name: str, options: Mapping[str, object]) -> object:
-    """Import a driver and construct it; errors as `load_driver`, and `OptionError` for options it does not take."""
+    """Import a driver and construct it; errors as `load_driver`, and `OptionError` for wrong options."""
     entry = find(DRIVERS, name)
     return _construct(entry, load_driver_entry(entry), (), options)
 
@@ -87,7 +88,8 @@ def driver_of_entry(scheme: EntryPoint) -> str:
     names = sorted(e.name for e in entry_points(group=DRIVERS) if (e.module, e.attr) == target)
     if not names:
         raise BrokenPluginError(
-            f"the URL scheme {scheme.name!r} of {distribution_of(scheme)} names {scheme.value}, which is no driver",
+            f"the URL scheme {scheme.name!r} of {distribution_of(scheme)} names no driver",
+            found=scheme.value,
             hint=f"It must offer the same class in the entry-point group {DRIVERS}.",
         )
     return scheme.name if scheme.name in names else names[0]

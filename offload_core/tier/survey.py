@@ -20,7 +20,8 @@ Status = Literal["ok", "broken", "missing extra"]
 class PluginReport:
     """One installed plugin: who offers it and whether it can be used.
 
-    `target` is the entry point's `module:attribute`; `problem` says what is wrong, None when `status` is `ok`.
+    `target` is the entry point's `module:attribute`; `problem` says what is wrong, None when `status` is
+    `ok`.
     """
 
     group: str
@@ -33,7 +34,7 @@ class PluginReport:
 
 
 def survey() -> list[PluginReport]:
-    """Import every installed plugin and report on each, ordered by group, name and distribution. Raises nothing."""
+    """Import every installed plugin and report on each, by group, name and distribution. Raises nothing."""
     reports = [_report(entry) for group in registry.GROUPS for entry in entry_points(group=group)]
     return sorted(reports, key=lambda r: (registry.GROUPS.index(r.group), r.name, r.distribution))
 

@@ -1,14 +1,15 @@
 """A Tier: one place for offloaded data, a driver under its layers, behind a typed face.
 
-This is the only caller of the driver hooks. It checks what a plugin answers, so that the rest of the program may rely
-on it: a driver that gives too few bytes, or nothing at all, is named in a `BrokenPluginError`.
+This is the only caller of the driver hooks. It checks what a plugin answers, so that the rest of the
+program may rely on it: a driver that gives too few bytes, or nothing at all, is named in a
+`BrokenPluginError`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
 from offload_core.tier import registry
@@ -26,8 +27,8 @@ from offload_hooks import (
     Upload,
 )
 from offload_hooks.errors import BrokenPluginError, OptionError
-from offload_hooks.values import NO_METADATA
 
+NO_METADATA: Mapping[str, str] = MappingProxyType({})
 BYTES = "application/octet-stream"
 
 _T = TypeVar("_T")
@@ -36,7 +37,8 @@ _T = TypeVar("_T")
 class Tier:
     """A cold storage location; thread-safe, and picklable when it was opened by name.
 
-    Usually made by `open_store` or `Tier.open`. Given objects instead of names it works alike but cannot be pickled:
+    Usually made by `open_store` or `Tier.open`. Given objects instead of names it works alike but cannot be
+    pickled:
 
     Args:
         driver: an object that implements the hooks.
@@ -57,7 +59,7 @@ class Tier:
 
     @classmethod
     def open(cls, spec: TierSpec) -> Tier:
-        """Open the Tier that these names and options describe; imports its plugins, asks the store nothing."""
+        """Open the Tier that these names and options describe. Nothing is asked of the store."""
         layers = [
             Layer(name=layer.name, make=partial(registry.make_layer, layer.name, options=layer.options))
             for layer in spec.layers
@@ -74,7 +76,7 @@ class Tier:
         self, key: str, *, content_type: str = BYTES, user_metadata: Mapping[str, str] = NO_METADATA
     ) -> Upload:
         """Begin a data object, which nobody sees before `commit_data`."""
-        answer = self._hooks.begin_data(key=key, content_type=content_type, user_metadata=user_metadata)
+        answer = self._hooks.begin_data(key=key, content_type=content_type, user_metadata=dict(user_metadata))
         upload = self._typed(Upload, "begin_data", answer)
         if self._order is not None:
             self._order.begin(upload)
@@ -83,10 +85,12 @@ class Tier:
     def write_block(
         self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
     ) -> BlockReceipt:
-        """Store part `part_number` (from 1) at byte `offset`; parts may be written in any order and concurrently.
+        """Store part `part_number` (from 1) at byte `offset`; parts may be written in any order and
+        concurrently.
 
-        When the driver declares `ordered_parts`, a part that comes early waits until those before it are written:
-        they must be written concurrently by other threads, else this never returns (see `part_order`).
+        When the driver declares `ordered_parts`, a part that comes early waits until those before it are
+        written: they must be written concurrently by other threads, else this never returns (see
+        `part_order`).
         """
         if self._order is None:
             return self._write_block(upload, part_number, offset, data)
@@ -153,7 +157,10 @@ class Tier:
         return self._typed(ObjectStat, "stat", self._hooks.stat(key=key))
 
     def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
-        """The objects whose keys begin with `prefix` and come after `start_after`, lazily, in order of UTF-8 bytes."""
+        """The objects whose keys begin with `prefix` and come after `start_after`, lazily.
+
+        In the order of their keys' UTF-8 bytes.
+        """
         return iter(self._hooks.list_objects(prefix=prefix, start_after=start_after))
 
     # --- clearing up ---------------------------------------------------------------------------

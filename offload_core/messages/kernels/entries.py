@@ -88,7 +88,7 @@ def _set_number(row, field, value):
     elif field == 12:
         row[E_EVENT_TIME] = value
     elif field == 20:
-        row[E_MARKER_TYPE] = np.int32(value)
+        row[E_MARKER_TYPE] = np.uint32(value)
     elif field == 22:
         row[E_TXN_LEAST] = value
     elif field == 23:

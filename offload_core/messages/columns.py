@@ -1,0 +1,221 @@
+"""The columns of messages: for each name, the Arrow array of one group of entries.
+
+A group is a run of entries whose payloads lie in one block and, once decompressed, one scratch buffer. Only the
+columns that are asked for are made.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from offload_core.messages.arrays import (
+    Bytes,
+    Table,
+    checked_text,
+    new_bytes,
+    new_offsets,
+    numbers_to_array,
+    spans_to_array,
+    times_to_array,
+)
+from offload_core.messages.kernels import columns as kernels
+from offload_core.messages.kernels import fields as f
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_hooks.errors import MetadataError
+from offload_proto.messages_pb2 import MessageMetadata
+
+_EMPTY = np.empty(0, dtype=np.uint8)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """The tables of a group: `entries` and `messages` int64, as `kernels.fields` says; `block` and `scratch` uint8.
+
+    `first_entry_id` is the id of row 0 of `entries`.
+    """
+
+    block: Bytes
+    scratch: Bytes
+    entries: Table
+    messages: Table
+    ledger_id: int
+    partition: int
+    first_entry_id: int
+
+    @property
+    def entry_rows(self) -> npt.NDArray[np.int64]:
+        """For each message its entry's row."""
+        return self.messages[:, f.M_ENTRY]
+
+    def of_entries(self, field: int) -> Table:
+        """An entry's fact for each message."""
+        facts: Table = self.entries[:, field][self.entry_rows]
+        return facts
+
+    def message_spans(self, field: int, scratch_flag: int, data_type: pa.DataType) -> pa.Array:
+        """The column of a span that `messages` has; its length stands in the next field."""
+        table = self.messages
+        return spans_to_array(
+            self.block,
+            self.scratch,
+            table[:, f.M_FLAGS],
+            scratch_flag,
+            table[:, field],
+            table[:, field + 1],
+            data_type,
+        )
+
+    def entry_spans(self, field: int, data_type: pa.DataType) -> pa.Array:
+        """The column of a span that `entries` has; its length stands in the next field."""
+        offsets, lengths = self.of_entries(field), self.of_entries(field + 1)
+        return spans_to_array(self.block, _EMPTY, np.zeros_like(offsets), 0, offsets, lengths, data_type)
+
+
+def _value(group: Group) -> pa.Array:
+    return group.message_spans(f.M_VALUE, f.VALUE_IN_SCRATCH, pa.binary())
+
+
+def _key(group: Group) -> pa.Array:
+    stored = group.message_spans(f.M_KEY, f.METADATA_IN_SCRATCH, pa.binary())
+    encoded = np.flatnonzero(group.messages[:, f.M_FLAGS] & f.KEY_IS_BASE64)
+    if len(encoded) == 0:
+        return stored
+    keys = stored.to_pylist()
+    for row in encoded.tolist():
+        if keys[row] is not None:
+            try:
+                keys[row] = base64.b64decode(keys[row], validate=True)
+            except binascii.Error as error:
+                entry_id = group.first_entry_id + int(group.entry_rows[row])
+                raise MetadataError(f"a key is not the base64 that it says: {error}", entry_id=entry_id) from error
+    return pa.array(keys, type=pa.binary())
+
+
+def _message_id(group: Group) -> pa.Array:
+    rows = len(group.messages)
+    buffer, values = new_bytes(rows * kernels.MESSAGE_ID_BYTES)
+    offsets_buffer, offsets = new_offsets(rows)
+    size = kernels.pack_message_ids(
+        group.ledger_id,
+        group.partition,
+        group.first_entry_id,
+        group.messages,
+        group.entries[:, f.E_BATCH_SIZE],
+        values,
+        offsets,
+    )
+    return pa.Array.from_buffers(pa.binary(), rows, [None, offsets_buffer, buffer.slice(0, size)], null_count=0)
+
+
+def _properties(group: Group) -> pa.Array:
+    rows = len(group.messages)
+    counts = group.messages[:, f.M_PROPERTIES]
+    total = int(counts.sum())
+    room = 0
+    if total:
+        room = int((group.messages[:, f.M_METADATA_END] - group.messages[:, f.M_METADATA])[counts > 0].sum())
+    (row_buffer, row_offsets), (key_offsets_buffer, key_offsets) = new_offsets(rows), new_offsets(total)
+    (keys_buffer, keys), (values_buffer, values) = new_bytes(room), new_bytes(room)
+    value_offsets_buffer, value_offsets = new_offsets(total)
+    right = kernels.gather_properties(
+        group.block, group.scratch, group.messages, row_offsets, keys, key_offsets, values, value_offsets
+    )
+    if not right:
+        raise MetadataError("a message's property lacks its key or value")
+    entries = [
+        checked_text(pa.Array.from_buffers(pa.string(), total, [None, offsets, data], null_count=0))
+        for offsets, data in ((key_offsets_buffer, keys_buffer), (value_offsets_buffer, values_buffer))
+    ]
+    fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
+    pairs = pa.StructArray.from_arrays(entries, fields=fields)
+    return pa.Array.from_buffers(
+        MESSAGE_COLUMNS["__messageProperties"], rows, [None, row_buffer], null_count=0, children=[pairs]
+    )
+
+
+def _encryption_keys(group: Group) -> pa.Array:
+    keys: list[list[dict[str, object]] | None] = []
+    by_entry: dict[int, list[dict[str, object]] | None] = {}
+    for row in group.entry_rows.tolist():
+        if row not in by_entry:
+            entry = group.entries[row]
+            metadata = MessageMetadata.FromString(group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes())
+            by_entry[row] = [
+                {"name": key.key, "value": key.value, "metadata": [(item.key, item.value) for item in key.metadata]}
+                for key in metadata.encryption_keys
+            ] or None
+        keys.append(by_entry[row])
+    return pa.array(keys, type=EXTRA_MESSAGE_COLUMNS["__encryptionKeys"])
+
+
+def _entry_number(field: int, data_type: pa.DataType, absent: int | None) -> Callable[[Group], pa.Array]:
+    def make(group: Group) -> pa.Array:
+        numbers = group.of_entries(field)
+        return numbers_to_array(numbers, data_type, None if absent is None else numbers == absent)
+
+    return make
+
+
+def _batch_size(group: Group) -> pa.Array:
+    sizes = np.where(group.messages[:, f.M_BATCH_INDEX] < 0, 0, group.of_entries(f.E_BATCH_SIZE))
+    return numbers_to_array(sizes, pa.int32())
+
+
+def _broker_index(group: Group) -> pa.Array:
+    last = group.of_entries(f.E_BROKER_INDEX)
+    batch_index = group.messages[:, f.M_BATCH_INDEX]
+    behind = np.where(batch_index < 0, 0, group.of_entries(f.E_BATCH_SIZE) - 1 - batch_index)
+    return numbers_to_array(last - behind, pa.int64(), last < 0)
+
+
+def _publish_time(group: Group) -> pa.Array:
+    return times_to_array(group.of_entries(f.E_PUBLISH_TIME))
+
+
+def _event_time(group: Group) -> pa.Array:
+    times = group.messages[:, f.M_EVENT_TIME]
+    return times_to_array(times, times == 0)
+
+
+def _broker_publish_time(group: Group) -> pa.Array:
+    times = group.of_entries(f.E_BROKER_TIMESTAMP)
+    return times_to_array(times, times < 0)
+
+
+MAKERS: dict[str, Callable[[Group], pa.Array]] = {
+    "value": _value,
+    "__key": _key,
+    "__messageId": _message_id,
+    "__publishTime": _publish_time,
+    "__eventTime": _event_time,
+    "__messageProperties": _properties,
+    "__sequenceId": lambda group: numbers_to_array(group.messages[:, f.M_SEQUENCE_ID], pa.int64()),
+    "__producerName": lambda group: group.entry_spans(f.E_PRODUCER, pa.string()),
+    "__entryId": lambda group: numbers_to_array(group.entry_rows + group.first_entry_id, pa.int64()),
+    "__batchIndex": lambda group: numbers_to_array(group.messages[:, f.M_BATCH_INDEX], pa.int32()),
+    "__batchSize": _batch_size,
+    "__keyIsBase64": lambda group: pa.array(group.messages[:, f.M_FLAGS] & f.KEY_IS_BASE64 != 0),
+    "__orderingKey": lambda group: group.message_spans(f.M_ORDERING_KEY, f.METADATA_IN_SCRATCH, pa.binary()),
+    "__schemaVersion": lambda group: group.entry_spans(f.E_SCHEMA_VERSION, pa.binary()),
+    "__brokerPublishTime": _broker_publish_time,
+    "__brokerIndex": _broker_index,
+    "__txnIdMost": _entry_number(f.E_TXN_MOST, pa.int64(), -1),
+    "__txnIdLeast": _entry_number(f.E_TXN_LEAST, pa.int64(), -1),
+    "__uuid": lambda group: group.entry_spans(f.E_UUID, pa.string()),
+    "__chunkId": _entry_number(f.E_CHUNK_ID, pa.int32(), -1),
+    "__numChunks": _entry_number(f.E_CHUNKS, pa.int32(), -1),
+    "__chunkedSize": _entry_number(f.E_CHUNKED_SIZE, pa.int32(), -1),
+    "__compression": _entry_number(f.E_COMPRESSION, pa.int32(), None),
+    "__uncompressedSize": _entry_number(f.E_UNCOMPRESSED_SIZE, pa.int64(), -1),
+    "__encryptionAlgorithm": lambda group: group.entry_spans(f.E_ENCRYPTION_ALGORITHM, pa.string()),
+    "__encryptionParam": lambda group: group.entry_spans(f.E_ENCRYPTION_PARAM, pa.binary()),
+    "__encryptionKeys": _encryption_keys,
+}
+"""How each column is made, but for those that are the same for a whole ledger."""

@@ -1,0 +1,239 @@
+"""Runs of entries → Arrow record batches of messages, by the kernels.
+
+Entries whose payload cannot be read here (encrypted, chunks) are passed on raw, one row each, and counted; so are
+those of transactions, which are read as any other. Nothing is left out but markers and compacted-out messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from offload_core.messages.arrays import Bytes, Constant, Table
+from offload_core.messages.checksum import crc32c_address
+from offload_core.messages.columns import MAKERS, Group
+from offload_core.messages.compression import decompress_into
+from offload_core.messages.entry import read_messages, split_entry
+from offload_core.messages.kernels import batches, entries
+from offload_core.messages.kernels import fields as f
+from offload_hooks.errors import FormatError, MetadataError, OffloadError, placed
+
+BATCH_BYTES = 1 << 20
+"""About how large a record batch is: it ends with the entry that reaches this."""
+
+_EMPTY = np.empty(0, dtype=np.uint8)
+
+
+@dataclass(slots=True, kw_only=True)
+class EntryCounts:
+    """What a decoder passed on that a consumer would not have seen so."""
+
+    encrypted: int = 0
+    chunks: int = 0
+    transactional: int = 0
+
+
+class MessageDecoder:
+    """Decodes the entries of one ledger.
+
+    Args:
+        topic: the topic's full name, None if it is not known.
+        partition: the topic's partition, −1 if it has none.
+        ledger_id: the ledger.
+        schema: the columns to make (`arrow_schema`).
+        verify_checksums: whether to verify each entry's CRC-32C.
+        max_message_bytes: the most that a payload may decompress to.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str | None,
+        partition: int,
+        ledger_id: int,
+        schema: pa.Schema,
+        verify_checksums: bool,
+        max_message_bytes: int,
+    ) -> None:
+        self._ledger_id = ledger_id
+        self._partition = partition
+        self._schema = schema
+        self._checksum = crc32c_address() if verify_checksums else 0
+        self._verify_checksums = verify_checksums
+        self._max_message_bytes = max_message_bytes
+        self._constants = {
+            name: Constant(value, schema.field(name).type)
+            for name, value in (("__topic", topic), ("__partition", partition), ("__ledgerId", ledger_id))
+            if name in schema.names
+        }
+        self._scratch: Bytes = _EMPTY
+        self.counts = EntryCounts()
+
+    def decode(
+        self,
+        block: Bytes,
+        block_offset: int,
+        first_entry_id: int,
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        *,
+        start_batch: int = 0,
+        stop_batch: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The messages of consecutive entries, in batches of about 1 MiB, none of them empty.
+
+        Args:
+            block: uint8, read-only; the entries' payloads lie in it.
+            block_offset: the block's place in its object, for errors.
+            first_entry_id: id of the first of the entries.
+            offsets: int64, where in `block` each payload begins; `lengths` int64, its bytes.
+            start_batch: leave out the first entry's messages before this batch index.
+            stop_batch: leave out the last entry's messages from this batch index on.
+
+        Raises:
+            FormatError: a subclass, with ledger, entry and byte.
+        """
+        count = len(offsets)
+        table = np.empty((count, f.E_FIELDS), dtype=np.int64)
+        right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
+        if right < count:
+            self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
+        compressed, raw, sizes = self._survey(table)
+        too_large = np.flatnonzero(compressed & ((sizes < 0) | (sizes > self._max_message_bytes)))
+        if len(too_large):
+            self._explain(block, block_offset, first_entry_id, offsets, lengths, int(too_large[0]))
+        for first, last in _groups(sizes):
+            try:
+                scratch, scratch_offsets = self._decompress(block, table, compressed, sizes, first, last)
+            except _WrongEntryError as wrong:
+                self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong.row)
+            rows = np.empty((self._row_room(table, raw, sizes, first, last), f.M_FIELDS), dtype=np.int64)
+            made, wrong_row = batches.read_messages(block, scratch, table, first, last, scratch_offsets, raw, rows)
+            if wrong_row >= 0:
+                self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong_row)
+            rows = rows[:made]
+            if start_batch and first == 0:
+                rows = rows[(rows[:, f.M_ENTRY] != 0) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) >= start_batch)]
+            if stop_batch is not None and last == count:
+                rows = rows[
+                    (rows[:, f.M_ENTRY] != count - 1) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) < stop_batch)
+                ]
+            if len(rows):
+                yield self._to_batch(
+                    Group(
+                        block=block,
+                        scratch=scratch,
+                        entries=table,
+                        messages=rows,
+                        ledger_id=self._ledger_id,
+                        partition=self._partition,
+                        first_entry_id=first_entry_id,
+                    )
+                )
+
+    def _survey(self, table: Table) -> tuple[npt.NDArray[np.bool_], Bytes, npt.NDArray[np.int64]]:
+        """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read."""
+        marker = table[:, f.E_MARKER_TYPE] >= 0
+        encrypted = (table[:, f.E_ENCRYPTION_KEYS] > 0) & ~marker
+        chunk = (table[:, f.E_CHUNKS] > 1) & ~marker
+        raw = encrypted | chunk
+        compressed = (table[:, f.E_COMPRESSION] != 0) & ~raw & ~marker
+        self.counts.encrypted += int(encrypted.sum())
+        self.counts.chunks += int(chunk.sum())
+        self.counts.transactional += int(((table[:, f.E_TXN_MOST] >= 0) & ~marker).sum())
+        sizes = np.where(compressed, table[:, f.E_UNCOMPRESSED_SIZE], table[:, f.E_PAYLOAD_LENGTH])
+        return compressed, raw.view(np.uint8), sizes
+
+    def _decompress(
+        self,
+        block: Bytes,
+        table: Table,
+        compressed: npt.NDArray[np.bool_],
+        sizes: npt.NDArray[np.int64],
+        first: int,
+        last: int,
+    ) -> tuple[Bytes, npt.NDArray[np.int64]]:
+        """Decompress a group's payloads one behind another; the buffer, and each entry's place in it or −1."""
+        places = np.full(len(table), -1, dtype=np.int64)
+        chosen = np.flatnonzero(compressed[first:last]) + first
+        if len(chosen) == 0:
+            return _EMPTY, places
+        ends = np.cumsum(sizes[chosen])
+        if len(self._scratch) < ends[-1]:
+            self._scratch = np.empty(max(int(ends[-1]), BATCH_BYTES), dtype=np.uint8)
+        places[chosen] = ends - sizes[chosen]
+        starts = table[chosen, f.E_PAYLOAD].tolist()
+        stops = (table[chosen, f.E_PAYLOAD] + table[chosen, f.E_PAYLOAD_LENGTH]).tolist()
+        codecs = table[chosen, f.E_COMPRESSION].tolist()
+        place = 0
+        for row, codec, start, stop, end in zip(chosen.tolist(), codecs, starts, stops, ends.tolist(), strict=True):
+            try:
+                decompress_into(codec, block[start:stop], self._scratch[place:end])
+            except OffloadError as error:
+                raise _WrongEntryError(row) from error
+            place = end
+        return self._scratch, places
+
+    def _row_room(
+        self, table: Table, raw: Bytes, sizes: npt.NDArray[np.int64], first: int, last: int
+    ) -> int:
+        """How many messages a group can have: never more than its bytes have room for."""
+        declared = table[first:last, f.E_BATCH_SIZE]
+        possible = np.minimum(declared, sizes[first:last] // batches.LEAST_MESSAGE_BYTES)
+        return int(np.where((raw[first:last] != 0) | (declared < 0), 1, possible).sum())
+
+    def _to_batch(self, group: Group) -> pa.RecordBatch:
+        count = len(group.messages)
+        with placed(ledger_id=self._ledger_id, entry_id=group.first_entry_id + int(group.entry_rows[0])):
+            arrays = [
+                self._constants[name].rows(count) if name in self._constants else MAKERS[name](group)
+                for name in self._schema.names
+            ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _explain(
+        self,
+        block: Bytes,
+        block_offset: int,
+        first_entry_id: int,
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        row: int,
+    ) -> None:
+        """Raise what is wrong with an entry that the kernels refused."""
+        start = int(offsets[row])
+        entry = block[start : start + int(lengths[row])].tobytes()
+        with placed(ledger_id=self._ledger_id, entry_id=first_entry_id + row, offset=block_offset + start):
+            try:
+                parts = split_entry(entry, verify_checksum=self._verify_checksums)
+            except FormatError as error:
+                error.offset = block_offset + start + (error.offset or 0)
+                raise
+            try:
+                read_messages(parts, max_message_bytes=self._max_message_bytes)
+            except FormatError as error:
+                error.offset = None  # it counts in the decompressed payload
+                raise
+            raise MetadataError("an entry's metadata is not right")
+
+
+class _WrongEntryError(Exception):
+    """Carries the row of an entry that does not decompress to the place that explains it."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+def _groups(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Split entries into runs, each ending with the entry that reaches `BATCH_BYTES`."""
+    ends = np.cumsum(sizes)
+    first, before = 0, 0
+    while first < len(sizes):
+        last = min(int(np.searchsorted(ends, before + BATCH_BYTES)) + 1, len(sizes))
+        yield first, last
+        first, before = last, int(ends[last - 1])
