@@ -12,10 +12,6 @@ from offload_hooks.errors import MetadataError
 Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
 
-_US_PER_MS = 1000
-_LAST_MS = (2**63 - 1) // _US_PER_MS
-
-
 def new_bytes(size: int) -> tuple[pa.Buffer, Bytes]:
     """`size` bytes from Arrow's pool, which hands out warm memory again, and a writable uint8 view of them."""
     buffer = pa.allocate_buffer(size)
@@ -45,6 +41,8 @@ def spans_to_array(
         MetadataError: text that is not UTF-8.
     """
     rows = len(offsets)
+    if rows == 0 or lengths.max() < 0:
+        return pa.nulls(rows, type=data_type)
     total = int(np.maximum(lengths, 0).sum())
     values_buffer, values = new_bytes(total)
     offsets_buffer, value_offsets = new_offsets(rows)
@@ -67,12 +65,15 @@ def checked_text(array: pa.Array) -> pa.Array:
     return array
 
 
-def times_to_array(times_ms: Table, absent: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    """Timestamps (µs, UTC) from milliseconds; null where `absent`, and where no timestamp reaches."""
-    beyond = (times_ms > _LAST_MS) | (times_ms < -_LAST_MS)
-    mask = beyond if absent is None else beyond | absent
-    times_us = np.where(beyond, 0, times_ms) * _US_PER_MS
-    return pa.array(times_us, type=pa.int64(), mask=mask).cast(pa.timestamp("us", tz="UTC"))
+def times_to_array(times_ms: Table, absent: int) -> pa.Array:
+    """Timestamps (µs, UTC) from int64 milliseconds; null where they are `absent`, and where no timestamp reaches."""
+    rows = len(times_ms)
+    buffer = pa.allocate_buffer(8 * rows)
+    validity_buffer, validity = new_bytes((rows + 7) // 8)
+    validity[:] = 0
+    missing = kernels.scale_times(times_ms, absent, np.frombuffer(buffer, dtype=np.int64), validity)
+    buffers = [validity_buffer if missing else None, buffer]
+    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, buffers, null_count=missing)
 
 
 def numbers_to_array(

@@ -32,6 +32,8 @@ from offload_hooks.errors import MetadataError
 from offload_proto.messages_pb2 import MessageMetadata
 
 _EMPTY = np.empty(0, dtype=np.uint8)
+_NEVER = -(2**63)
+_PAIR = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,11 @@ class Group:
 
     def entry_spans(self, field: int, data_type: pa.DataType) -> pa.Array:
         """The column of a span that `entries` has; its length stands in the next field."""
-        offsets, lengths = self.of_entries(field), self.of_entries(field + 1)
-        return spans_to_array(self.block, _EMPTY, np.zeros_like(offsets), 0, offsets, lengths, data_type)
+        rows = self.entry_rows
+        first, last = int(rows[0]), int(rows[-1]) + 1
+        offsets, lengths = self.entries[first:last, field], self.entries[first:last, field + 1]
+        array = spans_to_array(self.block, _EMPTY, offsets, 0, offsets, lengths, data_type)
+        return array if len(rows) == last - first else array.take(pa.array(rows - first))
 
 
 def _value(group: Group) -> pa.Array:
@@ -118,9 +123,9 @@ def _properties(group: Group) -> pa.Array:
     rows = len(group.messages)
     counts = group.messages[:, f.M_PROPERTIES]
     total = int(counts.sum())
-    room = 0
-    if total:
-        room = int((group.messages[:, f.M_METADATA_END] - group.messages[:, f.M_METADATA])[counts > 0].sum())
+    if total == 0:
+        return _without_properties(rows)
+    room = int((group.messages[:, f.M_METADATA_END] - group.messages[:, f.M_METADATA])[counts > 0].sum())
     (row_buffer, row_offsets), (key_offsets_buffer, key_offsets) = new_offsets(rows), new_offsets(total)
     (keys_buffer, keys), (values_buffer, values) = new_bytes(room), new_bytes(room)
     value_offsets_buffer, value_offsets = new_offsets(total)
@@ -133,10 +138,17 @@ def _properties(group: Group) -> pa.Array:
         checked_text(pa.Array.from_buffers(pa.string(), total, [None, offsets, data], null_count=0))
         for offsets, data in ((key_offsets_buffer, keys_buffer), (value_offsets_buffer, values_buffer))
     ]
-    fields = [pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())]
-    pairs = pa.StructArray.from_arrays(entries, fields=fields)
+    pairs = pa.StructArray.from_arrays(entries, fields=list(_PAIR))
     return pa.Array.from_buffers(
         MESSAGE_COLUMNS["__messageProperties"], rows, [None, row_buffer], null_count=0, children=[pairs]
+    )
+
+
+def _without_properties(rows: int) -> pa.Array:
+    offsets = pa.py_buffer(bytes(4 * (rows + 1)))
+    none = pa.array([], type=_PAIR)
+    return pa.Array.from_buffers(
+        MESSAGE_COLUMNS["__messageProperties"], rows, [None, offsets], null_count=0, children=[none]
     )
 
 
@@ -176,17 +188,15 @@ def _broker_index(group: Group) -> pa.Array:
 
 
 def _publish_time(group: Group) -> pa.Array:
-    return times_to_array(group.of_entries(f.E_PUBLISH_TIME))
+    return times_to_array(group.of_entries(f.E_PUBLISH_TIME), _NEVER)
 
 
 def _event_time(group: Group) -> pa.Array:
-    times = group.messages[:, f.M_EVENT_TIME]
-    return times_to_array(times, times == 0)
+    return times_to_array(group.messages[:, f.M_EVENT_TIME], 0)
 
 
 def _broker_publish_time(group: Group) -> pa.Array:
-    times = group.of_entries(f.E_BROKER_TIMESTAMP)
-    return times_to_array(times, times < 0)
+    return times_to_array(group.of_entries(f.E_BROKER_TIMESTAMP), -1)
 
 
 MAKERS: dict[str, Callable[[Group], pa.Array]] = {

@@ -3,8 +3,8 @@
 A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the
 one that was asked for is imported. It refuses, with an error that says what to do: a name that nobody
 offers, a name that two distributions offer, a plugin that cannot be imported, one whose libraries are
-missing, one written for newer hooks, and options that the plugin does not take. See `docs/` and
-`offload_hooks.specs` for what a plugin must be.
+missing, one written for newer hooks, and options that the plugin does not take. What a plugin must
+be is in `offload_hooks.specs`.
 """
 
 from __future__ import annotations

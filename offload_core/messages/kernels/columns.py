@@ -45,6 +45,27 @@ def gather_spans(block, scratch, flags, scratch_flag, offsets, lengths, values, 
     return missing
 
 
+_LAST_MS = np.int64((2**63 - 1) // 1000)
+
+
+@numba.njit(cache=True, nogil=True)
+def scale_times(times_ms, absent, times_us, validity):
+    """Milliseconds to microseconds; answers how many are left out: those equal to `absent`, and beyond int64.
+
+    `times_ms`, `times_us` int64; `validity` uint8 bitmap, zeroed (least bit first).
+    """
+    missing = 0
+    for i in range(len(times_ms)):
+        time = times_ms[i]
+        if time == absent or time > _LAST_MS or time < -_LAST_MS:
+            missing += 1
+            times_us[i] = 0
+        else:
+            times_us[i] = time * 1000
+            validity[i >> 3] |= np.uint8(1 << (i & 7))
+    return missing
+
+
 @numba.njit(cache=True, nogil=True)
 def _write_varint(out, position, value):
     remaining = np.uint64(value)

@@ -1,0 +1,118 @@
+"""Keys of a local tier to paths under its root, and back: no key leaves the root.
+
+A key is a relative path with `/` between its parts. Refused with `InvalidKeyError`: an absolute one, a part that is
+empty, `.` or `..`, NUL, a backslash, text that UTF-8 cannot hold, a part that is too long for a file's name, the driver's own
+names (`.offload-uploads` at the root, whatever ends with `.metadata.json`), and a path that a symbolic link leads
+out of the root. Of what cannot be a key nothing is listed, either.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from offload_drivers.sidecar import SUFFIX
+from offload_hooks.errors import InvalidKeyError, OptionError
+
+STAGING = ".offload-uploads"
+MAX_PART_BYTES = 255 - len(SUFFIX)
+"""So that the object's sidecar has a name, too."""
+
+
+def root_from_url(url: str) -> str:
+    """The path of a `file:` URL: `file:///a%20b` is `/a b`; `file:a` is `a` in the working directory."""
+    split = urlsplit(url)
+    if split.scheme.lower() != "file" or split.netloc not in ("", "localhost"):
+        raise OptionError(f"not a file URL of this machine: {url!r}", expected="file:///path")
+    if "?" in url or "#" in url:
+        raise OptionError(f"a file URL has no query and no fragment: {url!r}", hint="Write ? as %3F and # as %23.")
+    path = os.fsdecode(unquote_to_bytes(split.path))
+    if not path:
+        raise OptionError(f"a file URL without a path: {url!r}", expected="file:///path")
+    return os.path.abspath(path)  # noqa: PTH100 (Path.absolute keeps "..")
+
+
+def checked_root(root: str | os.PathLike[str]) -> str:
+    """An absolute, normal path; a relative one is refused, since a tier may be opened anew in another process."""
+    path = os.fspath(root)
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise OptionError("the option 'root' is not the path of a directory", found=repr(path))
+    if not path.startswith("/"):
+        raise OptionError(
+            "the option 'root' is a relative path",
+            found=repr(path),
+            hint="Give an absolute one, or open the store by its path: ./x.",
+        )
+    return os.path.normpath(path)
+
+
+def root_url(root: str) -> str:
+    """The `file:` URL of a root."""
+    return PurePosixPath(root).as_uri()
+
+
+def check_key(key: str) -> None:
+    """Refuse what is no key (`InvalidKeyError`)."""
+    fault = _fault(key)
+    if fault:
+        raise InvalidKeyError(f"a key of a local tier must not {fault}", key=repr(key))
+
+
+def is_key(text: str) -> bool:
+    """Whether `check_key` accepts it."""
+    return _fault(text) is None
+
+
+def is_own_name(name: str, at_root: bool) -> bool:
+    """Whether a file or directory of this name belongs to the driver; case does not tell on every file system."""
+    folded = name.casefold()
+    return folded.endswith(SUFFIX) or (at_root and folded == STAGING)
+
+
+def path_of(root: str, key: str) -> str:
+    """The path of a key's object, with every symbolic link on the way (its own, too) leading inside the root."""
+    check_key(key)
+    path = f"{root}/{key}"
+    if not is_inside(root, path):
+        raise InvalidKeyError("a symbolic link leads out of the tier's root", key=key)
+    return path
+
+
+def target_of(root: str, key: str) -> str:
+    """The path to put an object at: as `path_of`, but a link at the path itself is going to be replaced."""
+    check_key(key)
+    path = f"{root}/{key}"
+    if not is_inside(root, os.path.dirname(path)):  # noqa: PTH120
+        raise InvalidKeyError("a symbolic link leads out of the tier's root", key=key)
+    return path
+
+
+def is_inside(root: str, path: str) -> bool:
+    """Whether the path, all symbolic links followed, is the root or under it and not in the driver's own directory."""
+    real_root = os.path.realpath(root)
+    real = os.path.realpath(path)
+    if real == real_root:
+        return True
+    base = real_root if real_root.endswith("/") else real_root + "/"
+    return real.startswith(base) and real[len(base) :].split("/")[0] != STAGING
+
+
+def _fault(key: str) -> str | None:
+    """What is wrong with a key, to follow "must not"; None if nothing is."""
+    if not isinstance(key, str) or not key:
+        return "be empty"
+    if "\0" in key or "\\" in key:
+        return "hold NUL or a backslash"
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        return "hold what UTF-8 cannot"
+    parts = key.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return "begin or end with a slash, nor hold an empty part, '.' or '..'"
+    if any(is_own_name(part, at_root=not i) for i, part in enumerate(parts)):
+        return f"use a name of the driver's own ({STAGING}, *{SUFFIX})"
+    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
+        return f"have a part of more than {MAX_PART_BYTES} bytes"
+    return None
