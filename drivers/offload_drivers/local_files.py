@@ -1,7 +1,8 @@
 """What the local driver does to files: durable writes, directories, a lock, and the translation of OSError.
 
-Each step that makes something visible is one rename. A file's bytes are synced before it is renamed, a directory
-after a name in it has changed. The only place where an `OSError` becomes an `OffloadError` is `translated`.
+Each step that makes something visible is one rename. A file's bytes are synced before it is renamed, a
+directory after a name in it has changed. The only place where an `OSError` becomes an `OffloadError` is
+`translated`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
     ObjectNotFoundError,
+    OffloadError,
     StoreError,
     StoreFullError,
 )
@@ -38,18 +40,18 @@ _BAD_NAME = {
 
 @contextmanager
 def translated(doing: str, root: str, key: str | None = None) -> Iterator[None]:
-    """Turn an `OSError` into the error of the hooks that it means; `doing` begins with a verb, as in "read"."""
+    """Turn an `OSError` into the error of the hooks that it means; `doing` is a verb, as in "read"."""
     try:
         yield
     except OSError as error:
-        if not isinstance(error, StoreError | InvalidKeyError):
-            raise _translate(error, doing, root, key) from error
-        raise
+        if isinstance(error, OffloadError):
+            raise
+        raise _translate(error, doing, root, key) from error
 
 
 def _translate(error: OSError, doing: str, root: str, key: str | None) -> StoreError | InvalidKeyError:
     number = error.errno or 0
-    if number == errno.ENOENT and not os.path.isdir(root):  # noqa: PTH112
+    if number == errno.ENOENT and not os.path.isdir(root):
         return ObjectNotFoundError(f"the root {root} of the local tier does not exist", key=key)
     if number in _BAD_NAME:
         return InvalidKeyError(f"cannot {doing}: {_BAD_NAME[number]}", key=key)
@@ -97,8 +99,8 @@ def write_durably(path: str, data: bytes) -> None:
     with opened(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
         write_all(descriptor, memoryview(data), 0)
         os.fsync(descriptor)
-    os.replace(unfinished, path)  # noqa: PTH105
-    sync_directory(os.path.dirname(path))  # noqa: PTH120
+    os.replace(unfinished, path)
+    sync_directory(os.path.dirname(path))
 
 
 def sync_directory(path: str) -> None:
@@ -113,14 +115,14 @@ def sync_directory(path: str) -> None:
 
 def make_directories(path: str) -> None:
     """Make a directory and those above it, durably; what is there already is left."""
-    if os.path.isdir(path):  # noqa: PTH112
+    if os.path.isdir(path):
         return
-    parent = os.path.dirname(path)  # noqa: PTH120
+    parent = os.path.dirname(path)
     make_directories(parent)
     try:
-        os.mkdir(path)  # noqa: PTH102
+        os.mkdir(path)
     except FileExistsError:
-        if not os.path.isdir(path):  # noqa: PTH112
+        if not os.path.isdir(path):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
         return
     sync_directory(parent)
@@ -129,8 +131,8 @@ def make_directories(path: str) -> None:
 def remove(path: str) -> bool:
     """Remove a file; whether it was there."""
     try:
-        os.unlink(path)  # noqa: PTH108
-    except FileNotFoundError:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return True
 
@@ -138,7 +140,7 @@ def remove(path: str) -> bool:
 def read_whole(path: str) -> bytes | None:
     """A small file's bytes; None if it is not there."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123
+        with open(path, "rb") as file:
             return file.read()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None

@@ -1,7 +1,7 @@
 """The objects of a local tier in order of their keys, lazily, one directory at a time.
 
-A directory is sorted as its name with a slash, which puts all keys in the order of their UTF-8 bytes. Directories
-that cannot hold a wanted key are not looked into. What vanishes during the walk is left out.
+A directory is sorted as its name with a slash, which puts all keys in the order of their UTF-8 bytes.
+Directories that cannot hold a wanted key are not looked into. What vanishes during the walk is left out.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ _Found = tuple[bytes, str, os.stat_result]
 def list_keys(root: str, prefix: str, start_after: str) -> Iterator[ListedObject]:
     """List the objects whose key begins with `prefix` and comes after `start_after`.
 
-    Errors, at the call: `ObjectNotFoundError` for a missing root; while listing: `AccessDeniedError`, `StoreError`.
+    Errors, at the call: `ObjectNotFoundError` for a missing root; while listing: `AccessDeniedError`,
+    `StoreError`.
     """
     with translated("list", root):
-        os.stat(root)  # noqa: PTH116
+        os.stat(root)
     return _walk(root, _bytes(prefix), _bytes(start_after), prefix.rpartition("/")[0])
 
 
 def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[ListedObject]:
-    # An explicit stack: a path may have more directories than Python has frames. Each level has its sorted names and
-    # the identities of the directories above it, so that a link to one of these does not go round in a circle.
+    # An explicit stack: a path may have more directories than Python has frames. Each level has its sorted
+    # names and the identities of the directories above it, so that a link to one of these does not go round
+    # in a circle.
     if start and not is_key(start):
         return
     base = f"{start}/" if start else ""
@@ -58,10 +60,10 @@ def _sorted_directory(
     found: list[_Found] = []
     with translated("list", root, base or None):
         try:
-            path = os.path.join(root, base)  # noqa: PTH118
+            path = os.path.join(root, base)
             if not is_inside(root, path):
                 return above, iter(())
-            here = os.stat(path)  # noqa: PTH116
+            here = os.stat(path)
             identity = (here.st_dev, here.st_ino)
             if identity in above:
                 return above, iter(())

@@ -1,9 +1,9 @@
 """Keys of a local tier to paths under its root, and back: no key leaves the root.
 
-A key is a relative path with `/` between its parts. Refused with `InvalidKeyError`: an absolute one, a part that is
-empty, `.` or `..`, NUL, a backslash, text that UTF-8 cannot hold, a part that is too long for a file's name, the driver's own
-names (`.offload-uploads` at the root, whatever ends with `.metadata.json`), and a path that a symbolic link leads
-out of the root. Of what cannot be a key nothing is listed, either.
+A key is a relative path with `/` between its parts. Refused with `InvalidKeyError`: an absolute one, a part
+that is empty, `.` or `..`, NUL, a backslash, text that UTF-8 cannot hold, a part that is too long for a
+file's name, the driver's own names (`.offload-uploads` at the root, whatever ends with `.metadata.json`),
+and a path that a symbolic link leads out of the root. Of what cannot be a key nothing is listed, either.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ def root_from_url(url: str) -> str:
     if split.scheme.lower() != "file" or split.netloc not in ("", "localhost"):
         raise OptionError(f"not a file URL of this machine: {url!r}", expected="file:///path")
     if "?" in url or "#" in url:
-        raise OptionError(f"a file URL has no query and no fragment: {url!r}", hint="Write ? as %3F and # as %23.")
+        raise OptionError(
+            f"a file URL has no query and no fragment: {url!r}", hint="Write ? as %3F and # as %23."
+        )
     path = os.fsdecode(unquote_to_bytes(split.path))
     if not path:
         raise OptionError(f"a file URL without a path: {url!r}", expected="file:///path")
-    return os.path.abspath(path)  # noqa: PTH100 (Path.absolute keeps "..")
+    return os.path.abspath(path)
 
 
 def checked_root(root: str | os.PathLike[str]) -> str:
-    """An absolute, normal path; a relative one is refused, since a tier may be opened anew in another process."""
+    """An absolute, normal path; a relative one is refused: another process may open the tier anew."""
     path = os.fspath(root)
     if not isinstance(path, str) or not path or "\0" in path:
         raise OptionError("the option 'root' is not the path of a directory", found=repr(path))
@@ -65,13 +67,13 @@ def is_key(text: str) -> bool:
 
 
 def is_own_name(name: str, at_root: bool) -> bool:
-    """Whether a file or directory of this name belongs to the driver; case does not tell on every file system."""
+    """Whether a file or directory of this name is the driver's; not every file system tells the case."""
     folded = name.casefold()
     return folded.endswith(SUFFIX) or (at_root and folded == STAGING)
 
 
 def path_of(root: str, key: str) -> str:
-    """The path of a key's object, with every symbolic link on the way (its own, too) leading inside the root."""
+    """The path of a key's object, where no symbolic link (its own, neither) leads out of the root."""
     check_key(key)
     path = f"{root}/{key}"
     if not is_inside(root, path):
@@ -80,16 +82,16 @@ def path_of(root: str, key: str) -> str:
 
 
 def target_of(root: str, key: str) -> str:
-    """The path to put an object at: as `path_of`, but a link at the path itself is going to be replaced."""
+    """The path to put an object at or remove it from: as `path_of`, but not following a link at its end."""
     check_key(key)
     path = f"{root}/{key}"
-    if not is_inside(root, os.path.dirname(path)):  # noqa: PTH120
+    if not is_inside(root, os.path.dirname(path)):
         raise InvalidKeyError("a symbolic link leads out of the tier's root", key=key)
     return path
 
 
 def is_inside(root: str, path: str) -> bool:
-    """Whether the path, all symbolic links followed, is the root or under it and not in the driver's own directory."""
+    """Whether the path, links followed, is the root or under it, and not in the driver's own directory."""
     real_root = os.path.realpath(root)
     real = os.path.realpath(path)
     if real == real_root:

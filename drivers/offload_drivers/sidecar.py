@@ -1,7 +1,7 @@
 """User metadata of stores that keep none: the bytes of `<key>.metadata.json` beside an object.
 
-`{"version": 1, "content_type": "…", "user_metadata": {…}}`, UTF-8 JSON (formats, section 7). A newer version is
-refused with `UnsupportedVersionError`, anything else that is not this with `MetadataError`.
+`{"version": 1, "content_type": "…", "user_metadata": {…}}`, UTF-8 JSON (formats, section 7). A newer
+version is refused with `UnsupportedVersionError`, anything else that is not this with `MetadataError`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ def metadata_from_json(document: object, key: str) -> ObjectMetadata:
     content_type, user_metadata = document.get("content_type"), document.get("user_metadata")
     if not _is_text(content_type):
         raise MetadataError("the metadata sidecar has no content type that is text", key=key)
-    if not isinstance(user_metadata, dict) or not all(_is_text(t) for pair in user_metadata.items() for t in pair):
+    if not isinstance(user_metadata, dict) or not all(
+        _is_text(t) for pair in user_metadata.items() for t in pair
+    ):
         raise MetadataError("the metadata sidecar has no user metadata that maps text to text", key=key)
     return ObjectMetadata(
         content_type=str(content_type),

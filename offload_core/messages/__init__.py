@@ -1,1 +1,1 @@
-"""..."""
+"""Pulsar entries to message columns."""

@@ -1,0 +1,215 @@
+"""The driver `local`: a tier in a directory, on local disks or anything mounted.
+
+An object is a file at its key under the root, with its user metadata in a sidecar; a file without one is an
+object, too. Nothing of the standard is assumed beyond POSIX: atomic renames, `flock` and `fsync`. Objects
+appear whole or not at all, also after a crash (`local_commit` says what each step leaves), create-only
+holds between processes, and no key leaves the root (`local_paths`). Directories are never removed: another
+process may be about to use them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from offload_drivers.local_commit import delete_objects, object_and_metadata, put_in_place
+from offload_drivers.local_files import opened, translated
+from offload_drivers.local_listing import list_keys
+from offload_drivers.local_paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
+from offload_drivers.local_uploads import Staging
+from offload_drivers.sidecar import ObjectMetadata, checked_metadata
+from offload_hooks import (
+    BlockReceipt,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+    hookimpl,
+)
+from offload_hooks.errors import RangeError, UploadError
+
+
+class LocalDriver:
+    """A tier in a directory.
+
+    Args:
+        root: the directory's absolute path; it is made by the first write.
+    """
+
+    hook_spec_version = 1
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = checked_root(root)
+        self._staging = Staging(self._root)
+
+    @classmethod
+    def options_from_url(cls, url: str) -> dict[str, object]:
+        """The options that a `file:` URL stands for."""
+        return {"root": root_from_url(url)}
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        """See `TierHooks`."""
+        return DriverDescription(
+            name="local",
+            location=root_url(self._root),
+            capabilities=Capabilities(create_only=True, user_metadata="sidecar", stale_uploads=True),
+        )
+
+    @hookimpl
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
+        """See `TierHooks`."""
+        metadata = checked_metadata(key, content_type, user_metadata)
+        with translated("begin an object", self._root, key):
+            target_of(self._root, key)
+            return self._staging.begin(key, metadata)
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`; the receipt's tag is the upload's id."""
+        view = memoryview(data).cast("B")
+        if part_number < 1 or offset < 0 or not view.nbytes:
+            raise UploadError(
+                "a block is at least one byte, of a part from 1, at an offset from 0",
+                key=upload.key,
+                block=part_number,
+                offset=offset,
+                found=f"{view.nbytes} bytes",
+            )
+        with translated("write a block", self._root, upload.key):
+            self._staging.write(upload, view, offset)
+        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=upload.upload_id)
+
+    @hookimpl
+    def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
+        """See `TierHooks`."""
+        size_bytes = _total(upload, receipts)
+        with translated("commit an object", self._root, upload.key):
+            metadata = self._staging.metadata(upload)
+            info = put_in_place(self._staging, upload, size_bytes, create_only)
+        return _object_stat(upload.key, info, metadata)
+
+    @hookimpl
+    def abort_data(self, upload: Upload) -> bool:
+        """See `TierHooks`."""
+        with translated("abort an upload", self._root, upload.key):
+            return self._staging.drop(upload)
+
+    @hookimpl
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat:
+        """See `TierHooks`."""
+        metadata = checked_metadata(key, content_type, user_metadata)
+        view = memoryview(data).cast("B")
+        with translated("write an object", self._root, key):
+            target_of(self._root, key)
+            upload = self._staging.begin(key, metadata)
+            try:
+                self._staging.write(upload, view, 0)
+                info = put_in_place(self._staging, upload, view.nbytes, create_only)
+            except Exception:
+                self._staging.drop(upload)
+                raise
+        return _object_stat(key, info, metadata)
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """See `TierHooks`."""
+        with translated("read", self._root, key), opened(path_of(self._root, key), _READ) as descriptor:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise FileNotFoundError(errno.ENOENT, "Not a file", key)
+            if offset < 0 or length < 1 or offset + length > info.st_size:
+                raise _bad_range(key, offset, length, info.st_size)
+            data = os.pread(descriptor, length, offset)
+            while len(data) < length:  # more than 2 GiB, or a signal
+                more = os.pread(descriptor, length - len(data), offset + len(data))
+                if not more:  # somebody cut the file meanwhile
+                    raise _bad_range(key, offset, length, offset + len(data))
+                data += more
+            return data
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        """See `TierHooks`."""
+        with translated("stat", self._root, key):
+            info, metadata = object_and_metadata(self._staging, key)
+        return _object_stat(key, info, metadata)
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """See `TierHooks`."""
+        return list_keys(self._root, prefix, start_after)
+
+    @hookimpl
+    def delete(self, keys: Sequence[str]) -> int:
+        """See `TierHooks`."""
+        for key in keys:
+            check_key(key)
+        with translated("delete", self._root):
+            delete_objects(self._staging, keys)
+        return len(keys)
+
+    @hookimpl
+    def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
+        """See `TierHooks`."""
+        with translated("list uploads", self._root):
+            os.stat(self._root)
+            return iter(list(self._staging.uploads(prefix)))
+
+
+_READ = os.O_RDONLY | os.O_NONBLOCK  # a FIFO is no object, but would block
+
+
+def _bad_range(key: str, offset: int, length: int, size_bytes: int) -> RangeError:
+    return RangeError(
+        "the object does not have this range",
+        key=key,
+        offset=offset,
+        expected=f"1 or more bytes from byte 0 to {size_bytes}, where it ends",
+        found=f"{length} bytes from byte {offset}",
+    )
+
+
+def _total(upload: Upload, receipts: Sequence[BlockReceipt]) -> int:
+    """The object's size, once its receipts cover it without hole or overlap."""
+    end, last_part = 0, 0
+    for receipt in receipts:
+        if receipt.tag != upload.upload_id:
+            raise UploadError("a receipt is not of this upload", key=upload.key, block=receipt.part_number)
+        if receipt.part_number <= last_part or receipt.offset != end or receipt.length < 1:
+            raise UploadError(
+                "the blocks are out of order, overlap or leave a hole",
+                key=upload.key,
+                block=receipt.part_number,
+                expected=f"a part after {last_part} at byte {end}",
+                found=f"part {receipt.part_number}, {receipt.length} bytes at byte {receipt.offset}",
+            )
+        end, last_part = end + receipt.length, receipt.part_number
+    if not receipts:
+        raise UploadError("an object needs at least one block", key=upload.key)
+    return end
+
+
+def _object_stat(key: str, info: os.stat_result, metadata: ObjectMetadata) -> ObjectStat:
+    return ObjectStat(
+        key=key,
+        size_bytes=info.st_size,
+        modified_at=datetime.fromtimestamp(info.st_mtime, UTC),
+        content_type=metadata.content_type,
+        user_metadata=metadata.user_metadata,
+    )

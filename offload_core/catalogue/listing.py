@@ -1,0 +1,101 @@
+"""The catalogue from a bucket alone: list it, read the indexes, ask for the user metadata.
+
+Nothing but the objects is needed: no broker, no records. One listing, then two small requests per pair of objects, many
+at once. Source: docs/formats/index.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, ObjectKey, parse_key
+from offload_core.tier import Tier
+from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_hooks.values import ListedObject
+
+MAX_INDEX_BYTES = 64 << 20
+"""A larger index is refused: 64 MiB hold three million blocks."""
+
+_CONCURRENCY = 32
+
+
+@dataclass(slots=True)
+class _Pair:
+    key: ObjectKey
+    data: ListedObject | None = None
+    index: ListedObject | None = None
+
+
+def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
+    """All offloaded objects of a tier whose keys begin with `prefix`.
+
+    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there.
+    """
+    pairs: dict[str, _Pair] = {}
+    for listed in tier.list_objects(prefix):
+        key = parse_key(listed.key)
+        if key is None:
+            continue
+        pair = pairs.setdefault(key.data_key, _Pair(key))
+        if key.is_index:
+            pair.index = listed
+        else:
+            pair.data = listed
+    with ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
+        described: Iterable[StoredObject | None] = pool.map(lambda pair: _describe(tier, pair), pairs.values())
+        return build_catalogue(stored for stored in described if stored is not None)
+
+
+def _describe(tier: Tier, pair: _Pair) -> StoredObject | None:
+    seen = pair.index or pair.data
+    if seen is None:
+        raise AssertionError("a pair is made from an object that was listed")
+    try:
+        metadata = tier.stat(pair.data.key if pair.data else seen.key).user_metadata
+        index = b"" if pair.index is None else _read_index(tier, pair.index)
+    except ObjectNotFoundError:
+        return None
+    stored = StoredObject(
+        key=pair.key,
+        cluster=metadata.get("pulsarclustername"),
+        managed_ledger=metadata.get("managedledgername"),
+        data_bytes=pair.data.size_bytes if pair.data else None,
+        index_bytes=pair.index.size_bytes if pair.index else None,
+        modified_at=seen.modified_at,
+        index=None,
+    )
+    return _judge(stored, index, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
+
+
+def _read_index(tier: Tier, listed: ListedObject) -> memoryview | bytes:
+    if not 0 < listed.size_bytes <= MAX_INDEX_BYTES:
+        return b""
+    return tier.read_range(listed.key, 0, listed.size_bytes)
+
+
+def _judge(stored: StoredObject, index: memoryview | bytes, version: str) -> StoredObject:
+    """Parse the index, and say what is wrong with the pair."""
+    if version != FORMAT_VERSION:
+        return _with(stored, Problem.UNKNOWN_VERSION, f"format version {version}; this program reads {FORMAT_VERSION}")
+    if stored.index_bytes is None:
+        return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
+    if stored.index_bytes > MAX_INDEX_BYTES:
+        return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
+    if stored.data_bytes is None:
+        return _with(stored, Problem.NO_DATA, "the index has no data object")
+    try:
+        parsed = parse_index(index, stored.key)
+    except FormatError as error:
+        return _with(stored, Problem.BROKEN_INDEX, str(error))
+    if parsed.data_length != stored.data_bytes:
+        detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
+        return _with(stored, Problem.WRONG_LENGTH, detail)
+    return replace(stored, index=parsed)
+
+
+def _with(stored: StoredObject, problem: Problem, detail: str) -> StoredObject:
+    return replace(stored, problem=problem, detail=detail)

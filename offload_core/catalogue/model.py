@@ -1,0 +1,204 @@
+"""What lies in a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
+
+A ledger is known by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete copies
+are read. Where a ledger has several, the newest counts; a streaming ledger may be made of several pieces.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+
+from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
+from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.ledger_metadata import LedgerMetadata
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+
+
+class Problem(enum.Enum):
+    """Why an object is not read, by a stable code."""
+
+    NO_INDEX = "no-index"
+    NO_DATA = "no-data"
+    BROKEN_INDEX = "broken-index"
+    WRONG_LENGTH = "wrong-length"
+    UNKNOWN_VERSION = "unknown-version"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredObject:
+    """A data object and its index: one attempt.
+
+    Attributes:
+        cluster: as the user metadata has it; None without.
+        managed_ledger: the managed ledger's name; None without (Pulsar's own streaming objects have none).
+        data_bytes: size of the data object, None if there is none.
+        index: None exactly if there is a problem that keeps it from being read.
+        detail: the problem in words.
+    """
+
+    key: ObjectKey
+    cluster: str | None
+    managed_ledger: str | None
+    data_bytes: int | None
+    index_bytes: int | None
+    modified_at: datetime
+    index: ObjectIndex | None
+    problem: Problem | None = None
+    detail: str | None = None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can be read: an index is there, and the data object has the length that it states."""
+        return self.problem is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A run of one ledger's entries that is read from one object: from `first_entry_id` to `stop_entry_id`.
+
+    `stop_entry_id` (half-open) is None where only the blocks themselves tell the end: the last piece of a streaming
+    ledger.
+    """
+
+    stored: StoredObject
+    ledger: LedgerIndex
+    stop_entry_id: int | None
+
+    @property
+    def first_entry_id(self) -> int:
+        """The first entry that is read from it."""
+        return self.ledger.first_entry_id
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the ledger's blocks in the object."""
+        return sum(block.length for block in self.ledger.blocks)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """One ledger: the pieces to read it from, in order of their entries, and all attempts at it, oldest first.
+
+    `pieces` is empty if no attempt is complete.
+    """
+
+    ledger_id: int
+    pieces: tuple[Piece, ...]
+    attempts: tuple[StoredObject, ...]
+
+    @property
+    def entries(self) -> int | None:
+        """How many entries its metadata says that it has; None if it does not say."""
+        if not self.pieces:
+            return None
+        metadata = self.pieces[-1].ledger.metadata
+        if isinstance(metadata, LedgerMetadata):
+            return None if metadata.last_entry_id is None else metadata.last_entry_id + 1
+        return metadata.entries
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes in the store that a read of all its entries fetches."""
+        return sum(piece.data_bytes for piece in self.pieces)
+
+    @property
+    def formats(self) -> tuple[ObjectFormat, ...]:
+        """The formats of its pieces, each once."""
+        return tuple(dict.fromkeys(piece.stored.key.object_format for piece in self.pieces))
+
+    @property
+    def superseded(self) -> tuple[StoredObject, ...]:
+        """Complete attempts that are not read, since newer ones are."""
+        read = {piece.stored.key for piece in self.pieces}
+        return tuple(stored for stored in self.attempts if stored.is_complete and stored.key not in read)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topic:
+    """A topic of one cluster and its ledgers, by ascending id. `name` is None for objects that name none."""
+
+    cluster: str | None
+    name: TopicName | None
+    ledgers: tuple[Ledger, ...]
+
+    @property
+    def label(self) -> str:
+        """The name as it is shown."""
+        return str(self.name) if self.name else "(unknown topic)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """All topics of a tier, by name and cluster, and the objects that belong to no known ledger."""
+
+    topics: tuple[Topic, ...]
+    strays: tuple[StoredObject, ...]
+
+    @cached_property
+    def problems(self) -> tuple[StoredObject, ...]:
+        """All objects that are not read because something is wrong with them, by key."""
+        found = [
+            stored
+            for topic in self.topics
+            for ledger in topic.ledgers
+            for stored in ledger.attempts
+            if not stored.is_complete
+        ]
+        return tuple(sorted({stored.key.data_key: stored for stored in [*found, *self.strays]}.values(), key=_by_key))
+
+
+def _by_key(stored: StoredObject) -> str:
+    return stored.key.data_key
+
+
+def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
+    """Sort objects into topics and ledgers, and choose the pieces that each ledger is read from."""
+    attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}
+    strays = []
+    for stored in objects:
+        ledger_ids = [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
+        if ledger_ids == [None]:
+            strays.append(stored)
+            continue
+        topic = attempts.setdefault((stored.cluster, stored.managed_ledger), {})
+        for ledger_id in ledger_ids:
+            if ledger_id is not None:
+                topic.setdefault(ledger_id, []).append(stored)
+    topics = [
+        Topic(
+            cluster=cluster,
+            name=None if managed_ledger is None else topic_of_managed_ledger(managed_ledger),
+            ledgers=tuple(_build_ledger(ledger_id, ledgers[ledger_id]) for ledger_id in sorted(ledgers)),
+        )
+        for (cluster, managed_ledger), ledgers in attempts.items()
+    ]
+    topics.sort(key=lambda topic: (topic.name is None, topic.label, topic.cluster or ""))
+    return Catalogue(topics=tuple(topics), strays=tuple(sorted(strays, key=_by_key)))
+
+
+def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
+    ordered = sorted(attempts, key=lambda stored: (stored.modified_at, stored.key.data_key))
+    return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))
+
+
+def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Piece, ...]:
+    """The newest whole copy; without one, the newest of each segment's copies, up to where the next begins."""
+    newest: dict[int, tuple[StoredObject, LedgerIndex]] = {}
+    for stored in attempts:
+        if stored.index is None or not stored.is_complete:
+            continue
+        ledger = next(ledger for ledger in stored.index.ledgers if ledger.ledger_id == ledger_id)
+        if stored.index.object_format is ObjectFormat.PIP17:
+            newest = {-1: (stored, ledger)}
+        elif -1 not in newest:
+            newest[ledger.first_entry_id] = (stored, ledger)
+    chosen = [newest[first] for first in sorted(newest)]
+    stops = [*(ledger.first_entry_id for _, ledger in chosen[1:]), None]
+    return tuple(
+        Piece(stored=stored, ledger=ledger, stop_entry_id=stop or ledger.blocks[-1].end_entry_id)
+        for (stored, ledger), stop in zip(chosen, stops, strict=True)
+    )

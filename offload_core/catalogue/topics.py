@@ -1,0 +1,66 @@
+"""Topic names, in the forms that people and records write them, to one form and back.
+
+Accepted: `persistent://t/n/topic`, `t/n/topic`, the managed ledger's `t/n/persistent/topic`; given back:
+`persistent://t/n/topic[-partition-N]`. In a managed ledger's name the topic is URL-encoded, as Pulsar's `Codec` does it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_plus
+
+from offload_hooks.errors import OptionError
+
+_DOMAIN = "persistent://"
+_PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicName:
+    """A topic: its full name, `persistent://tenant/namespace/topic`."""
+
+    full: str
+
+    @property
+    def base(self) -> str:
+        """The partitioned topic's name; the name itself if it is no partition."""
+        match = _PARTITION.fullmatch(self.full)
+        return match["base"] if match else self.full
+
+    @property
+    def partition(self) -> int:
+        """The partition's number, −1 if the topic has no partitions."""
+        match = _PARTITION.fullmatch(self.full)
+        return int(match["number"]) if match else -1
+
+    def __str__(self) -> str:
+        return self.full
+
+
+def parse_topic(text: str) -> TopicName:
+    """A topic as a person names it.
+
+    Raises:
+        OptionError: not one of the accepted forms.
+    """
+    name = text.removeprefix(_DOMAIN)
+    parts = name.split("/")
+    if not text.startswith(_DOMAIN) and len(parts) == 4 and parts[2] == "persistent":
+        return topic_of_managed_ledger(name)
+    if "://" in name or len(parts) != 3 or not all(parts):
+        raise OptionError(
+            "this is not the name of a persistent topic",
+            expected="persistent://tenant/namespace/topic or tenant/namespace/topic",
+            found=text,
+        )
+    return TopicName(f"{_DOMAIN}{name}")
+
+
+def topic_of_managed_ledger(name: str) -> TopicName:
+    """The topic whose managed ledger is called `name` (`tenant/namespace/persistent/encoded topic`).
+
+    A name of another form, which Pulsar's own managed ledgers do not have, stands for itself.
+    """
+    namespace, separator, topic = name.partition("/persistent/")
+    return TopicName(f"{_DOMAIN}{namespace}/{unquote_plus(topic)}" if separator else name)
