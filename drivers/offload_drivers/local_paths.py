@@ -58,7 +58,8 @@ def check_key(key: str) -> None:
     """Refuse what is no key (`InvalidKeyError`)."""
     fault = _fault(key)
     if fault:
-        raise InvalidKeyError(f"a key of a local tier must not {fault}", key=repr(key))
+        shown = str(key).encode("utf-8", "backslashreplace").decode()
+        raise InvalidKeyError(f"a key of a local tier must not {fault}", key=shown)
 
 
 def is_key(text: str) -> bool:

@@ -96,6 +96,8 @@ class Capabilities:
         min_block_bytes: the least size of every block but the last.
         max_block_bytes: the largest size of a block.
         max_blocks: the most blocks of one object.
+        range_bytes: how large a range should be for a few at once to fill the line; larger reads are split. A store
+            that gains nothing from it says so by a size beyond any block.
     """
 
     create_only: bool = False
@@ -105,6 +107,7 @@ class Capabilities:
     min_block_bytes: int = 1
     max_block_bytes: int = 2**63 - 1
     max_blocks: int = 2**31 - 1
+    range_bytes: int = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

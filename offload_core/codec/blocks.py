@@ -28,6 +28,8 @@ class BlockCursor:
         ledger_id: the ledger whose entries it must hold.
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
 
+    `next_entry_id` is the entry that comes next, `payload_bytes` how many the walk has passed, `done` whether it is over.
+
     Raises:
         FormatError: a subclass, with ledger, block and byte; the caller adds the object's key.
     """
@@ -49,6 +51,7 @@ class BlockCursor:
         self.array.flags.writeable = False  # one compiled signature, whatever the buffer was
         self._position = BLOCK_HEADER_BYTES
         self.next_entry_id = indexed.first_entry_id
+        self.payload_bytes = 0
         self.done = False
         with self._place():
             self._check_header(object_format)
@@ -70,6 +73,7 @@ class BlockCursor:
             offsets,
             lengths,
         )
+        self.payload_bytes += int(lengths[:count].sum())
         return self._advance(status, position, count)
 
     def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32]) -> int:
@@ -87,6 +91,7 @@ class BlockCursor:
             values,
             value_offsets,
         )
+        self.payload_bytes += int(value_offsets[count])
         return self._advance(status, position, count)
 
     def skip_to(self, entry_id: int) -> None:
@@ -113,7 +118,7 @@ class BlockCursor:
             self._explain()
         if status == kernels.ALL_READ:
             self._check_end()
-        self.done = status == kernels.ALL_READ or self.next_entry_id == self._stop
+        self.done = status == kernels.ALL_READ or (self._stop is not None and self.next_entry_id >= self._stop)
         return count
 
     def _place(self):  # type: ignore[no-untyped-def]

@@ -45,6 +45,8 @@ def parse_ledger_info(data: bytes | memoryview) -> LedgerInfo:
         record.ParseFromString(bytes(data))
     except DecodeError as error:
         raise MetadataError(f"a ledger info cannot be parsed: {error}") from error
+    if not record.HasField("ledgerId"):
+        raise MetadataError("a ledger info lacks its ledger id")
     return LedgerInfo(
         ledger_id=record.ledgerId,
         entries=record.entries if record.HasField("entries") else None,

@@ -74,6 +74,9 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
         record.ParseFromString(bytes(data))
     except DecodeError as error:
         raise MetadataError(f"ledger metadata cannot be parsed: {error}") from error
+    if not record.IsInitialized():
+        missing = ", ".join(record.FindInitializationErrors())
+        raise MetadataError("ledger metadata lacks what is required", expected=missing)
     return LedgerMetadata(
         write_quorum_size=record.quorumSize,
         ensemble_size=record.ensembleSize,
@@ -82,13 +85,19 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
         last_entry_id=record.lastEntryId if record.HasField("lastEntryId") and record.lastEntryId >= 0 else None,
         ack_quorum_size=record.ackQuorumSize if record.HasField("ackQuorumSize") else None,
         ensembles=tuple(
-            Ensemble(first_entry_id=segment.firstEntryId, members=tuple(segment.ensembleMember))
+            Ensemble(first_entry_id=segment.firstEntryId, members=tuple(map(_text, segment.ensembleMember)))
             for segment in record.segment
         ),
         digest_type=DigestType(record.digestType) if record.HasField("digestType") else None,
         ctime_ms=record.ctime if record.HasField("ctime") else None,
-        custom=tuple((item.key, item.value) for item in record.customMetadata),
+        custom=tuple((_text(item.key), item.value) for item in record.customMetadata),
     )
+
+
+def _text(value: str | bytes) -> str:
+    if isinstance(value, bytes):  # so protobuf hands out text that is not UTF-8
+        raise MetadataError("a name in ledger metadata is not UTF-8 text", found=value)
+    return value
 
 
 def pack_ledger_metadata(metadata: LedgerMetadata) -> bytes:

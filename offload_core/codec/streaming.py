@@ -46,6 +46,10 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
             expected=f"{INDEX_MAGIC[ObjectFormat.STREAMING]:08X}",
             found=f"{magic:08X}",
         )
+    if length < _HEAD.size:
+        raise BadLengthError(
+            "an index declares to be shorter than its head", offset=4, expected=f"{_HEAD.size} or more", found=length
+        )
     if length > len(data):
         raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
     check_lengths(data_length, header_length)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from google.protobuf.message import DecodeError
 
 from offload_core.messages.arrays import (
     Bytes,
@@ -28,8 +29,11 @@ from offload_core.messages.arrays import (
 from offload_core.messages.kernels import columns as kernels
 from offload_core.messages.kernels import fields as f
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
-from offload_hooks.errors import MetadataError
+from offload_hooks.errors import BadLengthError, MetadataError
 from offload_proto.messages_pb2 import MessageMetadata
+
+MOST_REPEATED_BYTES = 1 << 28
+"""How much a column may take that repeats a fact of an entry for each of its messages."""
 
 _EMPTY = np.empty(0, dtype=np.uint8)
 _NEVER = -(2**63)
@@ -79,6 +83,13 @@ class Group:
         rows = self.entry_rows
         first, last = int(rows[0]), int(rows[-1]) + 1
         offsets, lengths = self.entries[first:last, field], self.entries[first:last, field + 1]
+        repeated = int(np.maximum(self.of_entries(field + 1), 0).sum())
+        if repeated > MOST_REPEATED_BYTES:
+            raise BadLengthError(
+                "a name of entries is too long to be repeated for each of their messages",
+                expected=f"at most {MOST_REPEATED_BYTES} bytes in all",
+                found=repeated,
+            )
         array = spans_to_array(self.block, _EMPTY, offsets, 0, offsets, lengths, data_type)
         return array if len(rows) == last - first else array.take(pa.array(rows - first))
 
@@ -158,13 +169,30 @@ def _encryption_keys(group: Group) -> pa.Array:
     for row in group.entry_rows.tolist():
         if row not in by_entry:
             entry = group.entries[row]
-            metadata = MessageMetadata.FromString(group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes())
-            by_entry[row] = [
-                {"name": key.key, "value": key.value, "metadata": [(item.key, item.value) for item in key.metadata]}
-                for key in metadata.encryption_keys
-            ] or None
+            stored = group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes()
+            by_entry[row] = _keys_of(stored) if entry[f.E_ENCRYPTION_KEYS] else None
         keys.append(by_entry[row])
-    return pa.array(keys, type=EXTRA_MESSAGE_COLUMNS["__encryptionKeys"])
+    return _checked_keys(keys)
+
+
+def _keys_of(stored: bytes) -> list[dict[str, object]]:
+    try:
+        metadata = MessageMetadata.FromString(stored)
+    except DecodeError as error:
+        raise MetadataError(f"an encryption key cannot be parsed: {error}") from error
+    if not all(key.IsInitialized() for key in metadata.encryption_keys):
+        raise MetadataError("an encryption key lacks its name or value")
+    return [
+        {"name": key.key, "value": key.value, "metadata": [(item.key, item.value) for item in key.metadata]}
+        for key in metadata.encryption_keys
+    ]
+
+
+def _checked_keys(keys: list[list[dict[str, object]] | None]) -> pa.Array:
+    try:
+        return pa.array(keys, type=EXTRA_MESSAGE_COLUMNS["__encryptionKeys"])
+    except pa.ArrowInvalid as error:
+        raise MetadataError(f"an encryption key's name is not UTF-8 text: {error}") from error
 
 
 def _entry_number(field: int, data_type: pa.DataType, absent: int | None) -> Callable[[Group], pa.Array]:

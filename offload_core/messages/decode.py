@@ -7,7 +7,7 @@ those of transactions, which are read as any other. Nothing is left out but mark
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -122,18 +122,27 @@ class MessageDecoder:
                 rows = rows[
                     (rows[:, f.M_ENTRY] != count - 1) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) < stop_batch)
                 ]
-            if len(rows):
-                yield self._to_batch(
-                    Group(
-                        block=block,
-                        scratch=scratch,
-                        entries=table,
-                        messages=rows,
-                        ledger_id=self._ledger_id,
-                        partition=self._partition,
-                        first_entry_id=first_entry_id,
-                    )
-                )
+            if len(rows) == 0:
+                continue
+            group = Group(
+                block=block,
+                scratch=scratch,
+                entries=table,
+                messages=rows,
+                ledger_id=self._ledger_id,
+                partition=self._partition,
+                first_entry_id=first_entry_id,
+            )
+            try:
+                batch = self._to_batch(group)
+            except FormatError as error:
+                row = self._wrong_entry(group, error)
+                raise error.at(
+                    ledger_id=self._ledger_id,
+                    entry_id=first_entry_id + row,
+                    offset=block_offset + int(offsets[row]),
+                ) from error.__cause__
+            yield batch
 
     def _survey(self, table: Table) -> tuple[npt.NDArray[np.bool_], Bytes, npt.NDArray[np.int64]]:
         """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read."""
@@ -188,12 +197,26 @@ class MessageDecoder:
 
     def _to_batch(self, group: Group) -> pa.RecordBatch:
         count = len(group.messages)
-        with placed(ledger_id=self._ledger_id, entry_id=group.first_entry_id + int(group.entry_rows[0])):
-            arrays = [
-                self._constants[name].rows(count) if name in self._constants else MAKERS[name](group)
-                for name in self._schema.names
-            ]
+        arrays = [
+            self._constants[name].rows(count) if name in self._constants else MAKERS[name](group)
+            for name in self._schema.names
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _wrong_entry(self, group: Group, error: FormatError) -> int:
+        """The row of the entry that a group's columns cannot be made for, by halving the group."""
+        if error.entry_id is not None:
+            return error.entry_id - group.first_entry_id
+        messages = group.messages
+        while len(messages) > 1:
+            half = messages[: len(messages) // 2]
+            try:
+                self._to_batch(replace(group, messages=half))
+            except FormatError:
+                messages = half
+            else:
+                messages = messages[len(half) :]
+        return int(messages[0, f.M_ENTRY])
 
     def _explain(
         self,

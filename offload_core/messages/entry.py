@@ -164,3 +164,6 @@ def _parse(record: BrokerEntryMetadata | MessageMetadata | SingleMessageMetadata
         record.ParseFromString(data)
     except DecodeError as error:
         raise MetadataError(f"{what} cannot be parsed: {error}", offset=offset) from error
+    if not record.IsInitialized():
+        missing = ", ".join(record.FindInitializationErrors())
+        raise MetadataError(f"{what} lacks what is required", offset=offset, expected=missing)

@@ -45,7 +45,7 @@ from offload_core.messages.kernels.fields import (
     NULL_VALUE,
     VALUE_IN_SCRATCH,
 )
-from offload_core.messages.kernels.protobuf import read_varint, skip_field
+from offload_core.messages.kernels.protobuf import LAST_FIELD, read_varint, skip_field
 
 LEAST_MESSAGE_BYTES = 6
 """What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
@@ -63,7 +63,7 @@ def _read_single(data, position, end, row):
         if position < 0:
             return np.int64(-1), False
         field, wire_type = tag >> 3, tag & 7
-        if wire_type == 0 and field > 0:
+        if wire_type == 0 and 0 < field <= LAST_FIELD:
             value, position = read_varint(data, position, end)
             if position < 0:
                 return np.int64(-1), False
@@ -78,7 +78,7 @@ def _read_single(data, position, end, row):
             elif field in (6, 9, 10):
                 flag = KEY_IS_BASE64 if field == 6 else (NULL_VALUE if field == 9 else NULL_KEY)
                 flags = flags | flag if value else flags & ~flag
-        elif wire_type == 2 and field > 0:
+        elif wire_type == 2 and 0 < field <= LAST_FIELD:
             length, position = read_varint(data, position, end)
             if position < 0 or length < 0 or length > end - position:
                 return np.int64(-1), False

@@ -49,7 +49,7 @@ from offload_core.messages.kernels.fields import (
     NULL_KEY,
     NULL_VALUE,
 )
-from offload_core.messages.kernels.protobuf import read_varint, skip_field
+from offload_core.messages.kernels.protobuf import LAST_FIELD, read_varint, skip_field
 
 _BROKER_MAGIC = np.uint32(0x0E02)
 _CHECKSUM_MAGIC = np.uint32(0x0E01)
@@ -135,14 +135,14 @@ def _read_message_metadata(data, position, end, row):
         if position < 0:
             return False
         field, wire_type = tag >> 3, tag & 7
-        if wire_type == 0 and field > 0:
+        if wire_type == 0 and 0 < field <= LAST_FIELD:
             value, position = read_varint(data, position, end)
             if position < 0:
                 return False
-            if field < 4:
+            if field == 2 or field == 3:
                 seen |= 1 << field
             _set_number(row, field, value)
-        elif wire_type == 2 and field > 0:
+        elif wire_type == 2 and 0 < field <= LAST_FIELD:
             length, position = read_varint(data, position, end)
             if position < 0 or length < 0 or length > end - position:
                 return False

@@ -8,6 +8,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+LAST_FIELD = 2**29 - 1
+"""The largest field number that there is."""
+
 
 @numba.njit(cache=True, nogil=True)
 def read_varint(data, position, end):
@@ -36,7 +39,7 @@ def read_varint(data, position, end):
 def skip_field(data, position, end, tag):
     """The position after the value of a field whose tag was just read."""
     wire_type = tag & 7
-    if tag >> 3 <= 0 or tag > 0xFFFFFFFF:
+    if not 0 < tag >> 3 <= LAST_FIELD:
         return np.int64(-1)
     if wire_type == 0:
         _, position = read_varint(data, position, end)

@@ -1,0 +1,121 @@
+"""What a Python program starts with: `open_tier`, and the tier to list and scan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from offload_core.catalogue import Catalogue, list_catalogue
+from offload_core.messages.schema import Level
+from offload_core.scan import (
+    DEFAULT_TASK_BYTES,
+    Bounds,
+    Offsets,
+    ReadOptions,
+    Scan,
+    Selection,
+    plan_tasks,
+    select_topics,
+)
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.tier import Tier, open_store
+
+
+class TierReader:
+    """A tier that is open for reading.
+
+    `store` is the Tier itself, for single objects.
+    """
+
+    def __init__(self, store: Tier) -> None:
+        self.store = store
+
+    def catalogue(self, *, prefix: str = "") -> Catalogue:
+        """The topics and ledgers whose objects' keys begin with `prefix`, with what is wrong with them."""
+        return list_catalogue(self.store, prefix=prefix)
+
+    def scan(
+        self,
+        *,
+        topic: str | Sequence[str] = (),
+        topics_pattern: str | None = None,
+        ledger: int | None = None,
+        level: Level = "messages",
+        columns: Sequence[str] | None = None,
+        start: Offsets = "earliest",
+        stop: Offsets = "latest",
+        min_partitions: int = 1,
+        task_bytes: int = DEFAULT_TASK_BYTES,
+        fail_on_data_loss: bool = True,
+        verify_checksums: bool = True,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        prefix: str = "",
+    ) -> Scan:
+        """Plan a read. Nothing but indexes is fetched before the scan is iterated over.
+
+        Args:
+            topic: one topic's name, or several; a partitioned topic's base name stands for all its partitions.
+            topics_pattern: instead of names, a regular expression that the whole name must match.
+            ledger: only this ledger; without a topic also of objects that name none.
+            level: `messages`, or `entries` as they are stored.
+            columns: the columns to make, in this order (docs/columns.md); None for the default ones.
+            start, stop: `earliest`, `latest`, or a position per topic; a start is inclusive, a stop exclusive.
+            min_partitions: plan at least so many tasks where there are enough blocks.
+            task_bytes: plan tasks of about this many bytes.
+            fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
+            verify_checksums: verify the CRC-32C of every entry that has one.
+            max_message_bytes: the most that one payload may decompress to.
+            prefix: only objects whose keys begin so.
+
+        Raises:
+            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError.
+        """
+        options = ReadOptions(
+            level=level,
+            columns=None if columns is None else tuple(columns),
+            verify_checksums=verify_checksums,
+            max_message_bytes=max_message_bytes,
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        options.check()
+        names = (topic,) if isinstance(topic, str) else tuple(topic)
+        selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger)
+        topics = select_topics(self.catalogue(prefix=prefix), selection)
+        bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
+        tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
+        return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+
+    def close(self) -> None:
+        """Give back the store's connections and threads."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_tier(
+    url_or_driver: str | os.PathLike[str],
+    *,
+    driver: str | None = None,
+    layers: Sequence[str | tuple[str, Mapping[str, object]]] = (),
+    **options: object,
+) -> TierReader:
+    """Open a tier.
+
+    Args:
+        url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, or a driver's name.
+        driver: a driver's name, which overrides the scheme.
+        layers: names of layers, or pairs of name and options, outermost first.
+        options: the driver's own options.
+
+    Raises:
+        UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
+    """
+    return TierReader(open_store(url_or_driver, driver=driver, layers=layers, **options))

@@ -1,0 +1,160 @@
+"""A task → Arrow record batches of about 1 MiB, in order of positions.
+
+Works in any process: all it needs is the task, the options and the Tier. Bytes that are wrong are an error that names
+object, ledger, block, entry and byte.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from offload_core.codec.blocks import BlockCursor
+from offload_core.codec.index import IndexedBlock
+from offload_core.messages.arrays import Constant, new_bytes, new_offsets
+from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecoder
+from offload_core.messages.schema import arrow_schema
+from offload_core.scan.fetch import fetch_blocks
+from offload_core.scan.tasks import ReadOptions, Run, ScanTask
+from offload_core.tier import Tier
+from offload_hooks.errors import DataLossError, placed
+
+_ENTRIES_AT_ONCE = 16384
+
+_log = logging.getLogger(__name__)
+
+_ReadBlock = Callable[[BlockCursor, int], Iterator[pa.RecordBatch]]
+
+
+def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    """Read a task's runs.
+
+    Raises:
+        FormatError: bytes that are not what the format says.
+        StoreError: the store fails.
+        DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
+    """
+    schema = arrow_schema(options.level, options.columns)
+    current: Run | None = None
+    payload_bytes = 0
+    for run, block, data in fetch_blocks(tier, task.runs):
+        with placed(key=run.data_key):
+            if run is not current:
+                current, payload_bytes = run, 0
+                read = _entry_reader(run, schema) if options.level == "entries" else _message_reader(run, schema, options)
+            cursor = _open(run, block, data)
+            yield from read(cursor, block.offset)
+            payload_bytes += cursor.payload_bytes
+            if block is run.blocks[-1]:
+                _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
+
+
+def _open(run: Run, block: IndexedBlock, data: memoryview) -> BlockCursor:
+    stop = run.stop_entry_id
+    if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
+        stop = None  # the whole block is asked for: its end is checked as well
+    cursor = BlockCursor(data, run.object_format, run.ledger_id, block, stop_entry_id=stop)
+    cursor.skip_to(run.start_entry_id)
+    return cursor
+
+
+def _entry_reader(run: Run, schema: pa.Schema) -> _ReadBlock:
+    constants = {
+        name: Constant(value, schema.field(name).type)
+        for name, value in (("__topic", run.topic), ("__ledgerId", run.ledger_id))
+        if name in schema.names
+    }
+
+    def read(cursor: BlockCursor, _: int) -> Iterator[pa.RecordBatch]:
+        room = BATCH_BYTES
+        while not cursor.done:
+            first = cursor.next_entry_id
+            (values_buffer, values), (offsets_buffer, offsets) = new_bytes(room), new_offsets(_ENTRIES_AT_ONCE)
+            count = cursor.copy(values, offsets)
+            room = BATCH_BYTES
+            if count == 0:
+                if not cursor.done:
+                    room = cursor.next_length  # an entry larger than a batch: a batch for itself
+                continue
+            arrays = []
+            for name in schema.names:
+                if name == "value":
+                    buffers = [None, offsets_buffer, values_buffer]
+                    arrays.append(pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0))
+                elif name == "__entryId":
+                    arrays.append(pa.array(np.arange(first, first + count), type=pa.int64()))
+                else:
+                    arrays.append(constants[name].rows(count))
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    return read
+
+
+def _message_reader(run: Run, schema: pa.Schema, options: ReadOptions) -> _ReadBlock:
+    decoder = MessageDecoder(
+        topic=run.topic,
+        partition=run.partition,
+        ledger_id=run.ledger_id,
+        schema=schema,
+        verify_checksums=options.verify_checksums,
+        max_message_bytes=options.max_message_bytes,
+    )
+    offsets = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
+    lengths = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
+
+    def read(cursor: BlockCursor, block_offset: int) -> Iterator[pa.RecordBatch]:
+        while not cursor.done:
+            first = cursor.next_entry_id
+            count = cursor.locate(offsets, lengths, BATCH_BYTES)
+            if count == 0:
+                break
+            yield from decoder.decode(
+                cursor.array,
+                block_offset,
+                first,
+                offsets[:count],
+                lengths[:count],
+                start_batch=run.start_batch if first == run.start_entry_id else 0,
+                stop_batch=run.stop_batch or None if cursor.next_entry_id == run.stop_entry_id else None,
+            )
+        if block_offset == run.blocks[-1].offset:
+            _warn_of_raw(run, decoder.counts)
+
+    return read
+
+
+def _warn_of_raw(run: Run, counts: EntryCounts) -> None:
+    for number, what in (
+        (counts.encrypted, "encrypted entries are passed on as ciphertext (columns __encryption…)"),
+        (counts.chunks, "chunks of messages are passed on one by one (columns __uuid, __chunkId)"),
+        (counts.transactional, "entries of transactions are passed on whether committed or not (columns __txnId…)"),
+    ):
+        if number:
+            _log.warning("%s, ledger %d: %d %s", run.topic or "(unknown topic)", run.ledger_id, number, what)
+
+
+def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:
+    """At a run's end: nothing missing before what follows, and as many bytes as the ledger's metadata says."""
+    if run.next_entry_id is not None and reached < run.next_entry_id:
+        error = DataLossError(
+            "entries of a ledger have no copy here",
+            ledger_id=run.ledger_id,
+            entry_id=reached,
+            expected=f"entries {reached} to {run.next_entry_id - 1}",
+            hint="Set failOnDataLoss to false to read what there is.",
+        )
+        if fail:
+            raise error
+        _log.warning("%s", error)
+    elif run.payload_bytes is not None and run.payload_bytes != payload_bytes:
+        _log.warning(
+            "%s (ledger %d) holds %d bytes of entries, its metadata says %d: the metadata can be wrong in the field, "
+            "but so can the last entry of a block",
+            run.data_key,
+            run.ledger_id,
+            payload_bytes,
+            run.payload_bytes,
+        )

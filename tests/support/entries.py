@@ -1,0 +1,297 @@
+"""Builders of Pulsar entries, by the generated protobuf classes, and of whole objects from lists of payloads."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+from uuid import UUID
+
+import cramjam
+import google_crc32c
+import numpy as np
+from isal import isal_zlib
+from offload_proto.messages_pb2 import (
+    LZ4,
+    NONE,
+    SNAPPY,
+    ZLIB,
+    ZSTD,
+    BrokerEntryMetadata,
+    EncryptionKeys,
+    MessageMetadata,
+    SingleMessageMetadata,
+)
+
+from offload_core.codec.block_header import BlockHeader
+from offload_core.codec.blocks import BlockCursor, write_block
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.frames import FRAME_HEADER_BYTES
+from offload_core.codec.index import BlockEntry, ObjectIndex
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.pip17 import pack_pip17_index, plan_blocks
+from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
+
+CODECS: dict[int, Callable[[bytes], bytes]] = {
+    NONE: bytes,
+    LZ4: lambda data: bytes(cramjam.lz4.compress_block(data, store_size=False)),
+    ZLIB: lambda data: bytes(isal_zlib.compress(data)),
+    ZSTD: lambda data: bytes(cramjam.zstd.compress(data)),
+    SNAPPY: lambda data: bytes(cramjam.snappy.compress_raw(data)),
+}
+"""Compressors by number, in the forms that Pulsar's clients write."""
+
+PUBLISH_TIME_MS = 1_700_000_000_000
+UUID_OF_OBJECTS = UUID("00000000-1111-4222-8333-0000000000aa")
+
+
+# --- entries -----------------------------------------------------------------------------------
+
+
+def key_values(properties: Iterable[tuple[str, str]]) -> list[dict[str, str]]:
+    """Properties as the keyword arguments of protobuf classes take them."""
+    return [{"key": key, "value": value} for key, value in properties]
+
+
+def frame_entry(
+    metadata: bytes, payload: bytes, *, checksum: bool = True, broker: bytes | None = None
+) -> bytes:
+    """An entry of serialised parts: broker metadata and checksum if asked for, metadata, payload."""
+    body = struct.pack(">i", len(metadata)) + metadata + payload
+    if checksum:
+        body = struct.pack(">HI", 0x0E01, google_crc32c.value(body)) + body
+    if broker is not None:
+        body = struct.pack(">Hi", 0x0E02, len(broker)) + broker + body
+    return body
+
+
+def entry(
+    payload: bytes = b"",
+    *,
+    compression: int = NONE,
+    checksum: bool = True,
+    broker: BrokerEntryMetadata | None = None,
+    properties: Iterable[tuple[str, str]] = (),
+    unknown: bytes = b"",
+    **metadata: Any,
+) -> bytes:
+    """An entry of one message. `metadata` are more fields of `MessageMetadata`; `unknown` is appended to it."""
+    fields: dict[str, Any] = {
+        "producer_name": "producer",
+        "sequence_id": 0,
+        "publish_time": PUBLISH_TIME_MS,
+        "properties": key_values(properties),
+    }
+    if compression:
+        fields |= {"compression": compression, "uncompressed_size": len(payload)}
+    record = MessageMetadata(**fields | metadata)
+    return frame_entry(
+        record.SerializePartialToString() + unknown,
+        CODECS[compression](payload) if compression in CODECS else payload,
+        checksum=checksum,
+        broker=None if broker is None else broker.SerializeToString(),
+    )
+
+
+def single(
+    payload: bytes | None = b"", *, properties: Iterable[tuple[str, str]] = (), **fields: Any
+) -> bytes:
+    """One message of a batch. `fields` are more fields of `SingleMessageMetadata`; None is a null value."""
+    if payload is None:
+        fields["null_value"] = True
+    value = payload or b""
+    record = SingleMessageMetadata(
+        **{"payload_size": len(value), "properties": key_values(properties)} | fields
+    ).SerializePartialToString()
+    return struct.pack(">i", len(record)) + record + value
+
+
+def batch_entry(messages: Sequence[bytes], *, singles: bool = False, **options: Any) -> bytes:
+    """An entry of a batch of payloads, or, with `singles`, of messages that `single` made. `options` as of `entry`."""
+    parts = messages if singles else [single(message) for message in messages]
+    return entry(b"".join(parts), **{"num_messages_in_batch": len(parts)} | options)
+
+
+def marker(marker_type: int = 22, **metadata: Any) -> bytes:
+    """A broker's marker: transaction commit (21) or abort (22), a replicated subscription's snapshot (10 … 13)."""
+    defaults = {"producer_name": "pulsar.txn.marker", "sequence_id": 2**64 - 1}
+    return entry(b"", marker_type=marker_type, **defaults | metadata)
+
+
+def encrypted_entry(payload: bytes, *, names: Sequence[str] = ("key",), **options: Any) -> bytes:
+    """An entry whose payload is passed on as it is: encrypted by a data key under each of `names`."""
+    keys = [
+        EncryptionKeys(key=name, value=b"data key", metadata=key_values([("version", "1")])) for name in names
+    ]
+    encryption = {
+        "encryption_keys": keys,
+        "encryption_algo": "AES/GCM/NoPadding",
+        "encryption_param": b"12 bytes long",
+    }
+    return entry(payload, **encryption | options)
+
+
+def chunk_entries(
+    payload: bytes, chunk_bytes: int, *, uuid: str = "producer-0", **options: Any
+) -> list[bytes]:
+    """A message cut into chunks, one entry each."""
+    chunks = [payload[i : i + chunk_bytes] for i in range(0, len(payload), chunk_bytes)]
+    whole = {
+        "uuid": uuid,
+        "num_chunks_from_msg": len(chunks),
+        "total_chunk_msg_size": len(payload),
+    }
+    return [entry(chunk, chunk_id=i, **whole | options) for i, chunk in enumerate(chunks)]
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenObject:
+    """A data and an index object, and the payloads that they hold: (ledger, entry, payload) in order of the index."""
+
+    key: ObjectKey
+    data: bytes
+    index: bytes
+    entries: tuple[tuple[int, int, bytes], ...]
+
+
+def ledger_metadata(payloads: Sequence[bytes], **changes: Any) -> LedgerMetadata:
+    """The metadata of a closed ledger of these payloads."""
+    fields: dict[str, Any] = {
+        "write_quorum_size": 1,
+        "ensemble_size": 1,
+        "ack_quorum_size": 1,
+        "length": sum(map(len, payloads)),
+        "last_entry_id": len(payloads) - 1,
+        "state": LedgerState.CLOSED,
+        "ensembles": (Ensemble(first_entry_id=0, members=("bookie-0:3181",)),),
+        "digest_type": DigestType.CRC32C,
+        "ctime_ms": PUBLISH_TIME_MS,
+    }
+    return LedgerMetadata(**fields | changes)
+
+
+def borders(payloads: Sequence[bytes]) -> np.ndarray:
+    """Where each payload begins and ends once they stand behind one another; int64, one more than payloads."""
+    return np.concatenate([[0], np.cumsum([len(payload) for payload in payloads])]).astype(np.int64)
+
+
+def pack_block(header: BlockHeader, payloads: Sequence[bytes]) -> bytes:
+    """A whole block of these payloads."""
+    values = np.frombuffer(b"".join(payloads), dtype=np.uint8)
+    out = np.empty(header.block_length, dtype=np.uint8)
+    write_block(out, header, values, borders(payloads), 0, len(payloads))
+    return out.tobytes()
+
+
+def pip17_object(
+    payloads: Sequence[bytes],
+    *,
+    ledger_id: int = 7,
+    max_block_bytes: int = 1 << 20,
+    metadata: LedgerMetadata | None = None,
+) -> WrittenObject:
+    """A PIP-17 object of one ledger of these payloads."""
+    data = b""
+    blocks = []
+    lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
+    for part_number, plan in enumerate(plan_blocks(lengths, max_block_bytes), start=1):
+        header = BlockHeader(
+            object_format=ObjectFormat.PIP17,
+            block_length=plan.block_length,
+            first_entry_id=plan.first,
+            ledger_id=None,
+        )
+        blocks.append(BlockEntry(first_entry_id=plan.first, part_number=part_number, offset=len(data)))
+        data += pack_block(header, payloads[plan.first : plan.last])
+    return WrittenObject(
+        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=ledger_id, is_index=False),
+        data=data,
+        index=pack_pip17_index(metadata or ledger_metadata(payloads), blocks, len(data)),
+        entries=tuple((ledger_id, i, payload) for i, payload in enumerate(payloads)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerPart:
+    """The payloads of a ledger that go into a streaming object, from `first_entry_id` on; a block for each list."""
+
+    ledger_id: int
+    blocks: Sequence[Sequence[bytes]]
+    first_entry_id: int = 0
+
+
+def streaming_object(parts: Sequence[LedgerPart], *, min_block_bytes: int = 512) -> WrittenObject:
+    """A streaming object of these parts of ledgers."""
+    data = b""
+    ledgers = []
+    entries: list[tuple[int, int, bytes]] = []
+    part_number = 0
+    for part in parts:
+        entry_id = part.first_entry_id
+        blocks = []
+        for payloads in part.blocks:
+            content = sum(FRAME_HEADER_BYTES + len(payload) for payload in payloads)
+            header = BlockHeader(
+                object_format=ObjectFormat.STREAMING,
+                block_length=streaming_block_length(content, min_block_bytes),
+                first_entry_id=entry_id,
+                ledger_id=part.ledger_id,
+            )
+            part_number += 1
+            blocks.append(BlockEntry(first_entry_id=entry_id, part_number=part_number, offset=len(data)))
+            data += pack_block(header, payloads)
+            entries += [(part.ledger_id, entry_id + i, payload) for i, payload in enumerate(payloads)]
+            entry_id += len(payloads)
+        info = LedgerInfo(ledger_id=part.ledger_id, entries=entry_id, timestamp_ms=0)
+        ledgers.append((info, blocks))
+    return WrittenObject(
+        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
+        data=data,
+        index=pack_streaming_index(ledgers, len(data)),
+        entries=tuple(entries),
+    )
+
+
+def read_object(
+    data: bytes,
+    index: bytes | ObjectIndex,
+    key: ObjectKey,
+    *,
+    into: list[tuple[int, int, bytes]] | None = None,
+) -> list[tuple[int, int, bytes]]:
+    """All entries of an object, (ledger, entry, payload), by the cursor; into `into`, so that an error leaves it."""
+    found: list[tuple[int, int, bytes]] = [] if into is None else into
+    parsed = index if isinstance(index, ObjectIndex) else parse_index(index, key)
+    for ledger in parsed.ledgers:
+        for block in ledger.blocks:
+            part = memoryview(data)[block.offset : block.offset + block.length]
+            cursor = BlockCursor(part, parsed.object_format, ledger.ledger_id, block)
+            offsets, lengths = np.empty(64, dtype=np.int64), np.empty(64, dtype=np.int64)
+            while not cursor.done:
+                first = cursor.next_entry_id
+                count = cursor.locate(offsets, lengths, 1 << 40)
+                spans = zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True)
+                found += [
+                    (ledger.ledger_id, first + i, bytes(part[at : at + length]))
+                    for i, (at, length) in enumerate(spans)
+                ]
+    return found
+
+
+def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A read-only uint8 array of the payloads behind one another, and their offsets and lengths (int64)."""
+    ends = borders(payloads)
+    block = np.frombuffer(b"".join(payloads), dtype=np.uint8)
+    block.flags.writeable = False
+    return (
+        block,
+        ends[:-1].copy(),
+        np.array([stop - start for start, stop in pairwise(ends.tolist())], np.int64),
+    )
