@@ -1,4 +1,4 @@
-"""Builders of Pulsar entries, by the generated protobuf classes, and of whole objects from lists of payloads."""
+"""Builders of Pulsar entries (by the generated protobuf classes) and of whole objects; a reader of objects."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import cramjam
 import google_crc32c
 import numpy as np
 from isal import isal_zlib
+from offload_hooks.errors import placed
 from offload_proto.messages_pb2 import (
     LZ4,
     NONE,
@@ -29,7 +30,7 @@ from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import BlockCursor, write_block
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.frames import FRAME_HEADER_BYTES
-from offload_core.codec.index import BlockEntry, ObjectIndex
+from offload_core.codec.index import BlockEntry, IndexedBlock, ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
@@ -79,7 +80,7 @@ def entry(
     unknown: bytes = b"",
     **metadata: Any,
 ) -> bytes:
-    """An entry of one message. `metadata` are more fields of `MessageMetadata`; `unknown` is appended to it."""
+    """An entry of one message; `metadata`: more fields of `MessageMetadata`, to which `unknown` is appended."""
     fields: dict[str, Any] = {
         "producer_name": "producer",
         "sequence_id": 0,
@@ -111,13 +112,13 @@ def single(
 
 
 def batch_entry(messages: Sequence[bytes], *, singles: bool = False, **options: Any) -> bytes:
-    """An entry of a batch of payloads, or, with `singles`, of messages that `single` made. `options` as of `entry`."""
+    """A batch of payloads, or with `singles` of messages that `single` made; `options` as of `entry`."""
     parts = messages if singles else [single(message) for message in messages]
     return entry(b"".join(parts), **{"num_messages_in_batch": len(parts)} | options)
 
 
 def marker(marker_type: int = 22, **metadata: Any) -> bytes:
-    """A broker's marker: transaction commit (21) or abort (22), a replicated subscription's snapshot (10 … 13)."""
+    """A broker's marker: transaction commit (21) or abort (22), replicated snapshots (10 … 13)."""
     defaults = {"producer_name": "pulsar.txn.marker", "sequence_id": 2**64 - 1}
     return entry(b"", marker_type=marker_type, **defaults | metadata)
 
@@ -153,7 +154,7 @@ def chunk_entries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenObject:
-    """A data and an index object, and the payloads that they hold: (ledger, entry, payload) in order of the index."""
+    """A data and an index object, and the (ledger, entry, payload) that they hold, in order of the index."""
 
     key: ObjectKey
     data: bytes
@@ -178,7 +179,7 @@ def ledger_metadata(payloads: Sequence[bytes], **changes: Any) -> LedgerMetadata
 
 
 def borders(payloads: Sequence[bytes]) -> np.ndarray:
-    """Where each payload begins and ends once they stand behind one another; int64, one more than payloads."""
+    """Where each payload begins and ends, all standing behind one another; int64, one more than payloads."""
     return np.concatenate([[0], np.cumsum([len(payload) for payload in payloads])]).astype(np.int64)
 
 
@@ -220,7 +221,7 @@ def pip17_object(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPart:
-    """The payloads of a ledger that go into a streaming object, from `first_entry_id` on; a block for each list."""
+    """A ledger's payloads in a streaming object, from `first_entry_id` on; a block for each list."""
 
     ledger_id: int
     blocks: Sequence[Sequence[bytes]]
@@ -266,23 +267,31 @@ def read_object(
     *,
     into: list[tuple[int, int, bytes]] | None = None,
 ) -> list[tuple[int, int, bytes]]:
-    """All entries of an object, (ledger, entry, payload), by the cursor; into `into`, so that an error leaves it."""
+    """All (ledger, entry, payload) of an object, by the cursor; `into` keeps them when an error is raised."""
     found: list[tuple[int, int, bytes]] = [] if into is None else into
     parsed = index if isinstance(index, ObjectIndex) else parse_index(index, key)
-    for ledger in parsed.ledgers:
-        for block in ledger.blocks:
-            part = memoryview(data)[block.offset : block.offset + block.length]
-            cursor = BlockCursor(part, parsed.object_format, ledger.ledger_id, block)
-            offsets, lengths = np.empty(64, dtype=np.int64), np.empty(64, dtype=np.int64)
-            while not cursor.done:
-                first = cursor.next_entry_id
-                count = cursor.locate(offsets, lengths, 1 << 40)
-                spans = zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True)
-                found += [
-                    (ledger.ledger_id, first + i, bytes(part[at : at + length]))
-                    for i, (at, length) in enumerate(spans)
-                ]
+    with placed(key=key.data_key):
+        for ledger in parsed.ledgers:
+            for block in ledger.blocks:
+                _read_block(data, parsed.object_format, ledger.ledger_id, block, found)
     return found
+
+
+def _read_block(
+    data: bytes,
+    object_format: ObjectFormat,
+    ledger_id: int,
+    block: IndexedBlock,
+    found: list[tuple[int, int, bytes]],
+) -> None:
+    part = memoryview(data)[block.offset : block.offset + block.length]
+    cursor = BlockCursor(part, object_format, ledger_id, block)
+    offsets, lengths = np.empty(64, dtype=np.int64), np.empty(64, dtype=np.int64)
+    while not cursor.done:
+        first = cursor.next_entry_id
+        count = cursor.locate(offsets, lengths, 1 << 40)
+        spans = zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True)
+        found += [(ledger_id, first + i, bytes(part[at : at + size])) for i, (at, size) in enumerate(spans)]
 
 
 def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

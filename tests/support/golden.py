@@ -19,8 +19,7 @@ PIP17_CASES = sorted(path.name for path in (GOLDEN / "offloader" / "pip17").iter
 STREAMING_CASES = sorted(path.name for path in (GOLDEN / "offloader" / "streaming").iterdir())
 TOPICS = sorted(path.name for path in (BROKER / "topics").iterdir())
 
-# The cases' block sizes are not recorded beside them: Pulsar's default, but for the case named after it, is the
-# smallest that S3 takes.
+# Not recorded beside the cases: the smallest that S3 takes, but for the case that is named after the default.
 PIP17_MAX_BLOCK_BYTES = dict.fromkeys(PIP17_CASES, 5 << 20) | {"default-64mb-block": 64 << 20}
 
 
@@ -37,7 +36,7 @@ class ExpectedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenCase:
-    """A data and an index object, and what a right reader returns of them (or, of damaged ones, what was offered)."""
+    """A data and an index object, and what a right reader returns (of damaged ones: what was offered)."""
 
     name: str
     key: ObjectKey

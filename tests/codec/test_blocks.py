@@ -1,0 +1,283 @@
+"""Where blocks end, what fills them, and the cursor over one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from entries import LedgerPart, pack_block, pip17_object, read_object, streaming_object
+from offload_hooks.errors import EntryOrderError, OptionError
+
+from offload_core.codec.block_header import (
+    BLOCK_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+    parse_block_header,
+)
+from offload_core.codec.blocks import BlockCursor, write_block
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import IndexedBlock
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.codec.pip17 import BlockPlan, plan_blocks
+from offload_core.codec.streaming import streaming_block_length
+
+PATTERN = bytes.fromhex("fedcdead")
+
+
+def block_of(
+    payloads: list[bytes], *, spare: int = 0, first: int = 0, ledger_id: int | None = None
+) -> tuple[bytes, IndexedBlock, ObjectFormat]:
+    length = 128 + sum(12 + len(payload) for payload in payloads) + spare
+    object_format = ObjectFormat.PIP17 if ledger_id is None else ObjectFormat.STREAMING
+    header = BlockHeader(
+        object_format=object_format, block_length=length, first_entry_id=first, ledger_id=ledger_id
+    )
+    indexed = IndexedBlock(
+        part_number=1, offset=0, length=length, first_entry_id=first, end_entry_id=first + len(payloads)
+    )
+    return pack_block(header, payloads), indexed, object_format
+
+
+def cursor_over(
+    payloads: list[bytes], *, spare: int = 0, first: int = 0, stop_entry_id: int | None = None
+) -> BlockCursor:
+    block, indexed, object_format = block_of(payloads, spare=spare, first=first)
+    return BlockCursor(block, object_format, 7, indexed, stop_entry_id=stop_entry_id)
+
+
+def ids_and_payloads(cursor: BlockCursor, room: int = 100) -> list[tuple[int, bytes]]:
+    read = []
+    offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    while not cursor.done:
+        first = cursor.next_entry_id
+        count = cursor.locate(offsets, lengths, 1 << 40)
+        read += [
+            (first + i, cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes()) for i in range(count)
+        ]
+    return read
+
+
+# --- bytes, written out ------------------------------------------------------------------------
+
+
+def test_a_pip17_block_is_written_byte_for_byte() -> None:
+    block, _, _ = block_of([b"ab", b""], spare=6, first=3)
+    assert block == (
+        bytes.fromhex("fbdbabcb 0000000000000080 00000000000000a0 0000000000000003")
+        + bytes(100)
+        + bytes.fromhex("00000002 0000000000000003 6162 00000000 0000000000000004")
+        + bytes.fromhex("fedcdeadfedc")
+    )
+
+
+def test_a_streaming_block_is_written_byte_for_byte() -> None:
+    block, _, _ = block_of([b"z"], spare=4, first=1, ledger_id=258)
+    assert block == (
+        bytes.fromhex("26a66d32 0000000000000080 0000000000000091 0000000000000001 0000000000000102")
+        + bytes(92)
+        + bytes.fromhex("00000001 0000000000000001 7a fedcdead")
+    )
+
+
+@pytest.mark.parametrize("ledger_id", [None, 2**63 - 1])
+def test_a_header_is_read_as_it_was_written(ledger_id: int | None) -> None:
+    header = BlockHeader(
+        object_format=ObjectFormat.PIP17 if ledger_id is None else ObjectFormat.STREAMING,
+        block_length=2**62,
+        first_entry_id=2**63 - 1,
+        ledger_id=ledger_id,
+    )
+    packed = pack_block_header(header)
+    assert len(packed) == BLOCK_HEADER_BYTES
+    assert parse_block_header(packed, header.object_format) == header
+
+
+@pytest.mark.parametrize("spare", range(16))
+def test_padding_of_any_length_is_written_and_read(spare: int) -> None:
+    payloads = [b"one", b"", b"three"]
+    block, _, _ = block_of(payloads, spare=spare)
+    assert block[len(block) - spare :] == (PATTERN * 4)[:spare]
+    assert ids_and_payloads(cursor_over(payloads, spare=spare)) == list(enumerate(payloads))
+
+
+@pytest.mark.parametrize("spare", range(16))
+def test_padding_stands_before_the_next_block_of_an_object(spare: int) -> None:
+    payloads = [b"x" * 60, b"y" * 200]
+    written = pip17_object(payloads, max_block_bytes=128 + 12 + 60 + spare)
+    assert written.data[: 200 + spare].endswith(b"x" + (PATTERN * 4)[:spare])
+    assert read_object(written.data, written.index, written.key) == list(written.entries)
+
+
+@pytest.mark.parametrize("payload", [PATTERN, PATTERN * 5, PATTERN[:3], b"\xfe"])
+def test_a_payload_that_looks_like_padding_is_an_entry(payload: bytes) -> None:
+    assert ids_and_payloads(cursor_over([payload, payload], spare=5)) == [(0, payload), (1, payload)]
+
+
+def test_entries_do_not_fit_a_block_that_is_too_short() -> None:
+    header = BlockHeader(
+        object_format=ObjectFormat.PIP17, block_length=128 + 12 + 4, first_entry_id=9, ledger_id=None
+    )
+    values, borders = np.zeros(5, dtype=np.uint8), np.array([0, 5])
+    with pytest.raises(OptionError) as caught:
+        write_block(np.empty(144, dtype=np.uint8), header, values, borders, 0, 1)
+    assert (caught.value.entry_id, caught.value.found) == (9, "17 bytes of frames in 144 bytes")
+    with pytest.raises(OptionError):
+        write_block(np.empty(200, dtype=np.uint8), header, values, np.array([0, 4]), 0, 1)
+
+
+# --- where blocks end --------------------------------------------------------------------------
+
+
+def plans(lengths: list[int], max_block_bytes: int) -> list[BlockPlan]:
+    return list(plan_blocks(np.array(lengths, dtype=np.int64), max_block_bytes))
+
+
+def plan(first: int, last: int, block_length: int) -> BlockPlan:
+    return BlockPlan(first=first, last=last, block_length=block_length)
+
+
+def test_every_block_but_the_last_is_as_long_as_it_may_be() -> None:
+    assert plans([20] * 5, 200) == [plan(0, 2, 200), plan(2, 4, 200), plan(4, 5, 160)]
+
+
+def test_an_entry_that_fills_a_block_exactly_is_alone_in_it() -> None:
+    assert plans([60, 60], 200) == [plan(0, 1, 200), plan(1, 2, 200)]
+
+
+def test_a_block_before_a_larger_last_entry_is_as_long_as_it_may_be() -> None:
+    assert plans([1, 100], 200) == [plan(0, 1, 200), plan(1, 2, 240)]
+
+
+def test_a_ledger_without_entries_has_no_blocks() -> None:
+    assert plans([], 200) == []
+
+
+def test_the_smallest_block_has_room_for_one_empty_entry() -> None:
+    assert plans([0, 0], 140) == [plan(0, 1, 140), plan(1, 2, 140)]
+    with pytest.raises(OptionError) as caught:
+        plans([0], 139)
+    assert (caught.value.expected, caught.value.found) == ("140 bytes or more", 139)
+
+
+@pytest.mark.parametrize("place", ["first", "middle", "last", "only", "all"])
+def test_an_entry_larger_than_a_block_has_a_block_of_its_own(place: str) -> None:
+    large = b"L" * 1000
+    payloads = {
+        "first": [large, b"b", b"c"],
+        "middle": [b"a", large, b"c"],
+        "last": [b"a", b"b", large],
+        "only": [large],
+        "all": [large, large],
+    }[place]
+    written = pip17_object(payloads, max_block_bytes=300)
+    (ledger,) = parse_index(written.index, written.key).ledgers
+    alone = [b for b in ledger.blocks if b.length == 128 + 12 + 1000]
+    assert [(b.end_entry_id or 0) - b.first_entry_id for b in alone] == [1] * payloads.count(large)
+    assert {b.length for b in ledger.blocks[:-1]} <= {300, 1140}
+    assert read_object(written.data, written.index, written.key) == list(written.entries)
+
+
+@pytest.mark.parametrize(
+    ("content", "least", "length"),
+    [(0, 512, 512), (380, 512, 512), (381, 512, 513), (384, 512, 516), (1000, 512, 1132)],
+)
+def test_a_streaming_block_always_keeps_some_padding(content: int, least: int, length: int) -> None:
+    assert streaming_block_length(content, least) == length
+
+
+def test_a_streaming_object_may_hold_parts_of_ledgers() -> None:
+    written = streaming_object(
+        [
+            LedgerPart(ledger_id=9, blocks=[[b"a" * 600, b""], [b"c"]], first_entry_id=2**40),
+            LedgerPart(ledger_id=4, blocks=[[b"", b"", b"e"]]),
+        ]
+    )
+    assert read_object(written.data, written.index, written.key) == list(written.entries)
+
+
+# --- the cursor --------------------------------------------------------------------------------
+
+
+def test_a_block_of_empty_entries_is_read() -> None:
+    assert ids_and_payloads(cursor_over([b""] * 9), room=2) == [(i, b"") for i in range(9)]
+
+
+@pytest.mark.parametrize("first", [2**31 - 1, 2**32, 2**53, 2**63 - 3])
+def test_huge_entry_ids_are_read(first: int) -> None:
+    payloads = [b"a", b"b", b"c"]
+    read = ids_and_payloads(cursor_over(payloads, first=first, spare=3))
+    assert read == [(first + i, payload) for i, payload in enumerate(payloads)]
+
+
+def test_ids_do_not_go_on_past_the_last_one() -> None:
+    last = 2**63 - 1
+    block, indexed, object_format = block_of([b"a"], first=last, spare=12)
+    wrapped = block[:-12] + bytes.fromhex("00000000 8000000000000000")
+    cursor = BlockCursor(wrapped, object_format, 7, indexed)
+    with pytest.raises(EntryOrderError):
+        ids_and_payloads(cursor)
+
+
+@pytest.mark.parametrize("buffer", [bytes, bytearray, memoryview])
+def test_the_cursor_takes_any_buffer_and_keeps_it_read_only(buffer: type) -> None:
+    block, indexed, object_format = block_of([b"abc"])
+    cursor = BlockCursor(buffer(block), object_format, 7, indexed)
+    assert not cursor.array.flags.writeable
+    assert ids_and_payloads(cursor) == [(0, b"abc")]
+
+
+def test_copy_places_payloads_behind_one_another() -> None:
+    cursor = cursor_over([b"ab", b"", b"cde"])
+    values, borders = np.zeros(16, dtype=np.uint8), np.empty(17, dtype=np.int32)
+    assert cursor.copy(values, borders) == 3
+    assert values[:5].tobytes() == b"abcde"
+    assert borders[:4].tolist() == [0, 2, 2, 5]
+    assert cursor.done
+    assert cursor.next_entry_id == 3
+
+
+def test_copy_tells_the_size_of_an_entry_that_does_not_fit() -> None:
+    cursor = cursor_over([b"ab", b"x" * 50])
+    values, borders = np.zeros(8, dtype=np.uint8), np.empty(9, dtype=np.int32)
+    assert cursor.copy(values, borders) == 1
+    assert cursor.copy(values, borders) == 0
+    assert (cursor.done, cursor.next_length) == (False, 50)
+    values = np.zeros(50, dtype=np.uint8)
+    assert cursor.copy(values, borders) == 1
+    assert cursor.done
+
+
+def test_locate_stops_with_the_entry_that_reaches_the_byte_room() -> None:
+    cursor = cursor_over([b"x" * 10] * 5)
+    offsets, lengths = np.empty(9, dtype=np.int64), np.empty(9, dtype=np.int64)
+    assert cursor.locate(offsets, lengths, 10) == 1
+    assert cursor.locate(offsets, lengths, 11) == 2
+    assert cursor.locate(offsets, lengths, 1000) == 2
+    assert cursor.done
+
+
+@pytest.mark.parametrize("stop", range(6))
+def test_the_cursor_stops_before_the_stop_entry(stop: int) -> None:
+    payloads = [bytes([i]) for i in range(5)]
+    read = ids_and_payloads(cursor_over(payloads, stop_entry_id=stop), room=2)
+    assert read == list(enumerate(payloads))[:stop]
+
+
+def test_a_stop_before_the_block_ends_the_walk() -> None:
+    assert ids_and_payloads(cursor_over([b"a"], first=10, stop_entry_id=3)) == []
+
+
+def test_a_stop_leaves_what_lies_behind_it_unread() -> None:
+    block, indexed, object_format = block_of([b"a", b"b", b"c"])
+    broken = block[:-1] + b"?" + bytes(0)
+    broken = broken[: 128 + 26] + b"\xff" * 4 + broken[128 + 30 :]
+    cursor = BlockCursor(broken, object_format, 7, indexed, stop_entry_id=1)
+    assert ids_and_payloads(cursor, room=1) == [(0, b"a")]
+
+
+@pytest.mark.parametrize("to", [0, 1, 4999, 5000, 9999, 10_000, 20_000])
+def test_the_cursor_skips_to_an_entry(to: int) -> None:
+    cursor = cursor_over([b""] * 10_000)
+    cursor.skip_to(to)
+    assert cursor.next_entry_id == min(to, 10_000)
+    cursor.skip_to(0)
+    assert len(ids_and_payloads(cursor)) == 10_000 - min(to, 10_000)
