@@ -9,14 +9,12 @@ process may be about to use them.
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from offload_drivers.local_commit import delete_objects, object_and_metadata, put_in_place
-from offload_drivers.local_files import opened, translated
+from offload_drivers.local_files import opened_object, translated
 from offload_drivers.local_listing import list_keys
 from offload_drivers.local_paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
 from offload_drivers.local_uploads import Staging
@@ -129,12 +127,10 @@ class LocalDriver:
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> bytes:
         """See `TierHooks`."""
-        with translated("read", self._root, key), opened(path_of(self._root, key), _READ) as descriptor:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise FileNotFoundError(errno.ENOENT, "Not a file", key)
-            if offset < 0 or length < 1 or offset + length > info.st_size:
-                raise _bad_range(key, offset, length, info.st_size)
+        with translated("read", self._root, key), opened_object(path_of(self._root, key)) as descriptor:
+            size_bytes = os.fstat(descriptor).st_size
+            if offset < 0 or length < 1 or offset + length > size_bytes:
+                raise _bad_range(key, offset, length, size_bytes)
             data = os.pread(descriptor, length, offset)
             while len(data) < length:  # more than 2 GiB, or a signal
                 more = os.pread(descriptor, length - len(data), offset + len(data))
@@ -170,9 +166,6 @@ class LocalDriver:
         with translated("list uploads", self._root):
             os.stat(self._root)
             return iter(list(self._staging.uploads(prefix)))
-
-
-_READ = os.O_RDONLY | os.O_NONBLOCK  # a FIFO is no object, but would block
 
 
 def _bad_range(key: str, offset: int, length: int, size_bytes: int) -> RangeError:

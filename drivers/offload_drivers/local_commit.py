@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Sequence
 
 from offload_drivers.local_files import (
@@ -38,6 +37,7 @@ from offload_drivers.local_files import (
     opened,
     read_whole,
     remove,
+    stat_object,
     sync_directory,
     write_durably,
 )
@@ -77,10 +77,10 @@ def put_in_place(staging: Staging, upload: Upload, size_bytes: int, create_only:
 def object_and_metadata(staging: Staging, key: str) -> tuple[os.stat_result, ObjectMetadata]:
     """An object's file and the metadata that belongs to just this file."""
     path = path_of(staging.root, key)
-    info = _stat_object(path)
+    info = stat_object(path)
     while True:
         sidecar = _sidecar_of(path, info, staging.replaced(key))
-        again = _stat_object(path)
+        again = stat_object(path)
         if _identity(info) == _identity(again):
             return info, ObjectMetadata() if sidecar is None else decode_sidecar(sidecar, key)
         info = again
@@ -141,16 +141,6 @@ def _sidecar_of(path: str, info: os.stat_result, note: str) -> bytes | None:
 
 def _identity(info: os.stat_result) -> bytes:
     return f"1 {info.st_ino} {info.st_size} {info.st_mtime_ns}".encode()
-
-
-def _stat_object(path: str) -> os.stat_result:
-    try:
-        info = os.stat(path)
-    except NotADirectoryError as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-    if not stat.S_ISREG(info.st_mode):
-        raise FileNotFoundError(errno.ENOENT, "Not a file", path)
-    return info
 
 
 def _remove_all(paths: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -85,6 +86,25 @@ def locked(path: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
+@contextmanager
+def opened_object(path: str) -> Iterator[int]:
+    """A file descriptor for reading an object; `FileNotFoundError` for whatever is not a regular file."""
+    stat_object(path)
+    with opened(path, os.O_RDONLY) as descriptor:
+        yield descriptor
+
+
+def stat_object(path: str) -> os.stat_result:
+    """What is known of an object's file; `FileNotFoundError` for whatever is not a regular file."""
+    try:
+        info = os.stat(path)
+    except NotADirectoryError as error:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
+    if not stat.S_ISREG(info.st_mode):
+        raise FileNotFoundError(errno.ENOENT, "Not a file", path)
+    return info
+
+
 def write_all(descriptor: int, data: memoryview, offset: int) -> None:
     """Write all of `data` at `offset`."""
     while data:
@@ -115,17 +135,17 @@ def sync_directory(path: str) -> None:
 
 def make_directories(path: str) -> None:
     """Make a directory and those above it, durably; what is there already is left."""
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(path)
-    make_directories(parent)
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
-        return
-    sync_directory(parent)
+    missing = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    for each in reversed(missing):
+        try:
+            os.mkdir(each)
+        except FileExistsError:
+            if not os.path.isdir(each):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), each) from None
+        sync_directory(os.path.dirname(each))
 
 
 def remove(path: str) -> bool:

@@ -6,6 +6,7 @@ Directories that cannot hold a wanted key are not looked into. What vanishes dur
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -98,8 +99,10 @@ def _wanted(
         if not wanted or (entry.is_symlink() and not is_inside(root, entry.path)):
             return None
         info = entry.stat()
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise
     return info if is_directory or stat.S_ISREG(info.st_mode) else None
 
 

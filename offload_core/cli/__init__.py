@@ -1,1 +1,1 @@
-"""..."""
+"""The command `offload`; it shows what the core decides."""

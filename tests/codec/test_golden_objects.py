@@ -198,7 +198,7 @@ def test_a_brokers_objects_are_written_again_as_they_are(topic: str) -> None:
         written = pip17_object(
             [payload for _, _, payload in read],
             ledger_id=ledger.ledger_id,
-            max_block_bytes=64 << 20,
+            max_block_bytes=5 << 20,
             metadata=ledger.metadata,
         )
         assert written.data == stored.data

@@ -1,4 +1,4 @@
-"""Builders of Pulsar entries (by the generated protobuf classes) and of whole objects; a reader of objects."""
+"""Builders of Pulsar entries (by the generated protobuf classes) and of whole objects; a reader of these."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def entry(
     unknown: bytes = b"",
     **metadata: Any,
 ) -> bytes:
-    """An entry of one message; `metadata`: more fields of `MessageMetadata`, to which `unknown` is appended."""
+    """An entry of one message; `metadata`: fields of `MessageMetadata`; `unknown` is put behind them."""
     fields: dict[str, Any] = {
         "producer_name": "producer",
         "sequence_id": 0,

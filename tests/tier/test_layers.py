@@ -3,11 +3,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
-
-from offload_core.tier import Layer, Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import BrokenPluginError, StoreError, StoreUnavailableError
+
+from offload_core.tier import Layer, Tier
 
 
 class Watch:

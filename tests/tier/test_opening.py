@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from offload_hooks.errors import BrokenPluginError, OptionError, UnknownPluginError
 
 from offload_core.tier import open_store
-from offload_hooks.errors import BrokenPluginError, OptionError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"
 SCHEMES = "pulsar_offload.url_schemes"

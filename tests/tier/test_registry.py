@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from offload_hooks.errors import BrokenPluginError, MissingExtraError, UnknownPluginError
 
 from offload_core.tier import driver_of_scheme, load_driver, open_store
-from offload_hooks.errors import BrokenPluginError, MissingExtraError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"
 SCHEMES = "pulsar_offload.url_schemes"

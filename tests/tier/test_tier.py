@@ -7,8 +7,6 @@ import sys
 import threading
 
 import pytest
-
-from offload_core.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import BlockReceipt, ByteRange, hookimpl
 from offload_hooks.errors import (
@@ -18,6 +16,8 @@ from offload_hooks.errors import (
     OptionError,
     RangeError,
 )
+
+from offload_core.tier import Tier, open_store
 
 LAYERS = "pulsar_offload.layers"
 
@@ -179,7 +179,7 @@ def test_deleting_takes_keys_and_not_one_key(tier):
 
 
 def test_a_tier_is_pickled_as_names_and_options(install, module_name, tmp_path, driver_source):
-    layer = f"""
+    layer = """
         from offload_hooks import hookimpl
         class Upper:
             def __init__(self, rest, mark):

@@ -1,0 +1,112 @@
+"""`offload cat`: messages or entries of a topic or ledger, as a table, JSON lines or a Parquet file."""
+
+from __future__ import annotations
+
+import enum
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+from offload_core.cli.rows import print_table, write_jsonl, write_parquet
+from offload_core.cli.shared import Debug, Driver, Prefix, StorageOptions, Url, err, opened, reported
+from offload_core.messages.schema import Level
+from offload_core.scan import Scan, parse_offsets, read_task
+from offload_hooks.errors import OptionError
+
+_TABLE_ROWS = 20
+_TABLE_COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "value", "__messageProperties")
+_TASK_BYTES = 16 << 20
+
+
+class Format(enum.StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+class LevelName(enum.StrEnum):
+    """What a row is."""
+
+    MESSAGES = "messages"
+    ENTRIES = "entries"
+
+
+def cat(
+    url: Url,
+    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; may be given again.")] = None,
+    ledger: Annotated[int | None, typer.Option(min=0, help="Only this ledger; a topic is not needed then.")] = None,
+    level: Annotated[LevelName, typer.Option(help="What a row is.")] = LevelName.MESSAGES,
+    columns: Annotated[str | None, typer.Option(help="Columns, with commas between; as in Spark.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
+    format_: Annotated[Format, typer.Option("--format", "-f", help="How to write rows.")] = Format.TABLE,
+    output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
+    start: Annotated[str, typer.Option(help="Where to start: earliest, or positions as JSON.")] = "earliest",
+    stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
+    prefix: Prefix = "",
+    driver: Driver = None,
+    option: StorageOptions = None,
+    debug: Debug = False,
+) -> None:
+    """Print or write the messages (or stored entries) of topics, or of one ledger."""
+    with reported(debug):
+        if not topic and ledger is None:
+            raise OptionError("what is to be read?", expected="--topic or --ledger")
+        if format_ is Format.PARQUET and output is None:
+            raise OptionError("Parquet is written to a file", expected="--output FILE")
+        if format_ is Format.TABLE and output is not None:
+            raise OptionError("a table is for the terminal", expected="--format jsonl or parquet with --output")
+        row_level: Level = "entries" if level is LevelName.ENTRIES else "messages"
+        with opened(url, driver, option) as tier:
+            scan = tier.scan(
+                topic=tuple(topic or ()),
+                ledger=ledger,
+                level=row_level,
+                columns=_columns(columns, row_level, format_),
+                start=parse_offsets(start, "--start"),
+                stop=parse_offsets(stop, "--stop"),
+                task_bytes=_TASK_BYTES,
+                prefix=prefix,
+            )
+            if format_ is Format.TABLE:
+                print_table(scan.schema, _rows(scan, limit, shown=False), _TABLE_ROWS if limit is None else limit)
+            elif format_ is Format.PARQUET and output is not None:
+                write_parquet(scan.schema, _rows(scan, limit, shown=True), output)
+            else:
+                write_jsonl(_rows(scan, limit, shown=output is not None or not sys.stdout.isatty()), output)
+
+
+def _columns(given: str | None, level: Level, format_: Format) -> tuple[str, ...] | None:
+    """The columns named, or those that a table of messages has room for; None for the level's own."""
+    if given is not None:
+        return tuple(name.strip() for name in given.split(","))
+    return _TABLE_COLUMNS if format_ is Format.TABLE and level == "messages" else None
+
+
+def _rows(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBatch]:
+    """The scan's batches up to `limit` rows, with a bar on a terminal that tells how much has been read."""
+    left = sys.maxsize if limit is None else limit
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not (shown and err.is_terminal),
+        transient=True,
+    ) as progress:
+        bar = progress.add_task("reading", total=scan.data_bytes)
+        for task in scan.tasks:
+            for batch in read_task(scan.tier, task, scan.options):
+                if left <= 0:
+                    return
+                yield batch.slice(0, left)
+                left -= batch.num_rows
+            progress.advance(bar, task.data_bytes)

@@ -1,0 +1,148 @@
+"""`offload inspect`: one object's index and blocks, readable."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from offload_core.cli.shared import AsJson, Debug, Driver, StorageOptions, Url, opened, out, reported
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.tier import Tier
+from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
+from offload_hooks.values import ObjectStat
+
+
+def inspect(
+    url: Url,
+    key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
+    driver: Driver = None,
+    option: StorageOptions = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show an object's index and blocks, and whether each block's header agrees with the index."""
+    with reported(debug), opened(url, driver, option) as tier:
+        parsed = parse_key(key)
+        if parsed is None:
+            raise OptionError("this is not the key of an offloaded object", expected="<uuid>[-ledger-<id>][-index]", found=key)
+        index_stat = tier.store.stat(parsed.index_key)
+        index = parse_index(tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes), parsed)
+        data_stat = _stat_data(tier.store, parsed)
+        headers = {
+            block.offset: _check_header(tier.store, parsed, index, ledger, block, data_stat)
+            for ledger in index.ledgers
+            for block in ledger.blocks
+        }
+        if as_json:
+            typer.echo(json.dumps(_to_json(parsed, index, index_stat, data_stat, headers), indent=2))
+        else:
+            _print(parsed, index, index_stat, data_stat, headers)
+
+
+def _stat_data(tier: Tier, key: ObjectKey) -> ObjectStat | None:
+    try:
+        return tier.stat(key.data_key)
+    except ObjectNotFoundError:
+        return None
+
+
+def _check_header(
+    tier: Tier, key: ObjectKey, index: ObjectIndex, ledger: LedgerIndex, block: IndexedBlock, data: ObjectStat | None
+) -> str:
+    """`ok`, or what is wrong with the header in the data object."""
+    if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
+        return "not there"
+    head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
+    try:
+        with placed(key=key.data_key, ledger_id=ledger.ledger_id, block=block.part_number):
+            header = parse_block_header(head, index.object_format, offset=block.offset)
+    except FormatError as error:
+        return str(error)
+    wrong = [
+        f"its {name} is {found}, by the index {expected}"
+        for name, expected, found in (
+            ("length", block.length, header.block_length),
+            ("first entry", block.first_entry_id, header.first_entry_id),
+            ("ledger", ledger.ledger_id, ledger.ledger_id if header.ledger_id is None else header.ledger_id),
+        )
+        if expected != found
+    ]
+    return "; ".join(wrong) or "ok"
+
+
+def _print(
+    key: ObjectKey, index: ObjectIndex, index_stat: ObjectStat, data: ObjectStat | None, headers: dict[int, str]
+) -> None:
+    facts = Table(box=None, show_header=False, pad_edge=False)
+    facts.add_row("format", index.object_format.value)
+    facts.add_row("data object", f"{key.data_key}, {_size_note(index, data)}")
+    facts.add_row("index object", f"{key.index_key}, {index_stat.size_bytes:,} bytes")
+    for name, value in sorted((data or index_stat).user_metadata.items()):
+        facts.add_row(name, escape(value))
+    out.print(facts)
+    for ledger in index.ledgers:
+        out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
+        about = Table(box=None, show_header=False, pad_edge=False)
+        for name, value in _plain(ledger.metadata).items():
+            about.add_row(name, escape(str(value)))
+        out.print(about)
+        table = Table(box=None, pad_edge=False)
+        for column in ("part", "offset", "length", "first entry", "last entry"):
+            table.add_column(column, justify="right")
+        table.add_column("header")
+        for block in ledger.blocks:
+            last = "–" if block.end_entry_id is None else str(block.end_entry_id - 1)
+            place = (block.part_number, block.offset, block.length, block.first_entry_id)
+            table.add_row(*(str(fact) for fact in place), last, escape(headers[block.offset]))
+        out.print(table)
+
+
+def _size_note(index: ObjectIndex, data: ObjectStat | None) -> str:
+    if data is None:
+        return "not there"
+    note = f"{data.size_bytes:,} bytes"
+    return note if data.size_bytes == index.data_length else f"{note}; its index says {index.data_length:,}"
+
+
+def _to_json(
+    key: ObjectKey, index: ObjectIndex, index_stat: ObjectStat, data: ObjectStat | None, headers: dict[int, str]
+) -> dict[str, Any]:
+    return {
+        "format": index.object_format.value,
+        "data_key": key.data_key,
+        "data_bytes": data.size_bytes if data else None,
+        "data_bytes_by_index": index.data_length,
+        "index_key": key.index_key,
+        "index_bytes": index_stat.size_bytes,
+        "user_metadata": dict((data or index_stat).user_metadata),
+        "ledgers": [
+            {
+                "ledger": ledger.ledger_id,
+                "metadata": _plain(ledger.metadata),
+                "blocks": [{**_plain(block), "header": headers[block.offset]} for block in ledger.blocks],
+            }
+            for ledger in index.ledgers
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as dicts, enums by name, bytes as text or hex."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.name
+    if isinstance(value, bytes):
+        return value.decode() if value.isascii() and value.decode().isprintable() else value.hex()
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,134 @@
+"""`offload ls`: topics, their ledgers, sizes, formats, and what is wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from offload_core.catalogue import Catalogue, Ledger, StoredObject, Topic
+from offload_core.cli.shared import AsJson, Debug, Driver, Prefix, StorageOptions, Url, opened, out, reported, size, time
+
+
+def ls(
+    url: Url,
+    ledgers: Annotated[bool, typer.Option("--ledgers", "-l", help="A line for each ledger.")] = False,
+    prefix: Prefix = "",
+    driver: Driver = None,
+    option: StorageOptions = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List the offloaded topics of a tier, with their ledgers, sizes, formats and problems."""
+    with reported(debug), opened(url, driver, option) as tier:
+        catalogue = tier.catalogue(prefix=prefix)
+        if as_json:
+            typer.echo(json.dumps(_to_json(catalogue), indent=2))
+            return
+        out.print(_ledger_table(catalogue) if ledgers else _topic_table(catalogue))
+        if catalogue.problems:
+            out.print(_problem_table(catalogue))
+
+
+def _topic_table(catalogue: Catalogue) -> Table:
+    clusters = {topic.cluster for topic in catalogue.topics}
+    table = Table("topic", *(["cluster"] if len(clusters) > 1 else []), box=None, pad_edge=False)
+    for name in ("ledgers", "entries", "size"):
+        table.add_column(name, justify="right")
+    for name in ("format", "newest", "problems"):
+        table.add_column(name)
+    for topic in catalogue.topics:
+        objects = _objects(topic)
+        broken = sum(not stored.is_complete for stored in objects)
+        superseded = sum(len(ledger.superseded) for ledger in topic.ledgers)
+        notes = [f"{broken} not readable"] if broken else []
+        notes += [f"{superseded} superseded"] if superseded else []
+        table.add_row(
+            topic.label,
+            *([topic.cluster or "–"] if len(clusters) > 1 else []),
+            str(len(topic.ledgers)),
+            f"{sum(ledger.entries or 0 for ledger in topic.ledgers):,}",
+            size(sum(ledger.data_bytes for ledger in topic.ledgers)),
+            _formats(*topic.ledgers),
+            time(max(stored.modified_at for stored in objects)),
+            ", ".join(notes),
+        )
+    return table
+
+
+def _ledger_table(catalogue: Catalogue) -> Table:
+    table = Table("topic", box=None, pad_edge=False)
+    for name in ("ledger", "entries", "size", "blocks", "attempts"):
+        table.add_column(name, justify="right")
+    for name in ("format", "newest", "data object"):
+        table.add_column(name, overflow="fold")
+    for topic in catalogue.topics:
+        for ledger in topic.ledgers:
+            table.add_row(
+                topic.label,
+                str(ledger.ledger_id),
+                "–" if ledger.entries is None else f"{ledger.entries:,}",
+                size(ledger.data_bytes),
+                str(sum(len(piece.ledger.blocks) for piece in ledger.pieces)),
+                str(len(ledger.attempts)),
+                _formats(ledger),
+                time(max(stored.modified_at for stored in ledger.attempts)),
+                "\n".join(piece.stored.key.data_key for piece in ledger.pieces) or "none that is complete",
+            )
+    return table
+
+
+def _problem_table(catalogue: Catalogue) -> Table:
+    table = Table("problem", "object", "what is wrong", box=None, pad_edge=False, style="yellow")
+    for stored in catalogue.problems:
+        code = stored.problem.value if stored.problem else ""
+        table.add_row(code, stored.key.data_key, stored.detail)
+    return table
+
+
+def _objects(topic: Topic) -> list[StoredObject]:
+    return [stored for ledger in topic.ledgers for stored in ledger.attempts]
+
+
+def _formats(*ledgers: Ledger) -> str:
+    return ", ".join(dict.fromkeys(known.value for ledger in ledgers for known in ledger.formats)) or "–"
+
+
+def _to_json(catalogue: Catalogue) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "topic": str(topic.name) if topic.name else None,
+                "cluster": topic.cluster,
+                "ledgers": [_ledger_to_json(ledger) for ledger in topic.ledgers],
+            }
+            for topic in catalogue.topics
+        ],
+        "problems": [_object_to_json(stored) for stored in catalogue.problems],
+    }
+
+
+def _ledger_to_json(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "ledger": ledger.ledger_id,
+        "entries": ledger.entries,
+        "size_bytes": ledger.data_bytes,
+        "formats": [known.value for known in ledger.formats],
+        "read_from": [piece.stored.key.data_key for piece in ledger.pieces],
+        "attempts": [_object_to_json(stored) for stored in ledger.attempts],
+    }
+
+
+def _object_to_json(stored: StoredObject) -> dict[str, Any]:
+    return {
+        "key": stored.key.data_key,
+        "format": stored.key.object_format.value,
+        "data_bytes": stored.data_bytes,
+        "index_bytes": stored.index_bytes,
+        "modified_at": stored.modified_at.isoformat(),
+        "complete": stored.is_complete,
+        "problem": stored.problem.value if stored.problem else None,
+        "detail": stored.detail,
+    }

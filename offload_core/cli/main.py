@@ -1,0 +1,29 @@
+"""The command `offload`: its commands, and what is said when the libraries it is made of are missing."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        import rich  # noqa: F401
+        import typer
+    except ModuleNotFoundError as error:
+        sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
+        raise SystemExit(1) from None
+    from offload_core.cli.cat import cat
+    from offload_core.cli.inspect import inspect
+    from offload_core.cli.ls import ls
+    from offload_core.cli.plugins import plugins
+
+    app = typer.Typer(
+        help="See and read what Apache Pulsar offloaded, without a broker.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+    )
+    for command in (ls, inspect, cat, plugins):
+        app.command()(command)
+    app()

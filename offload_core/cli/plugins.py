@@ -1,0 +1,32 @@
+"""`offload plugins`: what is installed, and what is wrong with it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import typer
+from rich.table import Table
+
+from offload_core.cli.shared import AsJson, Debug, out, reported
+from offload_core.tier import survey
+
+
+def plugins(as_json: AsJson = False, debug: Debug = False) -> None:
+    """List drivers, URL schemes and layers, whose they are, and which are broken and why."""
+    with reported(debug):
+        reports = survey()
+        if as_json:
+            typer.echo(json.dumps([dataclasses.asdict(report) for report in reports], indent=2))
+            return
+        table = Table("kind", "name", "from", "version", "status", "problem", box=None, pad_edge=False)
+        for report in reports:
+            table.add_row(
+                report.group.rpartition(".")[2],
+                report.name,
+                report.distribution,
+                report.version,
+                report.status,
+                report.problem,
+            )
+        out.print(table)

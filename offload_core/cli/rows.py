@@ -1,0 +1,107 @@
+"""Record batches as a table for people, JSON lines, or a Parquet file.
+
+In JSON, binary is base64, a time is ISO 8601 in UTC, a map an object. A file appears under its name when it is whole.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.table import Table
+from rich.text import Text
+
+from offload_core.cli.shared import err, out
+
+_SHOWN_CHARACTERS = 60
+
+
+def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
+    """Print at most `limit` rows; says so if there are more."""
+    table = Table(*schema.names, box=None, pad_edge=False)
+    count = 0
+    for row in _rows(batches):
+        if count == limit:
+            out.print(table)
+            err.print(f"{limit} rows are shown; there are more. Ask with --limit, or write all with --format.")
+            return
+        table.add_row(*(Text(_shown(row[name])) for name in schema.names))
+        count += 1
+    out.print(table)
+
+
+def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:
+    """Write one JSON object a line, to `output` or the standard output."""
+    lines = (json.dumps(_to_json(row), ensure_ascii=False) + "\n" for row in _rows(batches))
+    if output is None:
+        for line in lines:
+            sys.stdout.write(line)
+        sys.stdout.flush()
+        return
+    with _whole(output) as path, path.open("w", encoding="utf-8") as file:
+        file.writelines(lines)
+
+
+def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: Path) -> None:
+    """Write a Parquet file (zstd)."""
+    with _whole(output) as path, pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+@contextmanager
+def _whole(output: Path) -> Iterator[Path]:
+    """A path beside `output` to write to; it takes the name `output` when all went well, and is gone otherwise."""
+    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist(maps_as_pydicts="lossy")
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _to_json(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_to_json(item) for item in value]
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bytes):
+        value = _text_of(value)
+    elif isinstance(value, datetime):
+        value = value.isoformat(sep=" ", timespec="milliseconds")
+    elif isinstance(value, dict | list):
+        value = json.dumps(_to_json(value), ensure_ascii=False)
+    text = str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _text_of(data: bytes) -> str:
+    try:
+        text = " ".join(data[: 4 * _SHOWN_CHARACTERS].decode().split())
+    except UnicodeDecodeError:
+        return data[:_SHOWN_CHARACTERS].hex()
+    return text if text.isprintable() else data[:_SHOWN_CHARACTERS].hex()

@@ -1,0 +1,72 @@
+"""What all commands share: arguments of a tier, errors as one line, bytes and times for people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.filesize import decimal
+from rich.logging import RichHandler
+
+from offload_core.api import TierReader, open_tier
+from offload_hooks.errors import OffloadError, OptionError
+
+Url = Annotated[str, typer.Argument(help="The tier: a URL (file:///data/tier) or a path.", show_default=False)]
+Driver = Annotated[str | None, typer.Option(help="A driver's name, instead of the one of the URL's scheme.")]
+StorageOptions = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the driver; may be given again."),
+]
+Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin so.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
+
+out = Console()
+"""What was asked for goes here."""
+err = Console(stderr=True)
+"""Errors, warnings and progress go here."""
+
+
+@contextmanager
+def reported(debug: bool) -> Iterator[None]:
+    """Errors become one readable line and an exit code: 2 for what was asked for wrongly, 1 for everything else."""
+    logging.basicConfig(
+        level=logging.WARNING,
+        format="%(message)s",
+        handlers=[RichHandler(console=err, show_time=False, show_path=False)],
+    )
+    try:
+        yield
+    except BrokenPipeError:
+        raise typer.Exit(1) from None  # the reader of our output has gone, as `head` does
+    except (OffloadError, OSError) as error:
+        if debug:
+            raise
+        err.print(f"offload: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(2 if isinstance(error, OptionError) else 1) from None
+
+
+def opened(url: str, driver: str | None, options: Sequence[str] | None) -> TierReader:
+    """The tier that the arguments name."""
+    named: dict[str, object] = {}
+    for option in options or ():
+        name, separator, value = option.partition("=")
+        if not name or not separator:
+            raise OptionError("an option of the driver has another form", expected="NAME=VALUE", found=repr(name))
+        named[name] = value
+    return open_tier(url, driver=driver, **named)
+
+
+def size(count: int | None) -> str:
+    """Bytes for people."""
+    return "–" if count is None else decimal(count)
+
+
+def time(moment: datetime) -> str:
+    """A time for people, in UTC."""
+    return f"{moment:%Y-%m-%d %H:%M:%SZ}"

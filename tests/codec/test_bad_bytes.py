@@ -1,0 +1,621 @@
+"""Objects that are not what they should be: refused with place, expected and found, or read right."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
+from golden import load_case
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    MetadataError,
+    OffloadError,
+    OptionError,
+    PaddingError,
+    TruncatedError,
+)
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_metadata import pack_ledger_metadata
+from offload_core.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
+from offload_core.codec.pip17 import pack_pip17_index, parse_pip17_index
+from offload_core.codec.streaming import pack_streaming_index, parse_streaming_index
+
+UUID = "00000000-1111-4222-8333-0000000000aa"
+
+PIP17 = pip17_object([b"first", b"", b"x" * 60, b"last"], max_block_bytes=240)
+STREAMING = streaming_object(
+    [
+        LedgerPart(ledger_id=30, blocks=[[b"a", b"bc"], [b"def"]], first_entry_id=5),
+        LedgerPart(ledger_id=21, blocks=[[b"", b"ghij"]]),
+    ],
+    min_block_bytes=192,
+)
+BOTH = pytest.mark.parametrize("written", [PIP17, STREAMING], ids=["pip17", "streaming"])
+
+
+def block_offsets(written: WrittenObject) -> list[int]:
+    index = parse_index(written.index, written.key)
+    return sorted(block.offset for ledger in index.ledgers for block in ledger.blocks)
+
+
+def refusal(data: bytes, index: bytes, key: ObjectKey) -> OffloadError:
+    with pytest.raises(FormatError) as caught:
+        read_object(data, index, key)
+    return caught.value
+
+
+def changed(data: bytes, offset: int, packed: bytes) -> bytes:
+    return data[:offset] + packed + data[offset + len(packed) :]
+
+
+def reads_right_or_is_refused(written: WrittenObject, data: bytes, index: bytes) -> bool:
+    """True if it is refused."""
+    try:
+        found = read_object(data, index, written.key)
+    except FormatError:
+        return True
+    assert found == list(written.entries)
+    return False
+
+
+# --- whole, truncated, trailing, flipped -------------------------------------------------------
+
+
+@BOTH
+def test_the_object_itself_is_read(written: WrittenObject) -> None:
+    assert len(block_offsets(written)) >= 2
+    assert read_object(written.data, written.index, written.key) == list(written.entries)
+
+
+@BOTH
+def test_an_index_is_refused_at_every_shorter_length(written: WrittenObject) -> None:
+    for length in range(len(written.index)):
+        with pytest.raises(TruncatedError) as caught:
+            parse_index(written.index[:length], written.key)
+        assert (caught.value.key, caught.value.found) == (written.key.index_key, length)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [("pip17", "single-entry"), ("pip17", "multi-block"), ("streaming", "3-ledgers-5-blocks")],
+)
+def test_a_golden_index_is_refused_at_every_shorter_length(folder: str, name: str) -> None:
+    case = load_case(folder, name)
+    for length in range(len(case.index)):
+        with pytest.raises(TruncatedError):
+            parse_index(case.index[:length], case.key)
+
+
+@BOTH
+def test_bytes_after_an_index_are_tolerated(written: WrittenObject) -> None:
+    for trailing in (b"\0", bytes.fromhex("e1d3e1d3"), written.index, bytes(100)):
+        assert parse_index(written.index + trailing, written.key) == parse_index(written.index, written.key)
+
+
+@BOTH
+def test_any_buffer_of_an_index_is_read(written: WrittenObject) -> None:
+    assert parse_index(memoryview(written.index), written.key) == parse_index(written.index, written.key)
+
+
+def test_a_directory_inside_a_pip17_index_is_tolerated() -> None:
+    longer = changed(PIP17.index, 4, struct.pack(">i", len(PIP17.index) + 8)) + bytes(8)
+    assert parse_index(longer, PIP17.key) == parse_index(PIP17.index, PIP17.key)
+
+
+@BOTH
+def test_data_is_refused_at_every_shorter_length(written: WrittenObject) -> None:
+    last = block_offsets(written)[-1]
+    for length in range(len(written.data)):
+        error = refusal(written.data[:length], written.index, written.key)
+        assert isinstance(error, TruncatedError)
+        assert error.key == written.key.data_key
+        if length >= last:
+            assert (error.offset, error.found) == (last, length - last)
+
+
+@BOTH
+def test_a_block_header_is_refused_at_every_shorter_length(written: WrittenObject) -> None:
+    for length in range(BLOCK_HEADER_BYTES):
+        with pytest.raises(TruncatedError) as caught:
+            parse_block_header(written.data[:length], written.key.object_format, offset=3)
+        assert (caught.value.offset, caught.value.found) == (3, length)
+
+
+@BOTH
+def test_every_flipped_bit_of_a_block_header_is_harmless_or_refused(written: WrittenObject) -> None:
+    said = 28 if written is PIP17 else 36
+    for start in block_offsets(written):
+        for bit in range(BLOCK_HEADER_BYTES * 8):
+            data = bytearray(written.data)
+            data[start + bit // 8] ^= 1 << bit % 8
+            refused = reads_right_or_is_refused(written, bytes(data), written.index)
+            assert refused == (bit // 8 < said)
+
+
+@BOTH
+def test_every_flipped_bit_of_an_index_is_harmless_or_refused(written: WrittenObject) -> None:
+    refused = 0
+    for bit in range(len(written.index) * 8):
+        index = bytearray(written.index)
+        index[bit // 8] ^= 1 << bit % 8
+        refused += reads_right_or_is_refused(written, written.data, bytes(index))
+    assert refused > len(written.index) * 4
+
+
+@pytest.mark.parametrize("name", ["single-entry", "zero-length-only", "one-block"])
+def test_every_flipped_bit_of_a_golden_index_is_harmless_or_refused(name: str) -> None:
+    case = load_case("pip17", name)
+    right = read_object(case.data, case.index, case.key)
+    for bit in range(len(case.index) * 8):
+        index = bytearray(case.index)
+        index[bit // 8] ^= 1 << bit % 8
+        try:
+            assert read_object(case.data, bytes(index), case.key) == right
+        except FormatError:
+            continue
+
+
+@BOTH
+def test_every_flipped_bit_of_padding_is_refused(written: WrittenObject) -> None:
+    start = {"pip17": 229, "streaming": 155}[written.key.object_format.value]
+    assert written.data[start : start + 4] == b"\xfe\xdc\xde\xad"
+    for bit in range(32):
+        data = bytearray(written.data)
+        data[start + bit // 8] ^= 1 << bit % 8
+        error = refusal(bytes(data), written.index, written.key)
+        assert isinstance(error, PaddingError)
+        assert (error.offset, error.block) == (start + bit // 8, 1)
+
+
+# --- one fault each, with what the error says --------------------------------------------------
+
+
+def test_an_index_of_another_object_is_refused() -> None:
+    other = pip17_object([b"first", b"x" * 60, b"last"], max_block_bytes=240)
+    error = refusal(PIP17.data, other.index, PIP17.key)
+    assert isinstance(error, FormatError)
+    assert error.key == PIP17.key.data_key
+    assert error.ledger_id == 7
+
+
+def test_a_block_of_another_ledger_is_refused() -> None:
+    data = changed(STREAMING.data, 28, struct.pack(">q", 31))
+    error = refusal(data, STREAMING.index, STREAMING.key)
+    assert isinstance(error, IndexMismatchError)
+    assert error.fields() == {
+        "what": "a block's ledger is not what its index says",
+        "key": UUID,
+        "ledger_id": 30,
+        "block": 1,
+        "offset": 28,
+        "expected": "30 by the index",
+        "found": "31 in the block",
+    }
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "kind", "what", "expected", "found"),
+    [
+        (
+            0,
+            struct.pack(">I", 0x26A66D32),
+            BadMagicError,
+            "this is not a block of a pip17 object",
+            "FBDBABCB",
+            "26A66D32",
+        ),
+        (
+            4,
+            struct.pack(">q", 129),
+            BadLengthError,
+            "a block declares a header of another length",
+            128,
+            129,
+        ),
+        (
+            12,
+            struct.pack(">q", -1),
+            BadLengthError,
+            "a block declares to be shorter than its header",
+            "128 or more",
+            -1,
+        ),
+        (
+            12,
+            struct.pack(">q", 241),
+            IndexMismatchError,
+            "a block's length is not what its index says",
+            "240 by the index",
+            "241 in the block",
+        ),
+        (
+            20,
+            struct.pack(">q", -3),
+            BadLengthError,
+            "a block's first entry id is negative",
+            "0 or more",
+            -3,
+        ),
+        (
+            20,
+            struct.pack(">q", 1),
+            IndexMismatchError,
+            "a block's first entry is not what its index says",
+            "0 by the index",
+            "1 in the block",
+        ),
+        (
+            128,
+            struct.pack(">i", -2),
+            BadLengthError,
+            "an entry's length is negative",
+            "0 or more",
+            -2,
+        ),
+        (
+            128,
+            struct.pack(">i", 101),
+            BadLengthError,
+            "an entry's length reaches past its block",
+            "at most 100",
+            101,
+        ),
+        (
+            132,
+            struct.pack(">q", 1),
+            EntryOrderError,
+            "an entry is not the one that must come next",
+            "entry id 0",
+            "entry id 1",
+        ),
+    ],
+)
+def test_a_fault_of_a_block_is_named(
+    at: int, value: bytes, kind: type, what: str, expected: object, found: object
+) -> None:
+    error = refusal(changed(PIP17.data, at, value), PIP17.index, PIP17.key)
+    assert type(error) is kind
+    assert (error.what, error.expected, error.found) == (what, expected, found)
+    assert (error.key, error.ledger_id, error.block, error.offset) == (f"{UUID}-ledger-7", 7, 1, at)
+    assert error.entry_id == (0 if at >= 128 else None)
+
+
+def test_a_fault_of_a_later_block_has_its_place_in_the_object() -> None:
+    second = block_offsets(PIP17)[1]
+    error = refusal(changed(PIP17.data, second + 128, struct.pack(">i", -1)), PIP17.index, PIP17.key)
+    assert (error.block, error.offset) == (2, second + 128)
+
+
+@pytest.mark.parametrize("ids", [(0, 2, 1), (0, 0, 1), (0, 1, 1), (0, 1, 3), (0, -1, 2), (1, 2, 3)])
+def test_entry_ids_out_of_order_are_refused(ids: tuple[int, ...]) -> None:
+    written = pip17_object([b"", b"", b""])
+    data = written.data
+    for i, entry_id in enumerate(ids):
+        data = changed(data, 128 + 12 * i + 4, struct.pack(">q", entry_id))
+    error = refusal(data, written.index, written.key)
+    wrong = next(i for i in range(3) if ids[i] != i)
+    assert isinstance(error, EntryOrderError)
+    assert (error.entry_id, error.offset) == (wrong, 128 + 12 * wrong + 4)
+    assert (error.expected, error.found) == (f"entry id {wrong}", f"entry id {ids[wrong]}")
+
+
+@pytest.mark.parametrize("tail", [b"\xfe\xdc\xde\xad\xfe\xdc\xde", b"\0" * 11, b"\xdc", b"\xfe\xfe"])
+def test_a_tail_that_is_neither_frame_nor_padding_is_refused(tail: bytes) -> None:
+    written = pip17_object([b"a"])
+    data = changed(written.data, 12, struct.pack(">q", len(written.data) + len(tail))) + tail
+    metadata = parse_index(written.index, written.key).ledgers[0].metadata
+    index = pack_pip17_index(metadata, [BlockEntry(first_entry_id=0, part_number=1, offset=0)], len(data))
+    if tail[:2] == b"\xfe\xdc":
+        assert read_object(data, index, written.key) == [(7, 0, b"a")]
+        return
+    error = refusal(data, index, written.key)
+    assert isinstance(error, (TruncatedError, PaddingError))
+    assert (error.ledger_id, error.block, error.entry_id) == (7, 1, 1)
+    assert error.offset == len(written.data)
+    assert tail.hex() in str(error.found)
+
+
+def test_broken_padding_is_named_where_it_breaks() -> None:
+    data = changed(STREAMING.data, 150 + 12 + 10, b"\0")
+    error = refusal(data, STREAMING.index, STREAMING.key)
+    assert isinstance(error, PaddingError)
+    assert (error.offset, error.entry_id, error.expected, error.found) == (172, 7, "dc", "00")
+
+
+def test_a_block_with_fewer_entries_than_its_index_says_is_refused() -> None:
+    written = pip17_object([b"a", b"b"])
+    metadata = ledger_metadata([b"a", b"b", b"c"])
+    index = pack_pip17_index(
+        metadata, [BlockEntry(first_entry_id=0, part_number=1, offset=0)], len(written.data)
+    )
+    read: list[tuple[int, int, bytes]] = []
+    with pytest.raises(EntryOrderError) as caught:
+        read_object(written.data, index, written.key, into=read)
+    error = caught.value
+    assert (error.entry_id, error.offset, error.block) == (2, len(written.data), 1)
+    assert (error.expected, error.found) == ("entries up to 2", "the end after entry 1")
+
+
+def test_a_block_with_more_entries_than_its_index_says_is_refused() -> None:
+    written = pip17_object([b"a", b"b", b"c"])
+    index = pack_pip17_index(
+        ledger_metadata([b"a", b"b"]),
+        [BlockEntry(first_entry_id=0, part_number=1, offset=0)],
+        len(written.data),
+    )
+    assert isinstance(refusal(written.data, index, written.key), EntryOrderError)
+
+
+def test_a_block_without_entries_is_refused_even_if_its_end_is_not_known() -> None:
+    data = changed(STREAMING.data, block_offsets(STREAMING)[1] + 128, b"\xfe\xdc\xde\xad" * 16)
+    error = refusal(data, STREAMING.index, STREAMING.key)
+    assert isinstance(error, EntryOrderError)
+    assert (error.block, error.expected, error.found) == (2, "an entry", "the end after entry 6")
+
+
+# --- index -------------------------------------------------------------------------------------
+
+
+def pip17_index(**changes: Any) -> bytes:
+    """A PIP-17 index with fields of its head changed, and more blocks if asked for."""
+    lines = changes.pop("blocks", [(0, 1, 0), (3, 2, 250)])
+    record = changes.pop("record", pack_ledger_metadata(ledger_metadata([b""] * 5)))
+    head = {
+        "magic": 0xDE47DE47,
+        "length": 36 - 4 + len(record) + 20 * len(lines),
+        "data_length": 400,
+        "header_length": 128,
+        "count": len(lines),
+        "metadata_length": len(record),
+    } | changes
+    packed = b"".join(struct.pack(">qiq", *line) for line in lines)
+    return struct.pack(">Iiqqii", *head.values()) + record + packed
+
+
+def test_the_index_written_by_hand_is_read() -> None:
+    index = parse_pip17_index(pip17_index(), 7)
+    assert [(b.first_entry_id, b.end_entry_id, b.offset, b.length) for b in index.ledgers[0].blocks] == [
+        (0, 3, 0, 250),
+        (3, 5, 250, 150),
+    ]
+
+
+def without(field: str) -> bytes:
+    record = ledger_metadata([b""] * 5)
+    packed = pack_ledger_metadata(record)
+    tags = {"quorumSize": 0x08, "ensembleSize": 0x10, "length": 0x18, "state": 0x28}
+    at = packed.index(bytes([tags[field]]))
+    return packed[:at] + packed[at + 2 :]
+
+
+@pytest.mark.parametrize(
+    ("index", "kind", "offset"),
+    [
+        (pip17_index(magic=0x3D1FB0BC), BadMagicError, 0),
+        (pip17_index(length=-1), BadLengthError, 4),
+        (pip17_index(length=0), BadLengthError, 4),
+        (pip17_index(length=40), BadLengthError, 4),
+        (pip17_index(length=2**31 - 1), TruncatedError, 4),
+        (pip17_index(data_length=-1), BadLengthError, 8),
+        (pip17_index(data_length=127), BadLengthError, 8),
+        (pip17_index(header_length=0), BadLengthError, 16),
+        (pip17_index(header_length=-128), BadLengthError, 16),
+        (pip17_index(count=0), BadLengthError, 24),
+        (pip17_index(count=-1), BadLengthError, 24),
+        (pip17_index(count=3), BadLengthError, 4),
+        (pip17_index(count=2**31 - 1), BadLengthError, 4),
+        (pip17_index(metadata_length=-1), BadLengthError, 4),
+        (pip17_index(metadata_length=2**31 - 1), BadLengthError, 4),
+        (pip17_index(blocks=[(0, 1, 0), (3, 2, 0)]), BadLengthError, None),
+        (pip17_index(blocks=[(0, 1, 0), (3, 2, 127)]), BadLengthError, None),
+        (pip17_index(blocks=[(0, 1, 0), (3, 2, 300)]), BadLengthError, None),
+        (pip17_index(blocks=[(0, 1, 1), (3, 2, 200)]), BadLengthError, None),
+        (pip17_index(blocks=[(0, 1, -128), (3, 2, 0)]), BadLengthError, None),
+        (pip17_index(blocks=[(3, 2, 250), (0, 1, 0)]), EntryOrderError, None),
+        (pip17_index(blocks=[(0, 1, 250), (3, 2, 0)]), EntryOrderError, None),
+        (pip17_index(blocks=[(0, 1, 0), (0, 2, 250)]), EntryOrderError, None),
+        (pip17_index(blocks=[(0, 1, 0), (5, 2, 250)]), EntryOrderError, None),
+        (pip17_index(blocks=[(-1, 1, 0), (3, 2, 250)]), EntryOrderError, None),
+        (pip17_index(blocks=[(1, 1, 0), (3, 2, 250)]), BadLengthError, None),
+        (pip17_index(record=b""), MetadataError, 32 + 4),
+        (pip17_index(record=b"\xff"), MetadataError, 32 + 4),
+        (pip17_index(record=without("state")), MetadataError, 32 + 4),
+        (pip17_index(record=without("length")), MetadataError, 32 + 4),
+    ],
+)
+def test_a_fault_of_a_pip17_index_is_named(index: bytes, kind: type, offset: int | None) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_pip17_index(index, 7)
+    assert type(caught.value) is kind
+    if offset is not None:
+        assert caught.value.offset == offset - (4 if offset == 36 else 0)
+    else:
+        assert caught.value.ledger_id == 7
+        assert caught.value.offset is not None
+
+
+def test_an_open_ledger_has_no_object() -> None:
+    index = pip17_index(record=pack_ledger_metadata(ledger_metadata([], last_entry_id=None)))
+    with pytest.raises(MetadataError) as caught:
+        parse_pip17_index(index, 7)
+    assert caught.value.what == "the metadata of an offloaded ledger has no last entry"
+
+
+def test_names_in_metadata_must_be_text() -> None:
+    record = pack_ledger_metadata(ledger_metadata([b""] * 5)).replace(b"bookie-0", b"bookie-\xff")
+    with pytest.raises(MetadataError, match="not UTF-8"):
+        parse_pip17_index(pip17_index(record=record), 7)
+
+
+def streaming_index(
+    ledgers: list[tuple[int, int, int, bytes, list[tuple[int, int, int]]]], **changes: Any
+) -> bytes:
+    """A streaming index of (ledger id, count, metadata length, metadata, blocks), its head changed."""
+    body = b"".join(
+        struct.pack(">qii", ledger_id, count, size)
+        + record
+        + b"".join(struct.pack(">qiq", *b) for b in blocks)
+        for ledger_id, count, size, record, blocks in ledgers
+    )
+    head = {
+        "magic": 0x3D1FB0BC,
+        "length": 24 + len(body),
+        "data_length": 400,
+        "header_length": 128,
+    } | changes
+    return struct.pack(">Iiqq", *head.values()) + body
+
+
+INFO_30, INFO_31 = b"\x08\x1e", b"\x08\x1f"
+ONE = (30, 1, 2, INFO_30, [(4, 1, 0)])
+OTHER = (31, 1, 2, INFO_31, [(0, 2, 200)])
+
+
+def test_the_streaming_index_written_by_hand_is_read() -> None:
+    index = parse_streaming_index(streaming_index([ONE, OTHER]))
+    assert [ledger.metadata for ledger in index.ledgers] == [
+        LedgerInfo(ledger_id=30),
+        LedgerInfo(ledger_id=31),
+    ]
+    assert [(b.offset, b.length, b.end_entry_id) for ledger in index.ledgers for b in ledger.blocks] == [
+        (0, 200, None),
+        (200, 200, None),
+    ]
+
+
+def test_part_numbers_may_be_anything() -> None:
+    index = streaming_index([(30, 1, 2, INFO_30, [(4, 0, 0)]), (31, 1, 2, INFO_31, [(0, -7, 200)])])
+    assert [ledger.blocks[0].part_number for ledger in parse_streaming_index(index).ledgers] == [0, -7]
+
+
+@pytest.mark.parametrize(
+    ("index", "kind"),
+    [
+        (streaming_index([ONE], magic=0xDE47DE47), BadMagicError),
+        (streaming_index([ONE], length=-1), BadLengthError),
+        (streaming_index([ONE], length=-8) + bytes(8), BadLengthError),
+        (streaming_index([ONE], length=0), BadLengthError),
+        (streaming_index([ONE], length=23), BadLengthError),
+        (streaming_index([ONE], length=24), TruncatedError),
+        (streaming_index([ONE], length=2**31 - 1), TruncatedError),
+        (streaming_index([ONE], data_length=127), BadLengthError),
+        (streaming_index([ONE], header_length=127), BadLengthError),
+        (streaming_index([]), TruncatedError),
+        (streaming_index([(30, 0, 2, INFO_30, [(4, 1, 0)])]), BadLengthError),
+        (streaming_index([(30, -1, 2, INFO_30, [(4, 1, 0)])]), BadLengthError),
+        (streaming_index([(30, 2, 2, INFO_30, [(4, 1, 0)])]), BadLengthError),
+        (streaming_index([(30, 2**31 - 1, 2, INFO_30, [(4, 1, 0)])]), BadLengthError),
+        (streaming_index([(30, 1, -1, INFO_30, [(4, 1, 0)])]), BadLengthError),
+        (streaming_index([(30, 1, 2**31 - 1, INFO_30, [(4, 1, 0)])]), BadLengthError),
+        (streaming_index([(30, 1, 2, INFO_31, [(4, 1, 0)])]), IndexMismatchError),
+        (streaming_index([ONE, ONE]), IndexMismatchError),
+        (streaming_index([(30, 1, 0, b"", [(4, 1, 0)])]), MetadataError),
+        (streaming_index([(30, 1, 2, b"\x08\xff", [(4, 1, 0)])]), MetadataError),
+        (streaming_index([(30, 1, 2, INFO_30, [(4, 1, 1)])]), BadLengthError),
+        (streaming_index([(30, 1, 2, INFO_30, [(-4, 1, 0)])]), EntryOrderError),
+        (streaming_index([ONE, (31, 1, 2, INFO_31, [(0, 2, 0)])]), BadLengthError),
+        (streaming_index([(30, 2, 2, INFO_30, [(4, 1, 200), (5, 2, 0)])]), EntryOrderError),
+        (streaming_index([(30, 2, 2, INFO_30, [(4, 1, 0), (4, 2, 200)])]), EntryOrderError),
+    ],
+)
+def test_a_fault_of_a_streaming_index_is_named(index: bytes, kind: type) -> None:
+    with pytest.raises(FormatError) as caught:
+        parse_streaming_index(index)
+    assert type(caught.value) is kind
+    assert caught.value.offset is not None
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [
+        lambda: parse_pip17_index(pip17_index(count=2**31 - 1, length=2**31 - 1), 7),
+        lambda: parse_pip17_index(pip17_index(count=2**31 - 1), 7),
+        lambda: parse_pip17_index(pip17_index(metadata_length=2**31 - 1), 7),
+        lambda: parse_streaming_index(streaming_index([(30, 2**31 - 1, 2, INFO_30, [(4, 1, 0)])])),
+        lambda: parse_streaming_index(streaming_index([(30, 1, 2**31 - 1, INFO_30, [(4, 1, 0)])])),
+    ],
+)
+def test_counts_that_lie_take_no_memory(parse: Callable[[], object]) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError):
+            parse()
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+# --- which format ------------------------------------------------------------------------------
+
+
+def key_of(text: str) -> ObjectKey:
+    key = parse_key(text)
+    assert key is not None
+    return key
+
+
+@pytest.mark.parametrize(
+    ("written", "key", "expected", "found"),
+    [
+        (PIP17, UUID, "3D1FB0BC (streaming)", "DE47DE47 (pip17)"),
+        (STREAMING, f"{UUID}-ledger-7", "DE47DE47 (pip17)", "3D1FB0BC (streaming)"),
+    ],
+)
+def test_a_key_that_contradicts_the_magic_is_refused(
+    written: WrittenObject, key: str, expected: str, found: str
+) -> None:
+    with pytest.raises(BadMagicError) as caught:
+        parse_index(written.index, key_of(key))
+    error = caught.value
+    assert (error.key, error.offset) == (f"{key}-index", 0)
+    assert (error.expected, error.found) == (expected, found)
+
+
+@pytest.mark.parametrize("head", [bytes(4), bytes.fromhex("fbdbabcb"), b"\xff" * 30])
+def test_an_unknown_magic_is_refused(head: bytes) -> None:
+    with pytest.raises(BadMagicError) as caught:
+        resolve_format(head, PIP17.key)
+    assert caught.value.found == head[:4].hex().upper()
+
+
+@pytest.mark.parametrize("recorded", [None, ObjectFormat.PIP17])
+def test_a_record_that_agrees_is_followed(recorded: ObjectFormat | None) -> None:
+    index = parse_index(PIP17.index, PIP17.key, recorded=recorded)
+    assert index.object_format is ObjectFormat.PIP17
+    assert index.ledgers[0].ledger_id == 7
+
+
+def test_a_record_that_contradicts_the_magic_is_refused() -> None:
+    with pytest.raises(BadMagicError) as caught:
+        parse_index(PIP17.index, PIP17.key, recorded=ObjectFormat.STREAMING)
+    assert "offload context" in caught.value.what
+    assert (caught.value.expected, caught.value.found) == ("3D1FB0BC (streaming)", "DE47DE47 (pip17)")
+
+
+def test_a_record_that_contradicts_the_key_is_refused() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse_index(PIP17.index, key_of(UUID), recorded=ObjectFormat.PIP17)
+    assert (caught.value.expected, caught.value.found) == ("pip17 by the context", "streaming by the key")
+
+
+def test_an_index_is_packed_byte_for_byte() -> None:
+    index = pack_streaming_index(
+        [(LedgerInfo(ledger_id=30), [BlockEntry(first_entry_id=4, part_number=1, offset=0)])], 400
+    )
+    assert index == bytes.fromhex(
+        "3d1fb0bc 0000003e 0000000000000190 0000000000000080"
+        "000000000000001e 00000001 00000002 081e"
+        "0000000000000004 00000001 0000000000000000"
+    )

@@ -1,0 +1,140 @@
+"""The compiled walks over frames do what their plain Python twins do."""
+
+from __future__ import annotations
+
+import numpy as np
+from entries import borders, pack_block
+from hypothesis import given
+from hypothesis import strategies as st
+from offload_hooks.errors import FormatError
+
+from offload_core.codec.block_header import BlockHeader
+from offload_core.codec.blocks import BlockCursor
+from offload_core.codec.frames import Frame, pack_frames, padding, walk_frames
+from offload_core.codec.index import IndexedBlock
+from offload_core.codec.kernels import frames as kernels
+from offload_core.codec.object_format import ObjectFormat
+
+PAYLOADS = st.lists(st.one_of(st.binary(max_size=40), st.integers(0, 300).map(bytes)), max_size=12)
+FIRST_IDS = st.one_of(st.integers(0, 5), st.integers(0, 2**63 - 20))
+DAMAGE = st.lists(
+    st.tuples(st.integers(0, 10_000), st.sampled_from([0, 1, 0x7F, 0x80, 0xAD, 0xDC, 0xDE, 0xFE, 0xFF])),
+    max_size=3,
+)
+
+
+def readonly(data: bytes) -> np.ndarray:
+    array = np.frombuffer(data, dtype=np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> tuple[bytes, int, list[bytes]]:
+    """Frames and padding, often damaged; the first entry id; the payloads."""
+    payloads, first = draw(PAYLOADS), draw(FIRST_IDS)
+    data = bytearray(pack_frames(payloads, first) + padding(draw(st.integers(0, 40))))
+    for position, byte in draw(DAMAGE):
+        if position < len(data):
+            data[position] = byte
+    return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data), first, payloads
+
+
+def twin(block: bytes, first: int) -> tuple[list[Frame], FormatError | None]:
+    frames = []
+    try:
+        for frame in walk_frames(block, 0, len(block), first):
+            frames.append(frame)
+    except FormatError as error:
+        return frames, error
+    return frames, None
+
+
+@given(blocks(), st.integers(1, 5), st.integers(0, 60))
+def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_room: int) -> None:
+    block, first, _ = case
+    frames, error = twin(block, first)
+    found: list[Frame] = []
+    position, status = 0, kernels.OUT_OF_ROOM
+    array = readonly(block)
+    offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    while status == kernels.OUT_OF_ROOM:
+        status, position, count = kernels.locate_entries(
+            array, position, len(block), first + len(found), room, byte_room + 1, offsets, lengths
+        )
+        sizes = lengths[:count].tolist()
+        assert count <= room
+        assert sum(sizes[:-1]) <= byte_room
+        assert count or status != kernels.OUT_OF_ROOM
+        found += [
+            Frame(first + len(found) + i, offset, size)
+            for i, (offset, size) in enumerate(zip(offsets[:count].tolist(), sizes, strict=True))
+        ]
+    assert found == frames
+    assert (status == kernels.BAD_FRAME) == (error is not None)
+
+
+@given(blocks(), st.integers(1, 5), st.integers(0, 600))
+def test_copying_entries_is_walking_the_frames(case: tuple, room: int, value_room: int) -> None:
+    block, first, _ = case
+    frames, error = twin(block, first)
+    expected = [block[frame.offset : frame.offset + frame.length] for frame in frames]
+    found: list[bytes] = []
+    position, status = 0, kernels.OUT_OF_ROOM
+    values, ends = np.empty(value_room, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
+    while status == kernels.OUT_OF_ROOM:
+        status, position, count = kernels.copy_entries(
+            readonly(block), position, len(block), first + len(found), room, values, ends
+        )
+        found += [values[ends[i] : ends[i + 1]].tobytes() for i in range(count)]
+        if status == kernels.OUT_OF_ROOM and count == 0:
+            assert len(expected[len(found)]) > value_room
+            values = np.empty(len(expected[len(found)]), dtype=np.uint8)
+    assert found == expected
+    assert (status == kernels.BAD_FRAME) == (error is not None)
+
+
+@given(PAYLOADS, FIRST_IDS, st.integers(0, 40), st.data())
+def test_framing_entries_is_packing_frames_and_padding(
+    payloads: list[bytes], first_id: int, spare: int, data: st.DataObject
+) -> None:
+    first = data.draw(st.integers(0, len(payloads)))
+    last = data.draw(st.integers(first, len(payloads)))
+    right = pack_frames(payloads[first:last], first_id) + padding(spare)
+    out = np.zeros(len(right) + 3, dtype=np.uint8)
+    values = readonly(b"".join(payloads))
+    end = kernels.frame_entries(values, borders(payloads), first, last, first_id, out, 3)
+    kernels.fill_padding(out, end, len(out))
+    assert out.tobytes() == b"\0\0\0" + right
+
+
+@given(PAYLOADS.filter(bool), FIRST_IDS, st.integers(0, 30), st.data())
+def test_any_way_through_a_block_gives_the_same_entries(
+    payloads: list[bytes], first: int, spare: int, data: st.DataObject
+) -> None:
+    length = 128 + sum(12 + len(payload) for payload in payloads) + spare
+    header = BlockHeader(
+        object_format=ObjectFormat.PIP17, block_length=length, first_entry_id=first, ledger_id=None
+    )
+    indexed = IndexedBlock(
+        part_number=1, offset=0, length=length, first_entry_id=first, end_entry_id=first + len(payloads)
+    )
+    stop = data.draw(st.one_of(st.none(), st.integers(first, first + len(payloads) + 2)))
+    cursor = BlockCursor(pack_block(header, payloads), ObjectFormat.PIP17, 7, indexed, stop_entry_id=stop)
+    end = len(payloads) if stop is None else min(len(payloads), stop - first)
+    start = data.draw(st.integers(0, len(payloads)))
+    cursor.skip_to(first + start)
+    found: list[bytes] = []
+    assert cursor.next_entry_id == first + min(start, end)
+    while not cursor.done:
+        before, room = cursor.next_entry_id, data.draw(st.integers(1, 4))
+        if data.draw(st.booleans()):
+            offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+            count = cursor.locate(offsets, lengths, data.draw(st.integers(1, 100)))
+            found += [cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes() for i in range(count)]
+        else:
+            values, ends = np.empty(300, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
+            count = cursor.copy(values, ends)
+            found += [values[ends[i] : ends[i + 1]].tobytes() for i in range(count)]
+        assert cursor.next_entry_id == before + count
+    assert found == payloads[start:end]

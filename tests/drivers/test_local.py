@@ -1,0 +1,480 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from offload_drivers.local import LocalDriver
+from offload_hooks import BlockReceipt, Upload
+from offload_hooks.errors import (
+    AccessDeniedError,
+    InvalidKeyError,
+    MetadataError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OptionError,
+    RangeError,
+    StoreError,
+    StoreFullError,
+    UnsupportedVersionError,
+    UploadError,
+)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def driver(root):
+    return LocalDriver(str(root))
+
+
+def put(driver, key="k", data=b"0123456789", metadata=(), create_only=False, content_type="text/plain"):
+    return driver.write_index(key, data, content_type, dict(metadata), create_only)
+
+
+def files(root):
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+
+# --- objects and what lies beside them -------------------------------------------------------------
+
+
+def test_an_object_is_a_file_and_its_metadata_a_sidecar(driver, root):
+    upload = driver.begin_data("public/ledger-1", "x/y", {"Role": "data", "managedledgername": "a/ü"})
+    receipts = [driver.write_block(upload, 1, 0, b"abc"), driver.write_block(upload, 2, 3, memoryview(b"de"))]
+    assert files(root) - {".offload-uploads/lock"} == {
+        f".offload-uploads/{upload.upload_id}.data",
+        f".offload-uploads/{upload.upload_id}.json",
+    }
+    driver.commit_data(upload, receipts, False)
+    assert files(root) == {".offload-uploads/lock", "public/ledger-1", "public/ledger-1.metadata.json"}
+    assert root.joinpath("public/ledger-1").read_bytes() == b"abcde"
+    assert json.loads(root.joinpath("public/ledger-1.metadata.json").read_bytes()) == {
+        "version": 1,
+        "content_type": "x/y",
+        "user_metadata": {"role": "data", "managedledgername": "a/ü"},
+    }
+
+
+def test_stat_tells_size_time_type_and_metadata(driver):
+    written = put(driver, metadata={"A": "1"})
+    stat = driver.stat("k")
+    assert stat == written
+    assert (stat.key, stat.size_bytes, stat.content_type, stat.user_metadata) == (
+        "k",
+        10,
+        "text/plain",
+        {"a": "1"},
+    )
+    assert stat.modified_at.tzinfo is UTC
+    assert abs(stat.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+def test_a_plain_file_without_sidecar_is_an_object(driver, root):
+    root.mkdir()
+    root.joinpath("plain").write_bytes(b"xyz")
+    stat = driver.stat("plain")
+    assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (3, "application/octet-stream", {})
+    assert driver.read_range("plain", 1, 2) == b"yz"
+    assert driver.delete(["plain"]) == 1
+    assert not root.joinpath("plain").exists()
+
+
+def test_an_empty_object_has_a_size_and_no_range(driver):
+    assert put(driver, data=b"").size_bytes == 0
+    with pytest.raises(RangeError):
+        driver.read_range("k", 0, 1)
+
+
+def test_replacing_replaces_metadata_too(driver, root):
+    put(driver, data=b"old and long", metadata={"a": "1", "b": "2"})
+    put(driver, data=b"new", metadata={"c": "3"})
+    assert driver.stat("k").user_metadata == {"c": "3"}
+    assert driver.read_range("k", 0, 3) == b"new"
+    assert files(root) == {".offload-uploads/lock", "k", "k.metadata.json"}
+
+
+def test_create_only_leaves_the_existing_object_as_it_is(driver, root):
+    put(driver, data=b"first", metadata={"who": "first"})
+    with pytest.raises(ObjectExistsError) as caught:
+        put(driver, data=b"second", metadata={"who": "second"}, create_only=True)
+    assert caught.value.key == "k"
+    upload = driver.begin_data("k", "x/y", {"who": "third"})
+    receipts = [driver.write_block(upload, 1, 0, b"third")]
+    with pytest.raises(FileExistsError):
+        driver.commit_data(upload, receipts, True)
+    assert driver.abort_data(upload) is True
+    assert driver.stat("k").user_metadata == {"who": "first"}
+    assert driver.read_range("k", 0, 5) == b"first"
+    assert files(root) == {".offload-uploads/lock", "k", "k.metadata.json"}
+
+
+def test_create_only_does_not_overwrite_a_plain_file_or_a_dangling_link(driver, root):
+    root.mkdir()
+    root.joinpath("plain").write_bytes(b"x")
+    root.joinpath("dangling").symlink_to("nowhere")
+    for key in ("plain", "dangling"):
+        with pytest.raises(ObjectExistsError):
+            put(driver, key, create_only=True)
+
+
+def test_deleting_takes_the_sidecar_along_and_may_be_repeated(driver, root):
+    put(driver, "a/b")
+    put(driver, "c")
+    assert driver.delete(["a/b", "nosuch", "a", "c/d", "a/b"]) == 5
+    assert files(root) == {".offload-uploads/lock", "c", "c.metadata.json"}
+    assert driver.delete(["a/b", "c"]) == 2
+    assert files(root) == {".offload-uploads/lock"}
+
+
+def test_deleting_many_with_a_bad_key_deletes_none(driver):
+    put(driver)
+    with pytest.raises(InvalidKeyError):
+        driver.delete(["k", "../x"])
+    assert driver.stat("k")
+
+
+def test_deleted_and_written_anew_an_object_has_the_new_metadata(driver):
+    put(driver, metadata={"a": "1"})
+    driver.delete(["k"])
+    put(driver, metadata={})
+    assert driver.stat("k").user_metadata == {}
+
+
+# --- sidecars ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sidecar", "error"),
+    [
+        (b'{"version": 2, "content_type": "x", "user_metadata": {}, "more": 1}', UnsupportedVersionError),
+        (b"", MetadataError),
+        (b"{", MetadataError),
+        (b"[]", MetadataError),
+        (b"\xff\xfe", MetadataError),
+        (b"[" * 100_000, MetadataError),
+        (b'{"content_type": "x", "user_metadata": {}}', MetadataError),
+        (b'{"version": "1", "content_type": "x", "user_metadata": {}}', MetadataError),
+        (b'{"version": true, "content_type": "x", "user_metadata": {}}', MetadataError),
+        (b'{"version": 0, "content_type": "x", "user_metadata": {}}', MetadataError),
+        (b'{"version": 1, "content_type": null, "user_metadata": {}}', MetadataError),
+        (b'{"version": 1, "content_type": "x", "user_metadata": []}', MetadataError),
+        (b'{"version": 1, "content_type": "x", "user_metadata": {"a": 1}}', MetadataError),
+        (b'{"version": 1, "content_type": "x", "user_metadata": {"a": "\\ud800"}}', MetadataError),
+    ],
+)
+def test_a_sidecar_that_is_not_one_is_an_error_but_the_bytes_are_there(driver, root, sidecar, error):
+    put(driver)
+    root.joinpath("k.metadata.json").write_bytes(sidecar)
+    with pytest.raises(error) as caught:
+        driver.stat("k")
+    assert caught.value.key == "k"
+    assert driver.read_range("k", 0, 10) == b"0123456789"
+    put(driver, metadata={"repaired": "yes"})
+    assert driver.stat("k").user_metadata == {"repaired": "yes"}
+
+
+def test_a_sidecar_truncated_anywhere_is_an_error(driver, root):
+    put(driver, metadata={"name": "välue"})
+    sidecar = root.joinpath("k.metadata.json")
+    whole = sidecar.read_bytes()
+    for length in range(len(whole)):
+        sidecar.write_bytes(whole[:length])
+        with pytest.raises(MetadataError):
+            driver.stat("k")
+
+
+def test_a_strangers_sidecar_is_read_with_lower_case_keys(driver, root):
+    root.mkdir()
+    root.joinpath("k").write_bytes(b"x")
+    document = {"user_metadata": {"Role": "X"}, "content_type": "a/b", "version": 1, "comment": "ours"}
+    root.joinpath("k.metadata.json").write_text(json.dumps(document, indent=2))
+    assert driver.stat("k").user_metadata == {"role": "X"}
+
+
+@pytest.mark.parametrize("metadata", [{"a": 1}, {1: "a"}, {"a": None}, {"A": "1", "a": "2"}, {"a": "\ud800"}])
+def test_metadata_that_is_not_text_is_refused_before_anything_is_written(driver, root, metadata):
+    with pytest.raises(OptionError):
+        driver.begin_data("k", "x/y", metadata)
+    with pytest.raises(OptionError):
+        put(driver, metadata=metadata)
+    assert not root.exists()
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def test_every_range_of_an_object_can_be_read(driver):
+    put(driver, data=b"0123456789")
+    for start in range(10):
+        for end in range(start + 1, 11):
+            assert driver.read_range("k", start, end - start) == b"0123456789"[start:end]
+
+
+@pytest.mark.parametrize(
+    ("offset", "length"), [(-1, 1), (0, 0), (0, -1), (0, 11), (10, 1), (99, 1), (9, 2), (0, 2**62)]
+)
+def test_a_range_that_the_object_does_not_have_is_an_error_with_its_size(driver, offset, length):
+    put(driver)
+    with pytest.raises(RangeError, match="10, where it ends") as caught:
+        driver.read_range("k", offset, length)
+    assert (caught.value.key, caught.value.offset) == ("k", offset)
+
+
+def test_short_reads_of_the_operating_system_are_continued(driver, monkeypatch):
+    put(driver)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, length, offset: pread(fd, min(length, 3), offset))
+    assert driver.read_range("k", 1, 9) == b"123456789"
+
+
+def test_an_object_that_is_cut_while_it_is_read_is_an_error(driver, monkeypatch):
+    put(driver)
+    pread = os.pread
+    monkeypatch.setattr(
+        os, "pread", lambda fd, length, offset: pread(fd, length, offset)[: max(0, 4 - offset)]
+    )
+    with pytest.raises(RangeError, match="4, where it ends"):
+        driver.read_range("k", 0, 10)
+
+
+def test_short_writes_of_the_operating_system_are_continued(driver, monkeypatch):
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, offset: pwrite(fd, data[:3], offset))
+    put(driver)
+    assert driver.read_range("k", 0, 10) == b"0123456789"
+
+
+def test_what_is_not_a_file_is_no_object(driver, root):
+    put(driver, "dir/k")
+    os.mkfifo(root / "fifo")
+    for key in ("nosuch", "dir", "fifo", "dir/k/below", "dir/nosuch"):
+        with pytest.raises(ObjectNotFoundError) as caught:
+            driver.stat(key)
+        assert caught.value.key == key
+        with pytest.raises(FileNotFoundError):
+            driver.read_range(key, 0, 1)
+    assert [found.key for found in driver.list_objects("", "")] == ["dir/k"]
+
+
+def test_a_missing_root_is_named_by_reading_and_made_by_writing(driver, root):
+    attempts = [
+        lambda: driver.stat("k"),
+        lambda: driver.read_range("k", 0, 1),
+        lambda: driver.list_objects("", ""),
+        lambda: driver.list_uploads(""),
+    ]
+    for attempt in attempts:
+        with pytest.raises(ObjectNotFoundError, match=f"the root {root} .*does not exist"):
+            attempt()
+    assert driver.delete(["k"]) == 1
+    assert driver.abort_data(Upload(key="k", upload_id="0" * 32)) is False
+    assert not root.exists()
+    put(driver)
+    assert driver.stat("k")
+
+
+# --- uploads -------------------------------------------------------------------------------------------
+
+
+def test_blocks_may_come_in_any_order_again_and_from_another_process(driver, root):
+    upload = driver.begin_data("k", "x/y", {})
+    elsewhere = pickle.loads(pickle.dumps(driver))
+    last = elsewhere.write_block(upload, 3, 6, b"ghi")
+    driver.write_block(upload, 1, 0, b"XXX")
+    first = driver.write_block(upload, 1, 0, b"abc")
+    middle = driver.write_block(upload, 2, 3, b"def")
+    assert elsewhere.commit_data(upload, [first, middle, last], False).size_bytes == 9
+    assert driver.read_range("k", 0, 9) == b"abcdefghi"
+
+
+def test_blocks_written_concurrently_make_the_whole(driver):
+    upload = driver.begin_data("k", "x/y", {})
+    receipts = {}
+
+    def write(part):
+        receipts[part] = driver.write_block(upload, part, (part - 1) * 1000, bytes([part]) * 1000)
+
+    threads = [threading.Thread(target=write, args=(part,)) for part in range(1, 17)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    driver.commit_data(upload, [receipts[part] for part in sorted(receipts)], False)
+    assert driver.read_range("k", 0, 16000) == b"".join(bytes([part]) * 1000 for part in range(1, 17))
+
+
+def test_a_block_that_is_left_out_at_the_end_is_not_part_of_the_object(driver):
+    upload = driver.begin_data("k", "x/y", {})
+    first = driver.write_block(upload, 1, 0, b"abc")
+    driver.write_block(upload, 2, 3, b"def")
+    assert driver.commit_data(upload, [first], False).size_bytes == 3
+    assert driver.stat("k").size_bytes == 3
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [],
+        [(1, 1, 2)],
+        [(1, 0, 3), (2, 4, 2)],
+        [(1, 0, 3), (2, 2, 4)],
+        [(2, 0, 3), (1, 3, 3)],
+        [(1, 0, 3), (1, 3, 3)],
+        [(1, 0, 7)],
+    ],
+)
+def test_receipts_must_cover_the_object_in_order(driver, blocks):
+    upload = driver.begin_data("k", "x/y", {})
+    driver.write_block(upload, 1, 0, b"abcdef")
+    receipts = [BlockReceipt(part_number=p, offset=o, length=n, tag=upload.upload_id) for p, o, n in blocks]
+    with pytest.raises(UploadError):
+        driver.commit_data(upload, receipts, False)
+    with pytest.raises(ObjectNotFoundError):
+        driver.stat("k")
+
+
+def test_receipts_of_another_upload_are_refused(driver):
+    one, two = driver.begin_data("k", "x/y", {}), driver.begin_data("k", "x/y", {})
+    driver.write_block(one, 1, 0, b"abc")
+    receipt = driver.write_block(two, 1, 0, b"abc")
+    with pytest.raises(UploadError, match="not of this upload"):
+        driver.commit_data(one, [receipt], False)
+
+
+def test_an_upload_belongs_to_its_key(driver):
+    upload = driver.begin_data("k", "x/y", {})
+    receipt = driver.write_block(upload, 1, 0, b"abc")
+    with pytest.raises(UploadError, match="another key"):
+        driver.commit_data(Upload(key="other", upload_id=upload.upload_id), [receipt], False)
+
+
+@pytest.mark.parametrize(("part", "offset", "data"), [(0, 0, b"x"), (1, -1, b"x"), (1, 0, b"")])
+def test_blocks_that_make_no_sense_are_refused(driver, part, offset, data):
+    upload = driver.begin_data("k", "x/y", {})
+    with pytest.raises(UploadError):
+        driver.write_block(upload, part, offset, data)
+
+
+def test_an_upload_that_is_gone_cannot_be_written_or_committed(driver):
+    aborted, committed = driver.begin_data("a", "x/y", {}), driver.begin_data("b", "x/y", {})
+    receipts = {upload: [driver.write_block(upload, 1, 0, b"abc")] for upload in (aborted, committed)}
+    assert [driver.abort_data(aborted), driver.abort_data(aborted)] == [True, False]
+    driver.commit_data(committed, receipts[committed], False)
+    for upload in (aborted, committed):
+        with pytest.raises(UploadError, match="no such upload"):
+            driver.write_block(upload, 2, 3, b"x")
+        with pytest.raises(UploadError, match="no such upload"):
+            driver.commit_data(upload, receipts[upload], False)
+    assert driver.abort_data(committed) is False
+    assert driver.read_range("b", 0, 3) == b"abc"
+
+
+@pytest.mark.parametrize("upload_id", ["", "../../etc/passwd", "A" * 32, "0" * 32 + "\n", "0" * 31, "0" * 32])
+def test_an_upload_id_is_never_made_a_path(driver, upload_id):
+    put(driver)
+    upload = Upload(key="k", upload_id=upload_id)
+    receipt = BlockReceipt(part_number=1, offset=0, length=1, tag=upload_id)
+    with pytest.raises(UploadError):
+        driver.write_block(upload, 1, 0, b"x")
+    with pytest.raises(UploadError):
+        driver.commit_data(upload, [receipt], False)
+    assert driver.abort_data(upload) is False
+
+
+def test_uploads_of_another_process_are_listed_and_can_be_dropped(driver, root):
+    first, second = driver.begin_data("a/1", "x/y", {}), driver.begin_data("b/1", "x/y", {})
+    driver.write_block(first, 1, 0, b"abc")
+    other = LocalDriver(str(root))
+    assert {stale.upload for stale in other.list_uploads("")} == {first, second}
+    [stale] = other.list_uploads("a/")
+    assert stale.upload == first
+    assert abs(stale.started_at - datetime.now(UTC)) < timedelta(minutes=5)
+    assert other.abort_data(stale.upload) is True
+    assert [stale.upload for stale in driver.list_uploads("")] == [second]
+
+
+def test_a_directory_without_uploads_lists_none(driver, root):
+    root.mkdir()
+    assert list(driver.list_uploads("")) == []
+
+
+@pytest.mark.parametrize("record", [b"{", b"[]", b'{"key": "../x"}', b'{"key": "k"}'])
+def test_a_damaged_record_of_an_upload_is_named(driver, root, record):
+    upload = driver.begin_data("k", "x/y", {})
+    root.joinpath(".offload-uploads", f"{upload.upload_id}.json").write_bytes(record)
+    with pytest.raises(MetadataError):
+        driver.list_uploads("")
+    assert driver.abort_data(upload) is True
+
+
+# --- errors of the operating system -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.ENOSPC, StoreFullError),
+        (errno.EDQUOT, StoreFullError),
+        (errno.EACCES, AccessDeniedError),
+        (errno.EPERM, AccessDeniedError),
+        (errno.EROFS, AccessDeniedError),
+        (errno.EIO, StoreError),
+        (errno.ENAMETOOLONG, InvalidKeyError),
+    ],
+)
+def test_errors_of_the_operating_system_are_translated(driver, monkeypatch, number, kind):
+    put(driver)
+    upload = driver.begin_data("k", "x/y", {})
+
+    def fail(*args):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    for attempt in (lambda: driver.write_block(upload, 1, 0, b"x"), lambda: put(driver)):
+        with pytest.raises(kind) as caught:
+            attempt()
+        assert type(caught.value) is kind
+        assert caught.value.key == "k"
+        assert isinstance(caught.value.__cause__, OSError)
+    assert len(list(driver.list_uploads(""))) == 1
+    assert driver.read_range("k", 0, 10) == b"0123456789"
+
+
+def test_an_object_cannot_be_a_directory_as_well(driver):
+    put(driver, "a/b")
+    for key in ("a", "a/b/c", "a/b/c/d"):
+        with pytest.raises(InvalidKeyError):
+            put(driver, key)
+    assert list(driver.list_uploads("")) == []
+    assert driver.stat("a/b").size_bytes == 10
+    assert [found.key for found in driver.list_objects("", "")] == ["a/b"]
+
+
+def test_a_file_system_that_cannot_sync_directories_is_good_enough(driver, monkeypatch):
+    fsync = os.fsync
+
+    def files_only(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    put(driver, "a/b")
+    assert driver.stat("a/b")
+
+
+def test_the_driver_says_who_it_is_without_touching_the_store(driver, root):
+    described = driver.describe()
+    assert (described.name, described.location) == ("local", root.as_uri())
+    assert described.capabilities.create_only
+    assert described.capabilities.stale_uploads
+    assert described.capabilities.user_metadata == "sidecar"
+    assert not root.exists()

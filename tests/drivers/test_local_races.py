@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError
+
+# Commits create-only to a row of keys, all processes at once: each waits for a line on its standard input first.
+RACER = """
+    import json, sys
+    from offload_drivers.local import LocalDriver
+    from offload_hooks.errors import ObjectExistsError
+
+    root, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    driver = LocalDriver(root)
+    ready = []
+    for i in range(rounds):
+        upload = driver.begin_data(f"d{i}/k", f"type/{name}", {"who": name})
+        ready.append((upload, [driver.write_block(upload, 1, 0, name.encode() * 1000)]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    won = []
+    for i, (upload, receipts) in enumerate(ready):
+        try:
+            driver.commit_data(upload, receipts, True)
+            won.append(i)
+        except ObjectExistsError:
+            assert driver.abort_data(upload)
+    print(json.dumps(won))
+"""
+
+
+def test_of_racing_create_only_commits_exactly_one_wins_and_its_metadata_stands(tmp_path):
+    rounds, names = 12, "abcdefgh"
+    command = [sys.executable, "-c", textwrap.dedent(RACER), str(tmp_path)]
+    racers = {
+        name: subprocess.Popen(
+            [*command, name, str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    }
+    for racer in racers.values():
+        assert racer.stdout.readline() == "ready\n"
+    outputs = {}
+    threads = [
+        threading.Thread(target=lambda n=name, r=racer: outputs.update({n: r.communicate("go\n")[0]}))
+        for name, racer in racers.items()
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    winners = {i: [name for name in names if i in json.loads(outputs[name])] for i in range(rounds)}
+    driver = LocalDriver(str(tmp_path))
+    for i, won in winners.items():
+        assert len(won) == 1, winners
+        stat = driver.stat(f"d{i}/k")
+        assert (stat.user_metadata, stat.content_type) == ({"who": won[0]}, f"type/{won[0]}")
+        assert driver.read_range(f"d{i}/k", 0, stat.size_bytes) == won[0].encode() * 1000
+    assert list(driver.list_uploads("")) == []
+
+
+def run_all(*targets):
+    errors = []
+
+    def guarded(target):
+        try:
+            target()
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(target,)) for target in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def test_of_racing_threads_exactly_one_creates(tmp_path):
+    driver = LocalDriver(str(tmp_path))
+    meeting = threading.Barrier(8)
+    won = []
+
+    def create(name):
+        meeting.wait()
+        try:
+            driver.write_index("k", name.encode(), "x/y", {"who": name}, True)
+            won.append(name)
+        except ObjectExistsError:
+            pass
+
+    run_all(*[lambda name=name: create(name) for name in "abcdefgh"])
+    assert len(won) == 1
+    assert driver.stat("k").user_metadata == {"who": won[0]}
+    assert driver.read_range("k", 0, 1) == won[0].encode()
+
+
+def test_a_reader_never_sees_an_object_with_the_metadata_of_another(tmp_path):
+    driver = LocalDriver(str(tmp_path))
+    stop = threading.Event()
+
+    def replace():
+        try:
+            for i in range(60):
+                name = "x" * (i % 7 + 1)
+                driver.write_index("k", name.encode(), "x/y", {"length": str(len(name))}, False)
+                if i % 10 == 9:
+                    driver.delete(["k"])
+        finally:
+            stop.set()
+
+    def read():
+        while not stop.is_set():
+            try:
+                stat = driver.stat("k")
+            except ObjectNotFoundError:
+                continue
+            assert stat.user_metadata == {"length": str(stat.size_bytes)}
+
+    run_all(replace, read, read, read)
+
+
+def test_deleting_and_creating_at_once_never_loses_metadata(tmp_path):
+    driver = LocalDriver(str(tmp_path))
+
+    def create():
+        for _ in range(40):
+            driver.write_index("k", b"x", "x/y", {"a": "b"}, False)
+
+    def delete():
+        for _ in range(80):
+            driver.delete(["k"])
+
+    run_all(create, delete, delete)
+    driver.write_index("k", b"x", "x/y", {"a": "b"}, False)
+    assert driver.stat("k").user_metadata == {"a": "b"}
+
+
+def test_the_same_upload_committed_twice_at_once_is_committed_once(tmp_path):
+    driver = LocalDriver(str(tmp_path))
+    for i in range(10):
+        upload = driver.begin_data(f"k{i}", "x/y", {"a": "b"})
+        receipts = [driver.write_block(upload, 1, 0, b"data")]
+        outcomes = []
+
+        def commit(upload=upload, receipts=receipts, outcomes=outcomes):
+            try:
+                driver.commit_data(upload, receipts, False)
+                outcomes.append("committed")
+            except Exception as error:
+                outcomes.append(type(error).__name__)
+
+        run_all(commit, commit, commit)
+        assert sorted(outcomes) == ["UploadError", "UploadError", "committed"]
+        assert driver.stat(f"k{i}").user_metadata == {"a": "b"}
+
+
+@pytest.mark.parametrize("key", ["a/b/c", "k"])
+def test_aborting_while_committing_leaves_the_whole_object_or_none(tmp_path, key):
+    driver = LocalDriver(str(tmp_path))
+    upload = driver.begin_data(key, "x/y", {"a": "b"})
+    receipts = [driver.write_block(upload, 1, 0, b"data")]
+    outcomes = []
+
+    def commit():
+        try:
+            driver.commit_data(upload, receipts, False)
+            outcomes.append("committed")
+        except Exception as error:
+            outcomes.append(type(error).__name__)
+
+    run_all(commit, lambda: driver.abort_data(upload))
+    assert outcomes in (["committed"], ["UploadError"])
+    if outcomes == ["committed"]:
+        assert driver.stat(key).user_metadata == {"a": "b"}
+    assert list(driver.list_uploads("")) == []

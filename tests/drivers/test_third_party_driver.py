@@ -1,0 +1,154 @@
+"""The example of a driver by a third party, as its own distribution declares it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from offload_hooks import ByteRange
+from offload_hooks.errors import (
+    InvalidKeyError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    RangeError,
+    StoreError,
+    UploadError,
+)
+
+from offload_core.tier import open_store, survey
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "third_party_driver"
+KEEP_TO = "import sys; sys.path.insert(0, sys.argv[1]); "
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """The distribution's metadata and source on `sys.path`, as an editable install has them."""
+    project = tomllib.loads(EXAMPLE.joinpath("pyproject.toml").read_text())["project"]
+    info = tmp_path / "site" / "pulsar_offload_shelf-0.1.0.dist-info"
+    info.mkdir(parents=True)
+    info.joinpath("METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0.1.0\n")
+    groups = project["entry-points"].items()
+    lines = [
+        f"[{group}]\n" + "\n".join(f"{k} = {v}" for k, v in entries.items()) for group, entries in groups
+    ]
+    info.joinpath("entry_points.txt").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(EXAMPLE)
+    monkeypatch.syspath_prepend(info.parent)
+    return project
+
+
+@pytest.fixture
+def archive(tmp_path):
+    path = tmp_path / "a b.zip"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("t/ledger-1", b"0123456789")
+        file.writestr(
+            "t/ledger-1.metadata.json",
+            json.dumps({"version": 1, "content_type": "x/y", "user_metadata": {"Role": "data"}}),
+        )
+        file.writestr("plain", b"abc")
+    return path
+
+
+def test_it_is_found_and_reported_as_working(installed):
+    reports = [report for report in survey() if report.distribution == installed["name"]]
+    assert [(report.name, report.status) for report in reports] == [("shelf", "ok"), ("shelf", "ok")]
+
+
+def test_it_depends_on_the_hooks_only():
+    source = "".join(path.read_text() for path in EXAMPLE.glob("offload_shelf/*.py"))
+    assert "offload_core" not in source
+    assert len(EXAMPLE.joinpath("offload_shelf/driver.py").read_text().splitlines()) < 80
+
+
+def test_it_reads_an_archive_by_url(installed, archive):
+    tier = open_store(f"shelf://{archive.as_uri().removeprefix('file://')}")
+    assert [found.key for found in tier.list_objects()] == ["plain", "t/ledger-1"]
+    assert tier.stat("t/ledger-1").user_metadata == {"role": "data"}
+    assert tier.stat("plain").user_metadata == {}
+    ranges = [ByteRange(key="t/ledger-1", offset=7, length=3), ByteRange(key="plain", offset=0, length=3)]
+    assert [bytes(view) for view in tier.read_ranges(ranges)] == [b"789", b"abc"]
+    assert bytes(pickle.loads(pickle.dumps(tier)).read_range("plain", 1, 1)) == b"b"
+
+
+def test_it_reads_a_directory(installed, tmp_path):
+    with open_store(tmp_path / "dir") as local:
+        local.write_index("t/k", b"abc", user_metadata={"a": "b"})
+    tier = open_store("shelf", path=str(tmp_path / "dir"))
+    assert [found.key for found in tier.list_objects()] == ["t/k"]
+    assert tier.stat("t/k").user_metadata == {"a": "b"}
+
+
+def test_it_keeps_what_is_written_in_memory(installed):
+    tier = open_store("shelf:")
+    upload = tier.begin_data("b/k", user_metadata={"A": "1"})
+    receipts = [tier.write_block(upload, 2, 3, b"de"), tier.write_block(upload, 1, 0, b"abc")]
+    with pytest.raises(ObjectNotFoundError):
+        tier.stat("b/k")
+    tier.commit_data(upload, receipts, create_only=True)
+    assert bytes(tier.read_range("b/k", 2, 2)) == b"cd"
+    assert tier.stat("b/k").user_metadata == {"a": "1"}
+    with pytest.raises(ObjectExistsError):
+        tier.write_index("b/k", b"", create_only=True)
+    tier.write_index("a", b"x")
+    assert [found.key for found in tier.list_objects(start_after="a")] == ["b/k"]
+    assert [found.key for found in tier.list_objects("b/")] == ["b/k"]
+    assert tier.delete(["b/k", "b/k"]) == 2
+    assert [found.key for found in tier.list_objects()] == ["a"]
+
+
+def test_it_refuses_what_the_hooks_refuse(installed):
+    tier = open_store("shelf")
+    tier.write_index("k", b"0123456789")
+    for offset, length in [(-1, 1), (0, 0), (0, 11), (10, 1)]:
+        with pytest.raises(RangeError):
+            tier.read_range("k", offset, length)
+    for key in ("", "/x", "../x", "a//b", "k.metadata.json"):
+        with pytest.raises(InvalidKeyError):
+            tier.write_index(key, b"")
+    upload = tier.begin_data("k")
+    receipts = [tier.write_block(upload, 1, 0, b"abc"), tier.write_block(upload, 2, 4, b"e")]
+    with pytest.raises(UploadError):
+        tier.commit_data(upload, receipts)
+    assert [tier.abort_data(upload), tier.abort_data(upload)] == [True, False]
+    with pytest.raises(UploadError):
+        tier.commit_data(upload, receipts[:1])
+    with pytest.raises(UploadError):
+        tier.write_block(upload, 1, 0, b"abc")
+
+
+def test_an_archive_that_cannot_be_read_is_an_error_of_a_store(installed, tmp_path):
+    tmp_path.joinpath("bad.zip").write_bytes(b"not a zip")
+    with pytest.raises(StoreError, match="bad.zip"):
+        open_store(f"shelf://{tmp_path}/bad.zip")
+    with pytest.raises(ObjectNotFoundError):
+        open_store(f"shelf://{tmp_path}/nosuch.zip")
+
+
+@pytest.mark.install
+def test_it_can_be_installed_with_pip(archive, tmp_path):
+    target = tmp_path / "target"
+    # Dependencies are those of this environment; with an index, none would have to be named.
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    subprocess.run([*pip, "--target", str(target), str(EXAMPLE)], check=True)
+    code = f"{KEEP_TO}from offload_core.tier import open_store; print(open_store('shelf', path=sys.argv[2]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(target), str(archive)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == f"<Tier shelf at shelf://{archive}>"
