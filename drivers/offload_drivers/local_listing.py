@@ -16,6 +16,8 @@ from offload_drivers.local_files import translated
 from offload_drivers.local_paths import is_inside, is_key
 from offload_hooks import ListedObject
 
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
 _Identity = tuple[int, int]
 _Found = tuple[bytes, str, os.stat_result]
 
@@ -35,10 +37,14 @@ def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[
     # An explicit stack: a path may have more directories than Python has frames. Each level has its sorted
     # names and the identities of the directories above it, so that a link to one of these does not go round
     # in a circle.
-    if start and not is_key(start):
+    if start and not (is_key(start) and is_inside(root, f"{root}/{start}")):
         return
     base = f"{start}/" if start else ""
-    levels = [(base, *_sorted_directory(root, base, frozenset(), prefix, start_after))]
+    with translated("list", root):
+        above = _identities_above(root, start)
+    if above is None:
+        return
+    levels = [(base, *_sorted_directory(root, base, above, prefix, start_after))]
     while levels:
         parent, above, names = levels[-1]
         found = next(names, None)
@@ -54,6 +60,24 @@ def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[
             yield ListedObject(key=key, size_bytes=info.st_size, modified_at=modified_at)
 
 
+def _identities_above(root: str, start: str) -> frozenset[_Identity] | None:
+    """The directories from the root down to the one that `start` is in; None if `start` cannot be listed."""
+    above: set[_Identity] = set()
+    while start:
+        start = start.rpartition("/")[0]
+        try:
+            info = os.stat(f"{root}/{start}")
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return None
+            raise
+        identity = (info.st_dev, info.st_ino)
+        if identity in above:
+            return None
+        above.add(identity)
+    return frozenset(above)
+
+
 def _sorted_directory(
     root: str, base: str, above: frozenset[_Identity], prefix: bytes, start_after: bytes
 ) -> tuple[frozenset[_Identity], Iterator[_Found]]:
@@ -62,8 +86,6 @@ def _sorted_directory(
     with translated("list", root, base or None):
         try:
             path = os.path.join(root, base)
-            if not is_inside(root, path):
-                return above, iter(())
             here = os.stat(path)
             identity = (here.st_dev, here.st_ino)
             if identity in above:
@@ -100,7 +122,7 @@ def _wanted(
             return None
         info = entry.stat()
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        if error.errno in _NOT_THERE:
             return None
         raise
     return info if is_directory or stat.S_ISREG(info.st_mode) else None

@@ -34,28 +34,36 @@ def ls(
 
 def _topic_table(catalogue: Catalogue) -> Table:
     clusters = {topic.cluster for topic in catalogue.topics}
-    table = Table("topic", *(["cluster"] if len(clusters) > 1 else []), box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("topic", overflow="fold")
+    if len(clusters) > 1:
+        table.add_column("cluster", overflow="fold")
     for name in ("ledgers", "entries", "size"):
-        table.add_column(name, justify="right")
-    for name in ("format", "newest", "problems"):
-        table.add_column(name)
-    for topic in catalogue.topics:
-        objects = _objects(topic)
-        broken = sum(not stored.is_complete for stored in objects)
-        superseded = sum(len(ledger.superseded) for ledger in topic.ledgers)
-        notes = [f"{broken} not readable"] if broken else []
-        notes += [f"{superseded} superseded"] if superseded else []
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("format")
+    table.add_column("newest", no_wrap=True)
+    notes = [_notes(topic) for topic in catalogue.topics]
+    if any(notes):
+        table.add_column("problems")
+    for topic, note in zip(catalogue.topics, notes, strict=True):
         table.add_row(
-            topic.label,
+            topic.label.removeprefix("persistent://"),
             *([topic.cluster or "–"] if len(clusters) > 1 else []),
             str(len(topic.ledgers)),
             f"{sum(ledger.entries or 0 for ledger in topic.ledgers):,}",
             size(sum(ledger.data_bytes for ledger in topic.ledgers)),
             _formats(*topic.ledgers),
-            time(max(stored.modified_at for stored in objects)),
-            ", ".join(notes),
+            time(max(stored.modified_at for stored in _objects(topic))),
+            *([note] if any(notes) else []),
         )
     return table
+
+
+def _notes(topic: Topic) -> str:
+    broken = sum(not stored.is_complete for stored in _objects(topic))
+    superseded = sum(len(ledger.superseded) for ledger in topic.ledgers)
+    notes = [f"{broken} not readable"] if broken else []
+    return ", ".join(notes + ([f"{superseded} superseded"] if superseded else []))
 
 
 def _ledger_table(catalogue: Catalogue) -> Table:
@@ -67,7 +75,7 @@ def _ledger_table(catalogue: Catalogue) -> Table:
     for topic in catalogue.topics:
         for ledger in topic.ledgers:
             table.add_row(
-                topic.label,
+                topic.label.removeprefix("persistent://"),
                 str(ledger.ledger_id),
                 "–" if ledger.entries is None else f"{ledger.entries:,}",
                 size(ledger.data_bytes),

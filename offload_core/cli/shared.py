@@ -69,4 +69,4 @@ def size(count: int | None) -> str:
 
 def time(moment: datetime) -> str:
     """A time for people, in UTC."""
-    return f"{moment:%Y-%m-%d %H:%M:%SZ}"
+    return f"{moment:%Y-%m-%d %H:%MZ}"

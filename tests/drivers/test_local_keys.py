@@ -92,7 +92,9 @@ def test_a_symbolic_link_does_not_lead_out_of_the_root(tier_dir, target):
     assert [found.key for found in driver.list_objects("", "")] == ["k"]
     assert driver.delete(["link"]) == 1
     assert tier_dir.parent.joinpath("secret").exists()
-    assert tier_dir.joinpath("link").is_symlink() == tier_dir.joinpath("link").is_dir()  # a link to a file goes
+    assert (
+        tier_dir.joinpath("link").is_symlink() == tier_dir.joinpath("link").is_dir()
+    )  # a link to a file goes
 
 
 def test_writing_to_a_link_replaces_the_link(tier_dir):

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
+import sys
 import tempfile
 
 import pytest
@@ -133,27 +135,23 @@ def test_dangling_links_are_left_out(tmp_path):
     assert listed(LocalDriver(str(tmp_path))) == ["k"]
 
 
-def test_a_very_deep_directory_can_be_listed(tmp_path):
-    key = "d/" * 1500 + "k"
+def test_directories_may_be_deeper_than_the_interpreter_recurses(tmp_path):
+    key = "d/" * 200 + "k"
     write_plain(tmp_path, "d/k")
     driver = LocalDriver(str(tmp_path))
-    driver.write_index(key, b"x", "x/y", {}, False)
-    assert listed(driver) == [key, "d/k"]
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 100)
+    try:
+        driver.write_index(key, b"x", "x/y", {}, False)
+        found = listed(driver)
+    finally:
+        sys.setrecursionlimit(usual)
+    assert found == [key, "d/k"]
 
 
 def test_a_missing_root_is_noticed_at_the_call(tmp_path):
     with pytest.raises(ObjectNotFoundError, match="does not exist"):
         LocalDriver(str(tmp_path / "nosuch")).list_objects("", "")
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_directory_that_may_not_be_read_is_an_error_and_not_an_empty_one(years):
-    years.joinpath("t/2024").chmod(0)
-    try:
-        with pytest.raises(AccessDeniedError):
-            listed(LocalDriver(str(years)))
-    finally:
-        years.joinpath("t/2024").chmod(0o755)
 
 
 def test_a_directory_that_refuses_to_be_read_is_an_error(years, monkeypatch):
@@ -167,3 +165,13 @@ def test_a_directory_that_refuses_to_be_read_is_an_error(years, monkeypatch):
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(AccessDeniedError):
         listed(LocalDriver(str(years)))
+
+
+def test_a_link_to_a_directory_above_is_not_gone_through_whatever_the_prefix(years):
+    years.joinpath("t/2024/up").symlink_to("../..")
+    years.joinpath("t/2024/here").symlink_to(".")
+    driver = LocalDriver(str(years))
+    for prefix in ("", "t/", "t/2024/", "t/2024/0"):
+        assert [key for key in listed(driver, prefix) if "2024" in key] == ["t/2024/01/k", "t/2024/02/k"]
+    for prefix in ("t/2024/u", "t/2024/up/", "t/2024/up/t/", "t/2024/here/01/"):
+        assert listed(driver, prefix) == []

@@ -1,0 +1,42 @@
+# Thin on purpose: each target is one or two commands that can also be typed.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test check bench nightly proto docs clean
+
+demo: $(READY)
+	$(BIN)/python examples/demo.py
+
+test: $(READY)
+	$(PYTEST) -m "not nightly"
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(PYTEST) -q -m "not nightly and not spark and not install"
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks
+
+nightly: $(READY)
+	$(PYTEST)
+
+proto: $(READY)
+	cd proto && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. offload_proto/*.proto
+
+docs: $(READY)
+	$(BIN)/python -m mkdocs build --strict
+
+clean:
+	rm -rf .venv .demo .bench site
+
+# A .venv that was cut off or whose Python is gone is made anew; any other is brought up to date.
+$(READY): pyproject.toml constraints.txt
+	$(BIN)/python -c "" 2>/dev/null || rm -rf .venv
+	test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $(READY)

@@ -1,0 +1,162 @@
+"""The demo (`make demo`): what a Pulsar broker offloaded, as a local tier, through Spark, to Parquet and back.
+
+Everything it writes lies in `.demo/` at the root of the checkout and is made anew by every run.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from rich.bar import Bar
+from rich.console import Console
+from rich.table import Table
+
+from offload_core import open_tier
+from offload_core.tier import Tier
+
+ROOT = Path(__file__).resolve().parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "broker" / "s3"
+DEMO = ROOT / ".demo"
+
+console = Console(highlight=False)
+
+
+def main() -> None:
+    """Run all steps; each says what it does."""
+    began = time.monotonic()
+    shutil.rmtree(DEMO, ignore_errors=True)
+    tier = DEMO / "tier"
+    step("Lay out what a Pulsar 4.0.8 broker offloaded to S3 as a tier in a directory")
+    with open_tier(tier) as opened:
+        count = lay_out(opened.store)
+    console.print(f"{count} objects, byte for byte as the broker wrote them, in {shown(tier)}")
+
+    step("List it: topics, ledgers, sizes, formats. No broker, no metadata store, only the objects")
+    offload("ls", str(tier))
+
+    step("Read it through Spark")
+    spark = start_spark()
+    messages = spark.read.format("pulsar_offload").load(str(tier)).cache()
+    messages.printSchema()
+    text = f.regexp_replace(f.col("value").cast("string"), r"\s+", " ")
+    json_topic = spark.read.format("pulsar_offload").option("topic", "acme/cold/json").load(str(tier))
+    json_topic.orderBy("__ledgerId", "__entryId", "__batchIndex").select(
+        f.col("__publishTime").alias("publish time"),
+        f.col("__key").cast("string").alias("key"),
+        "__ledgerId",
+        "__entryId",
+        "__batchIndex",
+        f.substring(text, 1, 60).alias("value"),
+    ).show(5, truncate=False)
+
+    step("Messages per topic and per minute")
+    chart(messages)
+
+    step("Write them to Parquet with Spark, read them back, compare")
+    parquet = DEMO / "parquet"
+    messages.write.partitionBy("__topic").parquet(str(parquet))
+    compare(messages, spark.read.parquet(str(parquet)).select(messages.columns))
+    size = sum(path.stat().st_size for path in parquet.rglob("*.parquet"))
+    console.print(f"Equal, row by row. {size / 1e6:.1f} MB of Parquet in {shown(parquet)}")
+    spark.stop()
+
+    step(f"Done in {time.monotonic() - began:.0f} s. Now with your own bucket")
+    console.print(
+        f"  {shown(offload_command())} ls file:///path/to/copy/of/the/bucket\n"
+        f"  {shown(offload_command())} cat {shown(tier)} --topic acme/cold/json --limit 5   # this one, any topic\n"
+        '  spark.read.format("pulsar_offload").option("topic", "tenant/namespace/topic").load(URL)',
+        soft_wrap=True,
+    )
+
+
+def step(title: str) -> None:
+    """Say what comes now."""
+    console.print(f"\n[bold]── {title}[/bold]")
+
+
+def lay_out(tier: Tier) -> int:
+    """Write the broker's objects, with the user metadata that they had in S3; the number of objects."""
+    listing = json.loads((GOLDEN / "objects.json").read_text())
+    for stored in listing:
+        data = gzip.decompress((GOLDEN / "objects" / f"{stored['key']}.gz").read_bytes())
+        about = {"content_type": stored["content_type"], "user_metadata": stored["metadata"]}
+        if stored["metadata"]["role"] == "data":
+            upload = tier.begin_data(stored["key"], **about)
+            tier.commit_data(upload, [tier.write_block(upload, 1, 0, data)], create_only=True)
+        else:
+            tier.write_index(stored["key"], data, **about, create_only=True)
+    return len(listing)
+
+
+def start_spark() -> SparkSession:
+    """Spark on this machine's cores, on loopback, quiet."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    session = (
+        SparkSession.builder.master("local[*]")
+        .appName("pulsar-offload demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def chart(messages: DataFrame) -> None:
+    """Bars in the terminal: messages per topic, and per minute of their publish times."""
+    short = f.element_at(f.split("__topic", "/"), -1)
+    minute = f.date_format(f.date_trunc("minute", "__publishTime"), "HH:mm")
+    for title, label in (("messages per topic", short), ("messages per minute (UTC)", minute)):
+        rows = messages.groupBy(label.alias("label")).count().orderBy("label").collect()
+        most = max(row["count"] for row in rows)
+        table = Table("", "", "", title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+        for row in rows:
+            table.add_row(row["label"], Bar(most, 0, row["count"], width=40), f"{row['count']:,}")
+        console.print(table)
+
+
+def compare(written: DataFrame, read: DataFrame) -> None:
+    """Stop if the two differ in any row or column (maps cannot be compared, so as sorted entries)."""
+
+    def comparable(frame: DataFrame) -> DataFrame:
+        entries = f.array_sort(f.map_entries("__messageProperties"))
+        return frame.withColumn("__messageProperties", entries)
+
+    one, two = comparable(written), comparable(read)
+    if not one.exceptAll(two).isEmpty() or not two.exceptAll(one).isEmpty():
+        sys.exit("What was read back from Parquet is not what was written.")
+
+
+def offload(*arguments: str) -> None:
+    """Show a command and run it."""
+    command = offload_command()
+    console.print(
+        f"$ {' '.join([shown(command), *(shown(Path(text)) if '/' in text else text for text in arguments)])}"
+    )
+    subprocess.run([str(command), *arguments], check=True)
+
+
+def offload_command() -> Path:
+    """The command of this environment."""
+    return Path(sys.executable).parent / "offload"
+
+
+def shown(path: Path) -> str:
+    """A path as it is typed from the checkout."""
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+if __name__ == "__main__":
+    main()
