@@ -20,7 +20,7 @@ check: $(READY)
 	$(PYTEST) -q -m "not nightly and not spark and not install"
 
 bench: $(READY)
-	$(BIN)/python -m benchmarks
+	PYTHONPATH=tests/support $(BIN)/python -m benchmarks
 
 nightly: $(READY)
 	$(PYTEST)

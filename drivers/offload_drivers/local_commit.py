@@ -97,6 +97,7 @@ def delete_objects(staging: Staging, keys: Sequence[str]) -> None:
         _remove_all([target + SUFFIX for target in targets])
         for key in keys:
             remove(staging.replaced(key))
+            remove(staging.replaced(key) + ".tmp")
 
 
 def _sync_data(staging: Staging, upload: Upload, size_bytes: int) -> None:

@@ -5,7 +5,7 @@
     <upload id>.metadata.json   the sidecar, while the commit has not moved it beside the object
     <hash of a key>.replaced    the object that is being replaced, while it is (see `local_commit`)
     lock                        held while objects are put in place or deleted, and uploads dropped
-    *.tmp                       a file that has not got its name yet
+    *.tmp                       a file that has not got its name yet; one that a crash left means nothing
 
 An upload's id is 32 hexadecimal digits; no other text is ever made part of a path here.
 """

@@ -197,8 +197,8 @@ def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Pi
         elif -1 not in newest:
             newest[ledger.first_entry_id] = (stored, ledger)
     chosen = [newest[first] for first in sorted(newest)]
-    stops = [*(ledger.first_entry_id for _, ledger in chosen[1:]), None]
+    following = {i: ledger.first_entry_id for i, (_, ledger) in enumerate(chosen[1:])}
     return tuple(
-        Piece(stored=stored, ledger=ledger, stop_entry_id=stop or ledger.blocks[-1].end_entry_id)
-        for (stored, ledger), stop in zip(chosen, stops, strict=True)
+        Piece(stored=stored, ledger=ledger, stop_entry_id=following.get(i, ledger.blocks[-1].end_entry_id))
+        for i, (stored, ledger) in enumerate(chosen)
     )

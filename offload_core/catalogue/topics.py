@@ -2,6 +2,8 @@
 
 Accepted: `persistent://t/n/topic`, `t/n/topic`, the managed ledger's `t/n/persistent/topic`; given back:
 `persistent://t/n/topic[-partition-N]`. In a managed ledger's name the topic is URL-encoded, as Pulsar's `Codec` does it.
+With `persistent://` before it a name may have more parts: old topics have their cluster in it, and a topic's own
+name may hold a `/`.
 """
 
 from __future__ import annotations
@@ -46,9 +48,10 @@ def parse_topic(text: str) -> TopicName:
     """
     name = text.removeprefix(_DOMAIN)
     parts = name.split("/")
-    if not text.startswith(_DOMAIN) and len(parts) == 4 and parts[2] == "persistent":
+    is_full = text.startswith(_DOMAIN)
+    if not is_full and len(parts) == 4 and parts[2] == "persistent" and all(parts):
         return topic_of_managed_ledger(name)
-    if "://" in name or len(parts) != 3 or not all(parts):
+    if "://" in name or len(parts) < 3 or (len(parts) > 3 and not is_full) or not all(parts):
         raise OptionError(
             "this is not the name of a persistent topic",
             expected="persistent://tenant/namespace/topic or tenant/namespace/topic",

@@ -8,10 +8,9 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from offload_core.cli.shared import AsJson, Debug, Driver, StorageOptions, Url, opened, out, reported
+from offload_core.cli.shared import AsJson, Debug, Driver, StorageOptions, Url, cell, opened, out, reported
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
@@ -84,16 +83,16 @@ def _print(
 ) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_row("format", index.object_format.value)
-    facts.add_row("data object", f"{key.data_key}, {_size_note(index, data)}")
-    facts.add_row("index object", f"{key.index_key}, {index_stat.size_bytes:,} bytes")
+    facts.add_row("data object", cell(f"{key.data_key}, {_size_note(index, data)}"))
+    facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
     for name, value in sorted((data or index_stat).user_metadata.items()):
-        facts.add_row(name, escape(value))
+        facts.add_row(cell(name), cell(value))
     out.print(facts)
     for ledger in index.ledgers:
         out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
         about = Table(box=None, show_header=False, pad_edge=False)
         for name, value in _plain(ledger.metadata).items():
-            about.add_row(name, escape(str(value)))
+            about.add_row(name, cell(str(value)))
         out.print(about)
         table = Table(box=None, pad_edge=False)
         for column in ("part", "offset", "length", "first entry", "last entry"):
@@ -102,7 +101,7 @@ def _print(
         for block in ledger.blocks:
             last = "–" if block.end_entry_id is None else str(block.end_entry_id - 1)
             place = (block.part_number, block.offset, block.length, block.first_entry_id)
-            table.add_row(*(str(fact) for fact in place), last, escape(headers[block.offset]))
+            table.add_row(*(str(fact) for fact in place), last, cell(headers[block.offset]))
         out.print(table)
 
 

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from rich.text import Text
 
 from offload_core.catalogue import Catalogue, Ledger, StoredObject, Topic
-from offload_core.cli.shared import AsJson, Debug, Driver, Prefix, StorageOptions, Url, opened, out, reported, size, time
+from offload_core.cli.shared import AsJson, Debug, Driver, Prefix, StorageOptions, Url, cell, opened, out, reported, size, time
 
 
 def ls(
@@ -47,8 +48,8 @@ def _topic_table(catalogue: Catalogue) -> Table:
         table.add_column("problems")
     for topic, note in zip(catalogue.topics, notes, strict=True):
         table.add_row(
-            topic.label.removeprefix("persistent://"),
-            *([topic.cluster or "–"] if len(clusters) > 1 else []),
+            cell(topic.label.removeprefix("persistent://")),
+            *([cell(topic.cluster or "–")] if len(clusters) > 1 else []),
             str(len(topic.ledgers)),
             f"{sum(ledger.entries or 0 for ledger in topic.ledgers):,}",
             size(sum(ledger.data_bytes for ledger in topic.ledgers)),
@@ -75,7 +76,7 @@ def _ledger_table(catalogue: Catalogue) -> Table:
     for topic in catalogue.topics:
         for ledger in topic.ledgers:
             table.add_row(
-                topic.label.removeprefix("persistent://"),
+                cell(topic.label.removeprefix("persistent://")),
                 str(ledger.ledger_id),
                 "–" if ledger.entries is None else f"{ledger.entries:,}",
                 size(ledger.data_bytes),
@@ -83,7 +84,8 @@ def _ledger_table(catalogue: Catalogue) -> Table:
                 str(len(ledger.attempts)),
                 _formats(ledger),
                 time(max(stored.modified_at for stored in ledger.attempts)),
-                "\n".join(piece.stored.key.data_key for piece in ledger.pieces) or "none that is complete",
+                Text("\n").join(cell(piece.stored.key.data_key) for piece in ledger.pieces)
+                or "none that is complete",
             )
     return table
 
@@ -92,7 +94,7 @@ def _problem_table(catalogue: Catalogue) -> Table:
     table = Table("problem", "object", "what is wrong", box=None, pad_edge=False, style="yellow")
     for stored in catalogue.problems:
         code = stored.problem.value if stored.problem else ""
-        table.add_row(code, stored.key.data_key, stored.detail)
+        table.add_row(code, cell(stored.key.data_key), cell(stored.detail))
     return table
 
 

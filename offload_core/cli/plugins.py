@@ -8,7 +8,7 @@ import json
 import typer
 from rich.table import Table
 
-from offload_core.cli.shared import AsJson, Debug, out, reported
+from offload_core.cli.shared import AsJson, Debug, cell, out, reported
 from offload_core.tier import survey
 
 
@@ -23,10 +23,10 @@ def plugins(as_json: AsJson = False, debug: Debug = False) -> None:
         for report in reports:
             table.add_row(
                 report.group.rpartition(".")[2],
-                report.name,
-                report.distribution,
-                report.version,
+                cell(report.name),
+                cell(report.distribution),
+                cell(report.version),
                 report.status,
-                report.problem,
+                cell(report.problem),
             )
         out.print(table)

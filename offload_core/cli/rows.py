@@ -1,6 +1,7 @@
 """Record batches as a table for people, JSON lines, or a Parquet file.
 
-In JSON, binary is base64, a time is ISO 8601 in UTC, a map an object. A file appears under its name when it is whole.
+In JSON, binary is base64, a time is ISO 8601 in UTC, a map an object (of a key that is there twice the last value
+counts, as in Pulsar's clients). A file appears under its name when it is whole.
 """
 
 from __future__ import annotations
@@ -9,20 +10,23 @@ import base64
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.cli.shared import err, out
+from offload_core.cli.shared import err, out, printable
 
 _SHOWN_CHARACTERS = 60
+_CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
+"""What JSON leaves as it is and a terminal may obey."""
 
 
 def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
@@ -41,7 +45,7 @@ def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int
 
 def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:
     """Write one JSON object a line, to `output` or the standard output."""
-    lines = (json.dumps(_to_json(row), ensure_ascii=False) + "\n" for row in _rows(batches))
+    lines = (_line(_to_json(row)) for row in _rows(batches))
     if output is None:
         for line in lines:
             sys.stdout.write(line)
@@ -71,7 +75,23 @@ def _whole(output: Path) -> Iterator[Path]:
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
     for batch in batches:
-        yield from batch.to_pylist(maps_as_pydicts="lossy")
+        arrays = [_times(array) if pa.types.is_timestamp(array.type) else array for array in batch.columns]
+        named = pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+        with warnings.catch_warnings(action="ignore"):
+            rows = named.to_pylist(maps_as_pydicts="lossy")
+        yield from rows
+
+
+def _times(array: pa.Array) -> pa.Array:
+    """Times as text; Python's own end with the year 9999."""
+    numbers = array.cast(pa.int64()).fill_null(0).to_numpy().astype("datetime64[us]")
+    text = np.datetime_as_string(numbers, unit="ms", timezone="UTC")
+    return pa.array(text, mask=array.is_null().to_numpy(zero_copy_only=False))
+
+
+def _line(row: Any) -> str:
+    line = json.dumps(row, ensure_ascii=False) + "\n"
+    return line if line.isascii() else line.translate(_CONTROLS)
 
 
 def _to_json(value: Any) -> Any:
@@ -81,8 +101,6 @@ def _to_json(value: Any) -> Any:
         return [_to_json(item) for item in value]
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat()
     return value
 
 
@@ -91,11 +109,9 @@ def _shown(value: Any) -> str:
         return "–"
     if isinstance(value, bytes):
         value = _text_of(value)
-    elif isinstance(value, datetime):
-        value = value.isoformat(sep=" ", timespec="milliseconds")
     elif isinstance(value, dict | list):
         value = json.dumps(_to_json(value), ensure_ascii=False)
-    text = str(value)
+    text = printable(str(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.logging import RichHandler
+from rich.text import Text
 
 from offload_core.api import TierReader, open_tier
 from offload_hooks.errors import OffloadError, OptionError
@@ -26,7 +29,8 @@ Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin so.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 
-out = Console()
+# Lines are broken for people only: what goes into a pipe or file is for `grep`.
+out = Console(width=None if sys.stdout.isatty() else 100_000)
 """What was asked for goes here."""
 err = Console(stderr=True)
 """Errors, warnings and progress go here."""
@@ -35,19 +39,20 @@ err = Console(stderr=True)
 @contextmanager
 def reported(debug: bool) -> Iterator[None]:
     """Errors become one readable line and an exit code: 2 for what was asked for wrongly, 1 for everything else."""
-    logging.basicConfig(
-        level=logging.WARNING,
-        format="%(message)s",
-        handlers=[RichHandler(console=err, show_time=False, show_path=False)],
-    )
+    handler: logging.Handler = logging.StreamHandler()
+    if err.is_terminal:
+        handler = RichHandler(console=err, show_time=False, show_path=False)
+    handler.setFormatter(_OneLine("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         yield
-    except BrokenPipeError:
-        raise typer.Exit(1) from None  # the reader of our output has gone, as `head` does
+    except BrokenPipeError:  # the reader of our output has gone, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the exit
+        raise typer.Exit(1) from None
     except (OffloadError, OSError) as error:
         if debug:
             raise
-        err.print(f"offload: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        err.print(printable(f"offload: {error}"), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2 if isinstance(error, OptionError) else 1) from None
 
 
@@ -60,6 +65,23 @@ def opened(url: str, driver: str | None, options: Sequence[str] | None) -> TierR
             raise OptionError("an option of the driver has another form", expected="NAME=VALUE", found=repr(name))
         named[name] = value
     return open_tier(url, driver=driver, **named)
+
+
+def printable(text: str) -> str:
+    """Text that may come from a store, with what could steer the terminal escaped, line breaks as well."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def cell(text: str | None) -> Text:
+    """Text for a table, as it is: no markup, nothing that steers the terminal."""
+    return Text(printable(text or ""))
+
+
+class _OneLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 def size(count: int | None) -> str:

@@ -91,7 +91,8 @@ class Group:
                 found=repeated,
             )
         array = spans_to_array(self.block, _EMPTY, offsets, 0, offsets, lengths, data_type)
-        return array if len(rows) == last - first else array.take(pa.array(rows - first))
+        one_each = len(rows) == last - first and bool((np.diff(rows) == 1).all())
+        return array if one_each else array.take(pa.array(rows - first))
 
 
 def _value(group: Group) -> pa.Array:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Piece, Topic
 from offload_core.codec.index import IndexedBlock
-from offload_core.scan.positions import Offsets, Position, position_of
+from offload_core.scan.positions import Offsets, Position, check_offsets, position_of
 from offload_core.scan.tasks import Run, ScanTask
 from offload_hooks.errors import DataLossError
 
@@ -30,14 +30,27 @@ class Bounds:
     fail_on_data_loss: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EntryRange:
+    """What is asked for of one ledger, as a `Run` has it."""
+
+    start: int = 0
+    start_batch: int = 0
+    stop: int | None = None
+    stop_batch: int = 0
+
+
 def plan_tasks(
     topics: Sequence[Topic], bounds: Bounds, *, min_partitions: int = 1, task_bytes: int = DEFAULT_TASK_BYTES
 ) -> list[ScanTask]:
-    """Tasks that together read the topics once; as many as `min_partitions` where there are enough blocks.
+    """Tasks that together read the topics once; about as many as `min_partitions` where there are enough blocks.
 
     Raises:
+        OptionError: a bound of another form.
         DataLossError: a ledger in the range has no complete copy (`fail_on_data_loss`).
     """
+    check_offsets(bounds.start, "start")
+    check_offsets(bounds.stop, "stop")
     runs = [run for topic in topics for run in _plan_topic(topic, bounds)]
     share = max(1, min(task_bytes, -(-sum(run.data_bytes for run in runs) // max(1, min_partitions))))
     return list(_pack(runs, share))
@@ -56,15 +69,27 @@ def _plan_topic(topic: Topic, bounds: Bounds) -> Iterator[Run]:
         if (first is None or ledger.ledger_id >= first.ledger_id)
         and (last is None or ledger.ledger_id <= last.ledger_id)
     ]
-    _check_bounds(topic, first, in_range, bounds.fail_on_data_loss)
+    _check_bounds(topic, first, bounds.fail_on_data_loss)
     for ledger in _readable(topic, in_range, bounds.fail_on_data_loss):
-        runs = list(_plan_ledger(topic, ledger, first, last))
-        _check_begin(topic, ledger, runs, bounds.fail_on_data_loss)
-        yield from runs
+        asked = _range_in(ledger, first, last)
+        _check_begin(topic, ledger, asked, bounds.fail_on_data_loss)
+        yield from _plan_ledger(topic, ledger, asked)
 
 
-def _check_bounds(topic: Topic, first: Position | None, in_range: Sequence[Ledger], fail: bool) -> None:
-    if first is not None and all(ledger.ledger_id != first.ledger_id for ledger in in_range):
+def _range_in(ledger: Ledger, first: Position | None, last: Position | None) -> _EntryRange:
+    start = first if first is not None and first.ledger_id == ledger.ledger_id else None
+    stop = last if last is not None and last.ledger_id == ledger.ledger_id else None
+    return _EntryRange(
+        start=start.entry_id if start else 0,
+        start_batch=start.batch_index if start else 0,
+        # with a batch index the entry is read as well, up to that message
+        stop=stop.entry_id + bool(stop.batch_index) if stop else None,
+        stop_batch=stop.batch_index if stop else 0,
+    )
+
+
+def _check_bounds(topic: Topic, first: Position | None, fail: bool) -> None:
+    if first is not None and all(ledger.ledger_id != first.ledger_id for ledger in topic.ledgers):
         _lose(
             f"{topic.label} was asked for from {first}, but that ledger has no copy here",
             first.ledger_id,
@@ -73,13 +98,14 @@ def _check_bounds(topic: Topic, first: Position | None, in_range: Sequence[Ledge
         )
 
 
-def _check_begin(topic: Topic, ledger: Ledger, runs: Sequence[Run], fail: bool) -> None:
-    if runs and ledger.pieces[0].first_entry_id > runs[0].start_entry_id:
+def _check_begin(topic: Topic, ledger: Ledger, asked: _EntryRange, fail: bool) -> None:
+    there = ledger.pieces[0].first_entry_id
+    if asked.start < there and (asked.stop is None or asked.start < asked.stop):
         _lose(
             f"the first entries of a ledger of {topic.label} have no copy here",
             ledger.ledger_id,
             fail,
-            found=f"entries from {ledger.pieces[0].first_entry_id} on",
+            found=f"entries from {there} on",
         )
 
 
@@ -119,19 +145,14 @@ def _lose(what: str, ledger_id: int, fail: bool, found: str) -> None:
     _log.warning("%s", error)
 
 
-def _plan_ledger(topic: Topic, ledger: Ledger, first: Position | None, last: Position | None) -> Iterator[Run]:
-    start = first if first is not None and first.ledger_id == ledger.ledger_id else None
-    stop = last if last is not None and last.ledger_id == ledger.ledger_id else None
-    start_entry_id, start_batch = (start.entry_id, start.batch_index) if start else (0, 0)
-    stop_entry_id, stop_batch = (stop.entry_id, stop.batch_index) if stop else (None, 0)
-    if stop_entry_id is not None and stop_batch:
-        stop_entry_id += 1  # the entry is read, up to that message
+def _plan_ledger(topic: Topic, ledger: Ledger, asked: _EntryRange) -> Iterator[Run]:
     for piece in ledger.pieces:
-        end = _least(piece.stop_entry_id, stop_entry_id)
-        blocks = tuple(_overlapping(piece.ledger.blocks, start_entry_id, end))
-        if not blocks:
+        end = _least(piece.stop_entry_id, asked.stop)
+        blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))
+        if not blocks or (end is not None and end <= asked.start):
             continue
-        cut = end is not None and end == stop_entry_id
+        cut = end is not None and end == asked.stop
+        following = _following(topic, ledger, piece)
         yield Run(
             topic=str(topic.name) if topic.name else None,
             partition=topic.name.partition if topic.name else -1,
@@ -139,12 +160,12 @@ def _plan_ledger(topic: Topic, ledger: Ledger, first: Position | None, last: Pos
             object_format=piece.stored.key.object_format,
             data_key=piece.stored.key.data_key,
             blocks=blocks,
-            start_entry_id=start_entry_id,
-            start_batch=start_batch,
+            start_entry_id=asked.start,
+            start_batch=asked.start_batch,
             stop_entry_id=end,
-            stop_batch=stop_batch if cut else 0,
-            next_entry_id=None if cut else _following(topic, ledger, piece),
-            payload_bytes=_payload_bytes(ledger, piece, blocks, cut=cut, start=start),
+            stop_batch=asked.stop_batch if cut else 0,
+            next_entry_id=None if following is None else _least(following, asked.stop),
+            payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
         )
 
 
@@ -158,10 +179,10 @@ def _following(topic: Topic, ledger: Ledger, piece: Piece) -> int | None:
 
 
 def _payload_bytes(
-    ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], *, cut: bool, start: Position | None
+    ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], asked: _EntryRange
 ) -> int | None:
     whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
-    return piece.ledger.payload_bytes if whole and not cut and start is None else None
+    return piece.ledger.payload_bytes if whole and asked == _EntryRange() else None
 
 
 def _least(*bounds: int | None) -> int | None:

@@ -57,7 +57,7 @@ def parse_offsets(text: str, option: str) -> Offsets:
     expected = 'earliest, latest, or {"topic": {"<partition>": "<ledger>:<entry>[:<batch>]"}}'
     try:
         parsed = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise OptionError(f"{option} is neither a word nor JSON: {error}", expected=expected, found=text) from error
     if not isinstance(parsed, dict):
         raise OptionError(f"{option} has another form", expected=expected, found=text)
@@ -75,6 +75,24 @@ def parse_offsets(text: str, option: str) -> Offsets:
                 name = TopicName(f"{name.full}-partition-{int(partition)}")
             offsets[name] = position if position in ("earliest", "latest") else parse_position(position)  # type: ignore[assignment]
     return offsets
+
+
+def check_offsets(offsets: Offsets, option: str) -> None:
+    """Refuse what is neither of the words nor positions by topic: `OptionError`."""
+    words = ("earliest", "latest")
+    if isinstance(offsets, Mapping):
+        right = all(
+            isinstance(topic, TopicName) and (isinstance(position, Position) or position in words)
+            for topic, position in offsets.items()
+        )
+    else:
+        right = offsets in words
+    if not right:
+        raise OptionError(
+            f"{option} has another form",
+            expected="earliest, latest, or a position for each topic, as parse_offsets makes them",
+            found=repr(offsets),
+        )
 
 
 def position_of(offsets: Offsets, topic: TopicName | None, default: Literal["earliest", "latest"]) -> Position | str:

@@ -26,7 +26,7 @@ _ENTRIES_AT_ONCE = 16384
 
 _log = logging.getLogger(__name__)
 
-_ReadBlock = Callable[[BlockCursor, int], Iterator[pa.RecordBatch]]
+ReadBlock = Callable[[BlockCursor, int], Iterator[pa.RecordBatch]]
 
 
 def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -44,7 +44,7 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         with placed(key=run.data_key):
             if run is not current:
                 current, payload_bytes = run, 0
-                read = _entry_reader(run, schema) if options.level == "entries" else _message_reader(run, schema, options)
+                read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, schema, options)
             cursor = _open(run, block, data)
             yield from read(cursor, block.offset)
             payload_bytes += cursor.payload_bytes
@@ -61,7 +61,8 @@ def _open(run: Run, block: IndexedBlock, data: memoryview) -> BlockCursor:
     return cursor
 
 
-def _entry_reader(run: Run, schema: pa.Schema) -> _ReadBlock:
+def entry_reader(run: Run, schema: pa.Schema) -> ReadBlock:
+    """How the blocks of a run are read at level `entries`: (cursor, block's offset) → batches."""
     constants = {
         name: Constant(value, schema.field(name).type)
         for name, value in (("__topic", run.topic), ("__ledgerId", run.ledger_id))
@@ -69,12 +70,12 @@ def _entry_reader(run: Run, schema: pa.Schema) -> _ReadBlock:
     }
 
     def read(cursor: BlockCursor, _: int) -> Iterator[pa.RecordBatch]:
-        room = BATCH_BYTES
+        usual_room = room = min(BATCH_BYTES, len(cursor.array))
         while not cursor.done:
             first = cursor.next_entry_id
             (values_buffer, values), (offsets_buffer, offsets) = new_bytes(room), new_offsets(_ENTRIES_AT_ONCE)
             count = cursor.copy(values, offsets)
-            room = BATCH_BYTES
+            room = usual_room
             if count == 0:
                 if not cursor.done:
                     room = cursor.next_length  # an entry larger than a batch: a batch for itself
@@ -93,7 +94,8 @@ def _entry_reader(run: Run, schema: pa.Schema) -> _ReadBlock:
     return read
 
 
-def _message_reader(run: Run, schema: pa.Schema, options: ReadOptions) -> _ReadBlock:
+def message_reader(run: Run, schema: pa.Schema, options: ReadOptions) -> ReadBlock:
+    """How the blocks of a run are read at level `messages`: (cursor, block's offset) → batches."""
     decoder = MessageDecoder(
         topic=run.topic,
         partition=run.partition,
@@ -140,7 +142,7 @@ def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:
     """At a run's end: nothing missing before what follows, and as many bytes as the ledger's metadata says."""
     if run.next_entry_id is not None and reached < run.next_entry_id:
         error = DataLossError(
-            "entries of a ledger have no copy here",
+            f"entries of a ledger of {run.topic or '(unknown topic)'} have no copy here",
             ledger_id=run.ledger_id,
             entry_id=reached,
             expected=f"entries {reached} to {run.next_entry_id - 1}",
@@ -151,8 +153,8 @@ def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:
         _log.warning("%s", error)
     elif run.payload_bytes is not None and run.payload_bytes != payload_bytes:
         _log.warning(
-            "%s (ledger %d) holds %d bytes of entries, its metadata says %d: the metadata can be wrong in the field, "
-            "but so can the last entry of a block",
+            "%s (ledger %d) holds %d bytes of entries, its metadata says %d: some are not offloaded yet, or the "
+            "metadata is wrong, as it can be in the field, or the last entry of a block is",
             run.data_key,
             run.ledger_id,
             payload_bytes,

@@ -93,7 +93,8 @@ class OffloadReader(DataSourceReader):
                 max_message_bytes=options.max_message_bytes,
                 prefix=options.prefix,
             )
-            return [OffloadPartition(task) for task in scan.tasks]
+            # Of no partition at all Spark makes one of its own, which nobody can read.
+            return [OffloadPartition(task) for task in scan.tasks or (ScanTask(runs=()),)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task, read where this is called."""

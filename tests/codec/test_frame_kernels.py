@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from entries import borders, pack_block
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from offload_hooks.errors import FormatError
 
@@ -50,6 +50,7 @@ def twin(block: bytes, first: int) -> tuple[list[Frame], FormatError | None]:
     return frames, None
 
 
+@settings(deadline=None)  # the first example may compile
 @given(blocks(), st.integers(1, 5), st.integers(0, 60))
 def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_room: int) -> None:
     block, first, _ = case
@@ -74,6 +75,7 @@ def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_roo
     assert (status == kernels.BAD_FRAME) == (error is not None)
 
 
+@settings(deadline=None)  # the first example may compile
 @given(blocks(), st.integers(1, 5), st.integers(0, 600))
 def test_copying_entries_is_walking_the_frames(case: tuple, room: int, value_room: int) -> None:
     block, first, _ = case
@@ -94,6 +96,7 @@ def test_copying_entries_is_walking_the_frames(case: tuple, room: int, value_roo
     assert (status == kernels.BAD_FRAME) == (error is not None)
 
 
+@settings(deadline=None)  # the first example may compile
 @given(PAYLOADS, FIRST_IDS, st.integers(0, 40), st.data())
 def test_framing_entries_is_packing_frames_and_padding(
     payloads: list[bytes], first_id: int, spare: int, data: st.DataObject
@@ -108,6 +111,7 @@ def test_framing_entries_is_packing_frames_and_padding(
     assert out.tobytes() == b"\0\0\0" + right
 
 
+@settings(deadline=None)  # the first example may compile
 @given(PAYLOADS.filter(bool), FIRST_IDS, st.integers(0, 30), st.data())
 def test_any_way_through_a_block_gives_the_same_entries(
     payloads: list[bytes], first: int, spare: int, data: st.DataObject

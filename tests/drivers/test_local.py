@@ -8,6 +8,7 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+
 from offload_drivers.local import LocalDriver
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import (

@@ -6,16 +6,18 @@ import json
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
+
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload
 
 OLD, NEW = b"old bytes, rather long", b"new bytes"
 OLD_METADATA, NEW_METADATA = {"which": "old"}, {"which": "new"}
 
-# Forks a child for each k: in it the k-th call of any function that changes the file system ends the process at once
-# ("before" it acts or "after"). Prints, for each k, what the parent found in the root afterwards.
+# Forks a child for each k: in it the k-th call of any function that changes the file system ends the process
+# at once ("before" it acts or "after"). Prints, for each k, what the parent found in the root afterwards.
 PROLOGUE = """
     import json, os, shutil, sys
     from offload_drivers.local import LocalDriver
@@ -123,6 +125,17 @@ def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metad
     assert [result["found"] for result in results].count(old) > 20
     for result in results:
         _tidy_and_retry(result)
+
+
+@pytest.mark.parametrize("had_old", [True, False])
+def test_deleting_after_a_crash_leaves_nothing_of_the_key(tmp_path, had_old):
+    for result in run(REPLACE, tmp_path, had_old):
+        driver = LocalDriver(result["root"])
+        for stale in result["stale"]:
+            driver.abort_data(Upload(**stale))
+        assert driver.delete(["d/k"]) == 1
+        left = {path.name for path in Path(result["root"]).rglob("*") if path.is_file()}
+        assert {name for name in left if not name.endswith(".json.tmp")} <= {"lock"}
 
 
 def _tidy_and_retry(result):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import InvalidKeyError, OffloadError
 
@@ -81,10 +82,9 @@ def test_a_symbolic_link_does_not_lead_out_of_the_root(tier_dir, target):
     tier_dir.joinpath("link").symlink_to(target)
     before = tier_dir.parent.joinpath("secret").read_bytes()
     for key in ("link/secret", "link/passwd", "link/lock", "link/new/deep"):
-        for name, attempt in attempts(driver, key).items():
+        for attempt in attempts(driver, key).values():
             with pytest.raises(InvalidKeyError, match="link leads out"):
                 attempt()
-                pytest.fail(f"{name} {key} was not refused")
     for name in ("read", "stat"):
         with pytest.raises(InvalidKeyError):
             attempts(driver, "link")[name]()

@@ -9,6 +9,7 @@ import tempfile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import AccessDeniedError, ObjectNotFoundError
 

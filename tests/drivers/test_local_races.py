@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 import textwrap
 import threading
 
 import pytest
+
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError
 
-# Commits create-only to a row of keys, all processes at once: each waits for a line on its standard input first.
+# Commits create-only to a row of keys, all processes at once: each waits for a line on its standard input.
 RACER = """
     import json, sys
     from offload_drivers.local import LocalDriver
@@ -160,6 +163,36 @@ def test_the_same_upload_committed_twice_at_once_is_committed_once(tmp_path):
         run_all(commit, commit, commit)
         assert sorted(outcomes) == ["UploadError", "UploadError", "committed"]
         assert driver.stat(f"k{i}").user_metadata == {"a": "b"}
+
+
+def test_nothing_is_put_in_place_or_removed_without_the_lock(tmp_path, monkeypatch):
+    driver = LocalDriver(str(tmp_path))
+    aborted = driver.begin_data("k", "x/y", {})
+    held, acts = [False], []
+    flock, unlink, replace = fcntl.flock, os.unlink, os.replace
+
+    def locking(descriptor, operation):
+        flock(descriptor, operation)
+        held[0] = operation == fcntl.LOCK_EX
+
+    def removing(path):
+        acts.append((held[0], path))
+        unlink(path)
+
+    def renaming(source, target):
+        if not target.endswith(".json") or target.endswith(".metadata.json"):  # an upload's record is its own
+            acts.append((held[0], target))
+        replace(source, target)
+
+    monkeypatch.setattr(fcntl, "flock", locking)
+    monkeypatch.setattr(os, "unlink", removing)
+    monkeypatch.setattr(os, "replace", renaming)
+    driver.abort_data(aborted)
+    driver.write_index("k", b"one", "x/y", {}, False)
+    driver.write_index("k", b"two", "x/y", {}, False)
+    driver.delete(["k"])
+    assert len(acts) > 10
+    assert [path for was_held, path in acts if not was_held] == []
 
 
 @pytest.mark.parametrize("key", ["a/b/c", "k"])

@@ -11,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from offload_core.tier import open_store, survey
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
     InvalidKeyError,
@@ -20,8 +22,6 @@ from offload_hooks.errors import (
     StoreError,
     UploadError,
 )
-
-from offload_core.tier import open_store, survey
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "third_party_driver"
 KEEP_TO = "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -126,7 +126,7 @@ def test_it_refuses_what_the_hooks_refuse(installed):
 
 def test_an_archive_that_cannot_be_read_is_an_error_of_a_store(installed, tmp_path):
     tmp_path.joinpath("bad.zip").write_bytes(b"not a zip")
-    with pytest.raises(StoreError, match="bad.zip"):
+    with pytest.raises(StoreError, match=r"bad.zip"):
         open_store(f"shelf://{tmp_path}/bad.zip")
     with pytest.raises(ObjectNotFoundError):
         open_store(f"shelf://{tmp_path}/nosuch.zip")

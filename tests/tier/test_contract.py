@@ -6,6 +6,7 @@ import inspect
 import pickle
 
 import pytest
+
 from offload_hooks import OPTIONAL_HOOKS, PROJECT, TierHooks, errors
 from offload_hooks.errors import OffloadError
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
+from offload_core.tier import Layer, Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import BrokenPluginError, StoreError, StoreUnavailableError
-
-from offload_core.tier import Layer, Tier
 
 
 class Watch:
@@ -17,7 +17,7 @@ class Watch:
         self.name, self.log = name, log
 
     @hookimpl(wrapper=True)
-    def read_range(self, key):
+    def read_range(self):
         self.log.append(f"+{self.name}")
         try:
             return (yield)
@@ -115,13 +115,13 @@ def test_tryfirst_and_trylast_do_not_change_the_order(driver):
 
     class Early(Watch):
         @hookimpl(wrapper=True, tryfirst=True)
-        def read_range(self, key):
+        def read_range(self):
             self.log.append(self.name)
             return (yield)
 
     class Late(Watch):
         @hookimpl(wrapper=True, trylast=True)
-        def read_range(self, key):
+        def read_range(self):
             self.log.append(self.name)
             return (yield)
 
@@ -206,7 +206,7 @@ def test_a_misspelled_hook_names_the_plugin_and_the_closest_hook(driver):
         @hookimpl
         def read_rnage(self, key): ...
 
-    with pytest.raises(BrokenPluginError, match="layer 'odd'.*'read_rnage'.*read_range"):
+    with pytest.raises(BrokenPluginError, match=r"layer 'odd'.*'read_rnage'.*read_range"):
         Tier(driver, [layer(lambda _: Misspelled(), "odd")])
 
 
@@ -253,7 +253,7 @@ def test_plugins_that_cannot_be_told_apart_are_refused(driver):
 
 
 def test_the_rest_cannot_be_used_while_the_layer_is_made(driver):
-    with pytest.raises(BrokenPluginError, match="rest.stat before"):
+    with pytest.raises(BrokenPluginError, match=r"rest\.stat before"):
         Tier(driver, [layer(lambda rest: rest.stat)])
 
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from offload_hooks.errors import BrokenPluginError, OptionError, UnknownPluginError
 
 from offload_core.tier import open_store
+from offload_hooks.errors import BrokenPluginError, OptionError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"
 SCHEMES = "pulsar_offload.url_schemes"
@@ -57,7 +57,9 @@ def test_a_bare_word_is_a_drivers_name_even_if_a_directory_has_it(tmp_path, monk
 
 def test_wrong_options_are_named_with_those_that_there_are(install, module_name, driver_source):
     install("acme", {DRIVERS: {"acme": f"{module_name}:Driver"}}, {module_name: driver_source})
-    with pytest.raises(OptionError, match="takes no option 'secretkey'.*Did you mean 'secret_key'") as caught:
+    with pytest.raises(
+        OptionError, match=r"takes no option 'secretkey'.*Did you mean 'secret_key'"
+    ) as caught:
         open_store("acme", root="/x", secretkey="hunter2")
     assert "Its options: root (required), secret_key, retries" in str(caught.value)
     assert "hunter2" not in str(caught.value)
@@ -142,6 +144,6 @@ def test_wrong_options_of_a_layer_are_refused(install, module_name, tmp_path):
     source = "def make(rest, attempts=3): ..."
     install("l", {"pulsar_offload.layers": {"again": f"{module_name}:make"}}, {module_name: source})
     with pytest.raises(
-        OptionError, match="the layer 'again' takes no option 'atempts'.*Its options: attempts"
+        OptionError, match=r"the layer 'again' takes no option 'atempts'.*Its options: attempts"
     ):
         open_store(tmp_path, layers=[("again", {"atempts": 1})])

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+
+from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import StoreUnavailableError, UploadError
-
-from offload_core.tier import Tier
 
 LIMIT_S = 30
 

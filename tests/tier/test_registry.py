@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from offload_hooks.errors import BrokenPluginError, MissingExtraError, UnknownPluginError
 
 from offload_core.tier import driver_of_scheme, load_driver, open_store
+from offload_hooks.errors import BrokenPluginError, MissingExtraError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"
 SCHEMES = "pulsar_offload.url_schemes"
@@ -47,7 +47,7 @@ def test_names_are_taken_as_they_are(name):
 
 
 def test_an_unknown_scheme_lists_the_known_ones():
-    with pytest.raises(UnknownPluginError, match="URL scheme 'nosuch'.*Known: .*file"):
+    with pytest.raises(UnknownPluginError, match=r"URL scheme 'nosuch'.*Known: .*file"):
         open_store("nosuch://bucket/prefix")
 
 

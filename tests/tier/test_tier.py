@@ -7,6 +7,8 @@ import textwrap
 import threading
 
 import pytest
+
+from offload_core.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import BlockReceipt, ByteRange, hookimpl
 from offload_hooks.errors import (
@@ -16,8 +18,6 @@ from offload_hooks.errors import (
     OptionError,
     RangeError,
 )
-
-from offload_core.tier import Tier, open_store
 
 LAYERS = "pulsar_offload.layers"
 
@@ -67,7 +67,7 @@ def test_an_aborted_upload_is_gone(tier):
 
 
 def test_what_is_read_cannot_be_written_to(tmp_path):
-    tier = lying(tmp_path, read_range=lambda self, key, offset, length: bytearray(length))
+    tier = lying(tmp_path, read_range=lambda _, length: bytearray(length))
     view = tier.read_range("k", 0, 4)
     assert view.readonly
     assert (view.format, view.nbytes) == ("B", 4)
@@ -75,7 +75,7 @@ def test_what_is_read_cannot_be_written_to(tmp_path):
 
 @pytest.mark.parametrize("given", [9, 11, 0])
 def test_a_driver_that_gives_another_number_of_bytes_is_broken(tmp_path, given):
-    tier = lying(tmp_path, read_range=lambda self, key, offset, length: bytes(given))
+    tier = lying(tmp_path, read_range=lambda _: bytes(given))
     with pytest.raises(BrokenPluginError, match=f"read_range.*expected 10 bytes, found {given}") as caught:
         tier.read_range("k", 0, 10)
     assert (caught.value.key, caught.value.offset) == ("k", 0)
@@ -84,13 +84,13 @@ def test_a_driver_that_gives_another_number_of_bytes_is_broken(tmp_path, given):
 
 
 def test_a_driver_that_gives_no_bytes_is_broken(tmp_path):
-    tier = lying(tmp_path, read_range=lambda self, key, offset, length: "0123456789")
+    tier = lying(tmp_path, read_range=lambda _: "0123456789")
     with pytest.raises(BrokenPluginError, match="expected bytes, found str"):
         tier.read_range("k", 0, 10)
 
 
 def test_answers_of_the_wrong_kind_are_refused(tmp_path):
-    tier = lying(tmp_path, stat=lambda self, key: 3)
+    tier = lying(tmp_path, stat=lambda _: 3)
     with pytest.raises(BrokenPluginError, match="contract of stat: expected ObjectStat, found int"):
         tier.stat("k")
 
@@ -114,7 +114,7 @@ def test_a_drivers_own_way_of_many_ranges_is_used(tmp_path):
 
 
 def test_a_driver_that_forgets_a_range_is_broken(tmp_path):
-    tier = lying(tmp_path, read_ranges=lambda self, ranges: [])
+    tier = lying(tmp_path, read_ranges=lambda _: [])
     with pytest.raises(BrokenPluginError, match="expected 1 ranges, found 0"):
         tier.read_ranges([ByteRange(key="k", offset=0, length=2)])
 

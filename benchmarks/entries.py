@@ -1,0 +1,71 @@
+"""Entries of a block in memory to Arrow batches, against memcpy of the same payload bytes.
+
+The peer copies in pieces of a batch's size (1 MiB) to a destination that is warm in the processor's cache, as our
+batches' memory is when a consumer lets go of each before it takes the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.material import LEDGER_ID, Block, block_of, random_entries
+from benchmarks.measure import Result, one_core, seconds_side_by_side
+from offload_core.codec.blocks import BlockCursor
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.messages.decode import BATCH_BYTES
+from offload_core.messages.schema import ENTRY_COLUMNS, arrow_schema
+from offload_core.scan.read import entry_reader
+from offload_core.scan.tasks import Run
+
+BLOCK_BYTES = 64 << 20
+TARGETS = {100: 0.4, 1024: 0.6, 65536: 0.9}
+
+
+def run(_: Path) -> Iterator[Result]:
+    """One result per entry size."""
+    with one_core():
+        for size, target in TARGETS.items():
+            block = block_of(random_entries(size), BLOCK_BYTES)
+            source = block.data[: block.payload_bytes]
+            warm = np.ones(BATCH_BYTES, dtype=np.uint8)
+            for columns in (["value"], None):
+                ours, peer, ratio = seconds_side_by_side(
+                    lambda block=block, columns=columns: read(block, columns),
+                    lambda source=source, warm=warm: copy(source, warm),
+                    rounds=15,
+                )
+                what = "value" if columns else f"all {len(ENTRY_COLUMNS)} columns"
+                yield Result(
+                    name=f"entries of {size:,} B, {what}",
+                    ours=f"{block.payload_bytes / ours / 1e9:.1f} GB/s, {block.indexed.end_entry_id / ours / 1e6:.1f} M/s",
+                    peer=f"memcpy {block.payload_bytes / peer / 1e9:.1f} GB/s",
+                    ratio=ratio,
+                    limit=target if columns else None,
+                )
+
+
+def read(block: Block, columns: list[str] | None) -> None:
+    """Decode the whole block."""
+    run_of_block = Run(
+        topic="persistent://bench/marks/topic",
+        partition=-1,
+        ledger_id=LEDGER_ID,
+        object_format=ObjectFormat.PIP17,
+        data_key="",
+        blocks=(block.indexed,),
+    )
+    reader = entry_reader(run_of_block, arrow_schema("entries", columns))
+    cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
+    rows = sum(batch.num_rows for batch in reader(cursor, 0))
+    if rows != block.indexed.end_entry_id:
+        raise AssertionError(f"{rows} entries")
+
+
+def copy(source: np.ndarray, target: np.ndarray) -> None:
+    """memcpy, a batch's size at a time."""
+    for start in range(0, len(source), BATCH_BYTES):
+        piece = source[start : start + BATCH_BYTES]
+        np.copyto(target[: len(piece)], piece)

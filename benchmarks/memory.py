@@ -1,0 +1,66 @@
+"""Peak memory of one scan task over a ledger of 1 GiB, above the idle worker, in blocks."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+from benchmarks.material import message_entries, write_ledger
+from benchmarks.measure import Result
+from offload_core import TierReader
+from offload_core.messages.compression import Compression
+
+LEDGER_BYTES = 1 << 30
+CASES = ((64 << 20, Compression.NONE), (64 << 20, Compression.LZ4), (5 << 20, Compression.NONE))
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """One result per block size and compression."""
+    for block_bytes, compression in CASES:
+        place = folder / "memory"
+        shutil.rmtree(place, ignore_errors=True)
+        entries = message_entries(1024, 100, compression)
+        read(write_ledger(place / "small", entries, 16 << 20, block_bytes))  # a worker that has read before
+        tier = write_ledger(place / "large", entries, LEDGER_BYTES, block_bytes)
+        del entries
+        idle = forget_peak()
+        rows = read(tier)
+        used = peak() - idle
+        shutil.rmtree(place)
+        yield Result(
+            name=f"one task, {LEDGER_BYTES >> 30} GiB ledger in blocks of {block_bytes >> 20} MiB, {compression.name}: blocks",
+            ours=f"{used / 2**20:.0f} MiB above the idle worker, {rows / 1e6:.2f} M messages",
+            peer=f"block {block_bytes >> 20} MiB",
+            ratio=used / block_bytes,
+            limit=4.0,
+            at_most=True,
+        )
+
+
+def read(tier: TierReader) -> int:
+    """Scan everything as one task; the number of messages."""
+    scan = tier.scan(task_bytes=2 * LEDGER_BYTES)
+    if len(scan.tasks) != 1:
+        raise AssertionError(f"{len(scan.tasks)} tasks")
+    return sum(batch.num_rows for batch in scan)
+
+
+def forget_peak() -> int:
+    """Start counting the peak anew where the system can; resident bytes now."""
+    clear = Path("/proc/self/clear_refs")
+    if clear.exists():
+        clear.write_text("5")
+    return int(psutil.Process().memory_info().rss)
+
+
+def peak() -> int:
+    """The most resident bytes since `forget_peak` (or ever, where the system cannot start anew)."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

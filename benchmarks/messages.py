@@ -1,0 +1,68 @@
+"""Messages of a block in memory to Arrow batches, checksums on. There is no peer in Python: the rates are absolute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.material import LEDGER_ID, Block, block_of, message_entries
+from benchmarks.measure import Result, one_core, seconds_side_by_side
+from offload_core.codec.blocks import BlockCursor
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.messages.checksum import crc32c
+from offload_core.messages.compression import Compression
+from offload_core.messages.schema import MESSAGE_COLUMNS, arrow_schema
+from offload_core.scan.read import message_reader
+from offload_core.scan.tasks import ReadOptions, Run
+
+BLOCK_BYTES = 32 << 20
+
+CASES = (
+    (100, 100, Compression.NONE, "M/s", 12.0),
+    (1024, 100, Compression.NONE, "GB/s", None),
+    (1024, 100, Compression.LZ4, "GB/s", 1.3),
+    (1024, 100, Compression.ZSTD, "GB/s", None),
+    (1024, 100, Compression.SNAPPY, "GB/s", None),
+    (1024, 100, Compression.ZLIB, "GB/s", None),
+    (1024, 1, Compression.NONE, "GB/s", None),
+    (1024, 1, Compression.LZ4, "GB/s", None),
+)
+
+
+def run(_: Path) -> Iterator[Result]:
+    """Two results per case: `value` alone, and all default columns. The ratio is the rate itself."""
+    with one_core():
+        for size, per_batch, compression, unit, target in CASES:
+            block = block_of(message_entries(size, per_batch, compression), BLOCK_BYTES)
+            for columns in (["value"], None):
+                messages = read(block, columns)
+                ours, peer, _ = seconds_side_by_side(
+                    lambda block=block, columns=columns: read(block, columns),
+                    lambda block=block: crc32c(block.data.tobytes()),
+                    rounds=7,
+                )
+                rate = messages / ours / 1e6 if unit == "M/s" else messages * size / ours / 1e9
+                what = "value" if columns else f"all {len(MESSAGE_COLUMNS)} columns"
+                batch = f"{per_batch} per batch" if per_batch > 1 else "not batched"
+                yield Result(
+                    name=f"messages of {size:,} B, {batch}, {compression.name}, {what}: {unit}",
+                    ours=f"{messages / ours / 1e6:.2f} M/s, {messages * size / ours / 1e9:.2f} GB/s",
+                    peer=f"CRC-32C of the block alone: {len(block.data) / peer / 1e9:.1f} GB/s",
+                    ratio=rate,
+                    limit=target,
+                )
+
+
+def read(block: Block, columns: list[str] | None) -> int:
+    """Decode the whole block; the number of messages."""
+    run_of_block = Run(
+        topic="persistent://bench/marks/topic",
+        partition=-1,
+        ledger_id=LEDGER_ID,
+        object_format=ObjectFormat.PIP17,
+        data_key="",
+        blocks=(block.indexed,),
+    )
+    reader = message_reader(run_of_block, arrow_schema("messages", columns), ReadOptions())
+    cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
+    return sum(batch.num_rows for batch in reader(cursor, 0))

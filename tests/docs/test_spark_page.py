@@ -1,0 +1,27 @@
+"""docs/spark.md lists exactly the options that there are, with their defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from offload_core.spark.options import KNOWN, STORAGE_PREFIX, SourceOptions
+
+PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+ROW = re.compile(r"^\| `(?P<name>[\w.*]+)` \| (?P<default>[^|]+) \| (?P<meaning>.+) \|$", re.MULTILINE)
+
+
+def test_all_options_are_listed_in_their_order():
+    names = [match["name"] for match in ROW.finditer(PAGE.read_text())]
+    expected = list(KNOWN)
+    expected.insert(2, f"{STORAGE_PREFIX}*")
+    assert names == expected
+
+
+def test_plain_defaults_are_those_of_the_code():
+    defaults = {field.name: field.default for field in dataclasses.fields(SourceOptions)}
+    for match in ROW.finditer(PAGE.read_text()):
+        if match["default"].startswith("`"):
+            target, convert = KNOWN[match["name"]]
+            assert convert(match["default"].strip("` "), match["name"]) == defaults[target], match["name"]

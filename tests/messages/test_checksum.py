@@ -1,0 +1,66 @@
+"""CRC-32C by the address of a C function, and by a callback where there is none."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import google_crc32c
+import pytest
+from entries import entry
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from offload_hooks.errors import ChecksumError
+from rows import decoded_rows
+
+from offload_core.messages import checksum
+
+PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
+
+
+@pytest.fixture
+def no_c_function(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The C library has no such function; nothing is remembered before or after."""
+
+    def refuse(*arguments: object) -> None:
+        raise OSError("no such library")
+
+    checksum.crc32c_address.cache_clear()
+    monkeypatch.setattr(checksum.ctypes, "CDLL", refuse)
+    yield
+    checksum.crc32c_address.cache_clear()
+
+
+def by_address(data: bytes, seed: int = 0) -> int:
+    return int(PROTOTYPE(checksum.crc32c_address())(seed, data, len(data)))
+
+
+def test_the_checksum_is_castagnolis() -> None:
+    assert checksum.crc32c(b"123456789") == by_address(b"123456789") == 0xE3069283
+    assert checksum.crc32c(b"") == by_address(b"") == 0
+
+
+@settings(deadline=None)  # the first example may compile
+@given(st.binary(max_size=300), st.binary(max_size=20))
+def test_the_c_function_is_google_crc32c(data: bytes, more: bytes) -> None:
+    assert by_address(data) == google_crc32c.value(data) == checksum.crc32c(data)
+    assert by_address(more, by_address(data)) == google_crc32c.value(data + more)
+
+
+def test_the_c_library_is_used_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise AssertionError("the slow callback was made")
+
+    checksum.crc32c_address.cache_clear()
+    monkeypatch.setattr(checksum, "_python_callback", refuse)
+    assert checksum.crc32c_address() > 0
+
+
+@pytest.mark.usefixtures("no_c_function")
+def test_without_the_c_function_a_callback_serves() -> None:
+    right = entry(b"payload" * 100)
+    broken = right[:-1] + b"?"
+    assert by_address(b"123456789") == 0xE3069283
+    assert decoded_rows([right, right])[1]["value"] == b"payload" * 100
+    with pytest.raises(ChecksumError):
+        decoded_rows([right, broken])

@@ -1,0 +1,165 @@
+"""Topics that a real broker offloaded: every field of every message is what Pulsar's own clients read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import Any
+
+import numpy as np
+import pytest
+from entries import read_object
+from golden import TOPICS, sent_in_transactions, topic_objects, topic_rows
+from rows import decoded_rows
+
+from offload_core.codec.blocks import BlockCursor
+from offload_core.codec.decoder import parse_index
+from offload_core.messages.decode import EntryCounts, MessageDecoder
+from offload_core.messages.entry import split_entry
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+
+COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
+OFFLOADED = sorted(set(TOPICS) - {"chunk"})
+
+
+def read_topic(topic: str) -> tuple[list[dict[str, Any]], EntryCounts]:
+    rows: list[dict[str, Any]] = []
+    counts = EntryCounts()
+    for stored in topic_objects(topic):
+        index = parse_index(stored.index, stored.key)
+        for ledger in index.ledgers:
+            decoder = MessageDecoder(
+                topic=f"persistent://acme/cold/{topic}",
+                partition=-1,
+                ledger_id=ledger.ledger_id,
+                schema=arrow_schema("messages", COLUMNS),
+                verify_checksums=True,
+                max_message_bytes=128 << 20,
+            )
+            for block in ledger.blocks:
+                part = memoryview(stored.data)[block.offset : block.offset + block.length]
+                cursor = BlockCursor(part, index.object_format, ledger.ledger_id, block)
+                offsets, lengths = np.empty(1000, dtype=np.int64), np.empty(1000, dtype=np.int64)
+                while not cursor.done:
+                    first = cursor.next_entry_id
+                    count = cursor.locate(offsets, lengths, 1 << 20)
+                    batches = decoder.decode(
+                        cursor.array, block.offset, first, offsets[:count], lengths[:count]
+                    )
+                    for batch in batches:
+                        batch.validate(full=True)
+                        rows += batch.to_pylist()
+            counts.encrypted += decoder.counts.encrypted
+            counts.chunks += decoder.counts.chunks
+            counts.transactional += decoder.counts.transactional
+    return rows, counts
+
+
+def base64_text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def milliseconds(time: Any) -> int:
+    return 0 if time is None else round(time.timestamp() * 1000)
+
+
+def as_expected(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as `expected.jsonl` has it (`tests/golden/README.md`)."""
+    key = row["__key"]
+    if key is not None:
+        key = base64_text(key) if row["__keyIsBase64"] else key.decode()
+    value = row["value"] or b""
+    return {
+        "ledger": row["__ledgerId"],
+        "entry": row["__entryId"],
+        "partition": row["__partition"],
+        "batch_index": row["__batchIndex"],
+        "batch_size": row["__batchSize"],
+        "key": key,
+        "has_key": key is not None,
+        "key_b64_encoded": row["__keyIsBase64"],
+        "ordering_key_b64": base64_text(row["__orderingKey"]),
+        "properties": dict(row["__messageProperties"]),
+        "publish_time": milliseconds(row["__publishTime"]),
+        "event_time": milliseconds(row["__eventTime"]),
+        "producer_name": row["__producerName"],
+        "sequence_id": row["__sequenceId"],
+        "null_value": row["value"] is None,
+        "size": len(value),
+        "data_len": len(value),
+        "sha256": hashlib.sha256(value).hexdigest(),
+        "schema_version_b64": base64_text(row["__schemaVersion"]),
+    }
+
+
+def assert_same(row: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = as_expected(row)
+    compared = {name: value for name, value in expected.items() if name in found}
+    assert {name: found[name] for name in compared} == compared
+    assert len(compared) >= 17
+
+
+@pytest.mark.parametrize("topic", sorted(set(OFFLOADED) - {"txn"}))
+def test_every_message_is_as_a_client_read_it(topic: str) -> None:
+    rows, counts = read_topic(topic)
+    for row, expected in zip(rows, topic_rows(topic), strict=True):
+        assert_same(row, expected)
+    assert {row["__topic"] for row in rows} == {f"persistent://acme/cold/{topic}"}
+    assert counts == EntryCounts()
+
+
+def test_golden_topics_have_all_kinds_of_messages() -> None:
+    rows = [row for topic in set(OFFLOADED) - {"txn"} for row in read_topic(topic)[0]]
+    assert {row["__compression"] for row in rows} == {0, 1, 3, 4}
+    assert any(row["value"] is None for row in rows)
+    assert any(row["__keyIsBase64"] for row in rows)
+    assert any(row["__orderingKey"] for row in rows)
+    assert any(row["__schemaVersion"] for row in rows)
+    assert any(row["__eventTime"] for row in rows)
+    assert {row["__batchIndex"] for row in rows} >= {-1, 0, 1}
+
+
+def place(row: dict[str, Any]) -> tuple[int, int, int]:
+    return row["__ledgerId"], row["__entryId"], row["__batchIndex"]
+
+
+def test_messages_of_transactions_are_read_with_their_transaction() -> None:
+    rows, counts = read_topic("txn")
+    expected = {(x["ledger"], x["entry"], x["batch_index"]): x for x in topic_rows("txn")}
+    by_place = {place(row): row for row in rows}
+    assert len(by_place) == len(rows)
+    assert expected.keys() <= by_place.keys()
+    for at, row in by_place.items():
+        if at in expected:
+            assert_same(row, expected[at])
+        else:  # aborted, or not to be seen when the client read
+            assert row["__txnIdMost"] is not None
+            assert row["__txnIdLeast"] is not None
+    entries = {at[:2] for at, row in by_place.items() if row["__txnIdMost"] is not None}
+    assert counts == EntryCounts(transactional=len(entries))
+
+
+def test_what_was_sent_in_transactions_has_their_ids() -> None:
+    by_place = {place(row): row for row in read_topic("txn")[0]}
+    checked = 0
+    for sent in sent_in_transactions():
+        row = by_place.get((sent["ledger"], sent["entry"], sent["batch_index"]))
+        if row is None or sent["state"] == "none":
+            continue
+        assert [row["__txnIdMost"], row["__txnIdLeast"]] == sent["txn_id"]
+        assert row["value"] == sent["payload"].encode()
+        checked += 1
+    assert checked > 500
+
+
+def test_markers_are_entries_without_rows() -> None:
+    markers = 0
+    for stored in topic_objects("txn"):
+        entries = read_object(stored.data, stored.index, stored.key)
+        payloads = [payload for _, _, payload in entries]
+        rows = decoded_rows(payloads, ledger_id=stored.key.ledger_id)
+        marked = {i for i, payload in enumerate(payloads) if split_entry(payload).is_marker}
+        markers += len(marked)
+        assert marked.isdisjoint(row["__entryId"] for row in rows)
+        assert marked | {row["__entryId"] for row in rows} == set(range(len(payloads)))
+    assert markers > 0

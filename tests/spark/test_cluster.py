@@ -1,0 +1,62 @@
+"""The Spark source where executors are processes of their own, and with a driver that a stranger installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from golden import TOPICS, topic_rows
+from tiers import lay_out_broker_objects
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parents[1] / "examples" / "third_party_driver"
+
+
+def run_job(url: str, folder: Path, **environment: str) -> str:
+    """What the job prints; its working files go to `folder`."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "cluster_job.py"), url],
+        cwd=folder,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_executors_of_their_own_read_the_same(java, tmp_path):
+    tier = tmp_path / "tier"
+    lay_out_broker_objects(tier)
+    lines = run_job(str(tier), tmp_path).splitlines()
+    counts = dict(line.rsplit(" ", 1) for line in lines)
+    assert int(counts.pop("partitions")) >= 5
+    assert int(counts.pop("persistent://acme/cold/txn")) == 2880  # more than a client sees: aborted ones as well
+    expected = {topic: len(topic_rows(topic)) for topic in TOPICS if topic not in ("chunk", "txn")}
+    assert counts == {f"persistent://acme/cold/{topic}": str(count) for topic, count in expected.items()}
+
+
+@pytest.mark.install
+def test_a_strangers_driver_is_installed_found_and_read_through_spark(java, tmp_path):
+    site, tier, archive = tmp_path / "site", tmp_path / "tier", tmp_path / "tier.zip"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
+        + ["--target", str(site), str(EXAMPLE)],
+        check=True,
+    )
+    lay_out_broker_objects(tier, topics=["jstring", "jkv-inline"])
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in tier.iterdir():
+            if path.is_file():
+                file.write(path, path.name)
+    printed = run_job(f"shelf://{archive}", tmp_path, PYTHONPATH=str(site))
+    assert "persistent://acme/cold/jkv-inline 200" in printed
+    assert "persistent://acme/cold/jstring 100" in printed

@@ -1,0 +1,62 @@
+"""What the Spark source makes of a query's options."""
+
+from __future__ import annotations
+
+import pytest
+
+from offload_core.scan import Position
+from offload_core.spark.options import parse_options
+from offload_hooks.errors import OptionError
+
+
+def test_all_options_in_the_lower_case_that_spark_hands_over():
+    options = parse_options(
+        {
+            "path": "file:///x",
+            "driver": "local",
+            "storage.root": "/y",
+            "prefix": "a/",
+            "topics": "t/n/a, t/n/b,",
+            "ledger": "7",
+            "level": "entries",
+            "columns": "value,__entryId",
+            "startingoffsets": '{"t/n/a": {"-1": "3:4:5"}}',
+            "endingoffsets": "latest",
+            "minpartitions": "8",
+            "maxpartitionbytes": "1000",
+            "failondataloss": "False",
+            "verifychecksums": "TRUE",
+            "maxmessagebytes": "99",
+        }
+    )
+    assert options.storage == {"root": "/y"}
+    assert options.topics == ("t/n/a", "t/n/b")
+    assert (options.ledger, options.level, options.columns) == (7, "entries", ("value", "__entryId"))
+    assert list(options.starting_offsets.values()) == [Position(3, 4, 5)]
+    assert (options.min_partitions, options.max_partition_bytes, options.max_message_bytes) == (8, 1000, 99)
+    assert (options.fail_on_data_loss, options.verify_checksums) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "where is the tier"),
+        ({"path": "x", "colums": "value"}, "Did you mean 'columns'"),
+        ({"path": "x", "topic": "a/b/c", "topics": "a/b/d"}, "topics are asked for twice"),
+        ({"path": "x", "topic": "a/b/c", "topicspattern": ".*"}, "topics are asked for twice"),
+        ({"path": "x", "topics": " , "}, "option topics is empty"),
+        ({"path": "x", "minpartitions": "0"}, "option minPartitions is not a number"),
+        ({"path": "x", "minpartitions": "²"}, "option minPartitions is not a number"),
+        ({"path": "x", "ledger": "-1"}, "option ledger is not a ledger's id"),
+        ({"path": "x", "failondataloss": "yes"}, "neither true nor false"),
+        ({"path": "x", "startingoffsets": "sometime"}, "startingOffsets is neither a word nor JSON"),
+        ({"path": "x", "endingoffsets": '{"a/b/c": "1:1"}'}, "endingOffsets has another form"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(options, says):
+    with pytest.raises(OptionError, match=says):
+        parse_options(options)
+
+
+def test_values_of_storage_options_are_not_shown():
+    assert "hunter2" not in repr(parse_options({"path": "x", "storage.secret": "hunter2"}))

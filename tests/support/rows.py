@@ -1,0 +1,203 @@
+"""Rows of messages, column by column: by the decoder, and by its plain twin over protobuf classes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from offload_hooks.errors import MetadataError
+from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
+
+from offload_core.messages.decode import EntryCounts, MessageDecoder
+from offload_core.messages.entry import EntryParts, Message, read_messages, split_entry
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+
+ALL_COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
+TOPIC = "persistent://tenant/namespace/topic"
+Row = dict[str, Any]
+
+
+def entry_spans(entries: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A read-only uint8 array of the entries, twelve bytes before each; their offsets and lengths (int64)."""
+    block = np.frombuffer(b"".join(b"\xee" * 12 + entry for entry in entries), dtype=np.uint8)
+    block.flags.writeable = False
+    lengths = np.array([len(entry) for entry in entries], dtype=np.int64)
+    return block, np.cumsum(lengths + 12) - lengths, lengths
+
+
+def decoder(
+    columns: Sequence[str] = ALL_COLUMNS,
+    *,
+    ledger_id: int = 7,
+    partition: int = -1,
+    verify_checksums: bool = True,
+    max_message_bytes: int = 1 << 20,
+) -> MessageDecoder:
+    """A decoder of the topic `TOPIC`."""
+    return MessageDecoder(
+        topic=TOPIC,
+        partition=partition,
+        ledger_id=ledger_id,
+        schema=arrow_schema("messages", columns),
+        verify_checksums=verify_checksums,
+        max_message_bytes=max_message_bytes,
+    )
+
+
+def comparable(batches: Sequence[pa.RecordBatch]) -> list[Row]:
+    """The rows of record batches, with times as integers of µs (Python's own do not reach as far)."""
+    rows: list[Row] = []
+    for batch in batches:
+        batch.validate(full=True)
+        columns = {
+            name: batch.column(name).cast(pa.int64())
+            if pa.types.is_timestamp(field.type)
+            else batch.column(name)
+            for name, field in zip(batch.schema.names, batch.schema, strict=True)
+        }
+        rows += pa.table(columns).to_pylist()
+    return rows
+
+
+def decoded_rows(
+    entries: Sequence[bytes],
+    *,
+    first_entry_id: int = 0,
+    counts: EntryCounts | None = None,
+    columns: Sequence[str] = ALL_COLUMNS,
+    block_offset: int = 0,
+    **options: Any,
+) -> list[Row]:
+    """The rows of consecutive entries by the decoder; `options` are those of `decoder`."""
+    made = decoder(columns, **options)
+    rows = comparable(
+        list(made.decode(entry_spans(entries)[0], block_offset, first_entry_id, *entry_spans(entries)[1:]))
+    )
+    if counts is not None:
+        counts.encrypted, counts.chunks = made.counts.encrypted, made.counts.chunks
+        counts.transactional = made.counts.transactional
+    return rows
+
+
+# --- the twin ----------------------------------------------------------------------------------
+
+
+def twin_rows(
+    entries: Sequence[bytes],
+    *,
+    first_entry_id: int = 0,
+    ledger_id: int = 7,
+    partition: int = -1,
+    verify_checksums: bool = True,
+    max_message_bytes: int = 1 << 20,
+) -> list[Row]:
+    """The rows of consecutive entries by `offload_core.messages.entry`."""
+    rows = []
+    for i, entry in enumerate(entries):
+        parts = split_entry(entry, verify_checksum=verify_checksums)
+        for message in read_messages(parts, max_message_bytes=max_message_bytes):
+            place = {"__ledgerId": ledger_id, "__entryId": first_entry_id + i, "__partition": partition}
+            rows.append(_row(parts, message, place))
+    return rows
+
+
+def _row(parts: EntryParts, message: Message, place: Row) -> Row:
+    whole, own = parts.metadata, message.metadata
+    batched = message.batch_index is not None
+    size = max(whole.num_messages_in_batch, 0)
+    event_time = _signed(own.event_time)
+    behind = size - 1 - message.batch_index if message.batch_index is not None else 0
+    row = place | {
+        "value": message.value,
+        "__key": _key(message),
+        "__topic": TOPIC,
+        "__messageId": _message_id(message, size, place),
+        "__publishTime": _micros(_signed(whole.publish_time)),
+        "__eventTime": _micros(event_time) if event_time else None,
+        "__messageProperties": [(_text(item.key), _text(item.value)) for item in own.properties],
+        "__sequenceId": _signed(own.sequence_id if own.HasField("sequence_id") else whole.sequence_id),
+        "__producerName": _text(whole.producer_name),
+        "__batchIndex": message.batch_index if message.batch_index is not None else -1,
+        "__batchSize": size if batched else 0,
+        "__keyIsBase64": own.partition_key_b64_encoded,
+        "__orderingKey": own.ordering_key if own.HasField("ordering_key") else None,
+        "__schemaVersion": whole.schema_version if whole.HasField("schema_version") else None,
+        "__txnIdMost": _number(whole, "txnid_most_bits"),
+        "__txnIdLeast": _number(whole, "txnid_least_bits"),
+        "__uuid": _text(whole.uuid) if whole.HasField("uuid") else None,
+        "__chunkId": _number(whole, "chunk_id"),
+        "__numChunks": _number(whole, "num_chunks_from_msg"),
+        "__chunkedSize": _number(whole, "total_chunk_msg_size"),
+        "__compression": whole.compression,
+        "__uncompressedSize": whole.uncompressed_size if whole.HasField("uncompressed_size") else None,
+        "__encryptionAlgorithm": _text(whole.encryption_algo) if whole.HasField("encryption_algo") else None,
+        "__encryptionParam": whole.encryption_param if whole.HasField("encryption_param") else None,
+        "__encryptionKeys": _encryption_keys(whole),
+        "__brokerPublishTime": None,
+        "__brokerIndex": None,
+    }
+    if parts.broker is not None:
+        if parts.broker.HasField("broker_timestamp") and _signed(parts.broker.broker_timestamp) != -1:
+            row["__brokerPublishTime"] = _micros(_signed(parts.broker.broker_timestamp))
+        if parts.broker.HasField("index") and _signed(parts.broker.index) >= 0:
+            row["__brokerIndex"] = parts.broker.index - behind
+    return row
+
+
+def _key(message: Message) -> bytes | None:
+    own = message.metadata
+    if not own.HasField("partition_key"):
+        return None
+    stored = own.partition_key
+    key: bytes = stored if isinstance(stored, bytes) else stored.encode()
+    if not own.partition_key_b64_encoded:
+        return key
+    try:
+        return base64.b64decode(key, validate=True)
+    except binascii.Error as error:
+        raise MetadataError("a key is not base64") from error
+
+
+def _message_id(message: Message, batch_size: int, place: Row) -> bytes:
+    fields: dict[str, int] = {"ledgerId": place["__ledgerId"], "entryId": place["__entryId"]}
+    if place["__partition"] >= 0:
+        fields["partition"] = place["__partition"]
+    if message.batch_index is not None:
+        fields |= {"batch_index": message.batch_index, "batch_size": batch_size}
+    return MessageIdData(**fields).SerializeToString()
+
+
+def _encryption_keys(whole: MessageMetadata) -> list[Row] | None:
+    return [
+        {
+            "name": _text(key.key),
+            "value": key.value,
+            "metadata": [(_text(item.key), _text(item.value)) for item in key.metadata],
+        }
+        for key in whole.encryption_keys
+    ] or None
+
+
+def _number(whole: MessageMetadata, field: str) -> int | None:
+    if not whole.HasField(field):  # type: ignore[arg-type]
+        return None
+    number = _signed(getattr(whole, field))
+    return None if number == -1 else number
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _micros(milliseconds: int) -> int | None:
+    return milliseconds * 1000 if abs(milliseconds) <= (2**63 - 1) // 1000 else None
+
+
+def _text(text: str | bytes) -> str:
+    if isinstance(text, bytes):
+        raise MetadataError("a name is not UTF-8 text")
+    return text

@@ -1,0 +1,206 @@
+"""Writers into a tier: golden objects with their user metadata, and synthetic ones with chosen names and times."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+from entries import WrittenObject
+from golden import BROKER, GOLDEN
+from offload_hooks import Capabilities, DriverDescription, ListedObject, ObjectStat, hookimpl
+from offload_hooks.errors import ObjectNotFoundError, RangeError, StoreError
+
+from offload_core.codec.object_format import ObjectKey
+from offload_core.tier import Tier, open_store
+
+MANAGED_LEDGER = "acme/cold/persistent/orders"
+TOPIC = "persistent://acme/cold/orders"
+CLUSTER = "east"
+MODIFIED_AT = datetime(2024, 5, 1, 12, 0, 0, tzinfo=UTC)
+
+
+def put(store: Tier, key: str, data: bytes, metadata: Mapping[str, str]) -> None:
+    """Store an object whole, as a data object or an index is."""
+    if key.endswith("-index"):
+        store.write_index(key, data, user_metadata=metadata)
+        return
+    upload = store.begin_data(key, user_metadata=metadata)
+    receipts = [store.write_block(upload, 1, 0, data)] if data else []
+    store.commit_data(upload, receipts)
+
+
+# --- golden ------------------------------------------------------------------------------------
+
+
+def lay_out_broker_objects(root: Path, topics: Collection[str] | None = None) -> None:
+    """The objects that a broker wrote, of these topics (names under `acme/cold`) or all, into a local tier."""
+    with open_store(root) as store:
+        for stored in json.loads((BROKER / "objects.json").read_text()):
+            if topics is None or stored["metadata"]["managedledgername"].rpartition("/")[2] in topics:
+                data = gzip.decompress((BROKER / "objects" / f"{stored['key']}.gz").read_bytes())
+                put(store, stored["key"], data, stored["metadata"])
+
+
+def lay_out_case(root: Path, folder: str, name: str) -> None:
+    """The two objects of a case of `offloader/<folder>`, with the user metadata that they were stored with."""
+    path = GOLDEN / "offloader" / folder / name
+    case = json.loads((path / "case.json").read_text())
+    with open_store(root) as store:
+        for part in ("data", "index"):
+            data = gzip.decompress((path / f"{part}.bin.gz").read_bytes())
+            put(store, case[part]["key"], data, case[part]["user_metadata"])
+
+
+# --- synthetic ---------------------------------------------------------------------------------
+
+
+def uuid_of(number: int) -> UUID:
+    """A different uuid for each number."""
+    return UUID(f"00000000-0000-4000-8000-{number:012x}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Names:
+    """What an object's user metadata says; a name that is None is left out."""
+
+    managed_ledger: str | None = MANAGED_LEDGER
+    cluster: str | None = CLUSTER
+    version: str | None = "1"
+
+    def as_metadata(self, role: str) -> dict[str, str]:
+        """As Pulsar writes it."""
+        metadata = {
+            "s3managedledgeroffloaderformatversion": self.version,
+            "managedledgername": self.managed_ledger,
+            "pulsarclustername": self.cluster,
+            "role": role,
+        }
+        return {name: value for name, value in metadata.items() if value is not None}
+
+
+def lay_out(
+    root: Path,
+    written: WrittenObject,
+    *,
+    attempt: int = 0,
+    names: Names | None = None,
+    folder: str = "",
+    modified_at: datetime = MODIFIED_AT,
+    parts: Sequence[str] = ("data", "index"),
+) -> str:
+    """An object into the local tier at `root`; its data key. `attempt` numbers the uuid."""
+    given = written.key
+    key = ObjectKey(folder=folder, uuid=uuid_of(attempt), ledger_id=given.ledger_id, is_index=False)
+    chosen = Names() if names is None else names
+    with open_store(root) as store:
+        for part, name, data in (
+            ("data", key.data_key, written.data),
+            ("index", key.index_key, written.index),
+        ):
+            if part in parts:
+                put(store, name, data, chosen.as_metadata(part))
+                os.utime(root / name, (modified_at.timestamp(), modified_at.timestamp()))
+    return key.data_key
+
+
+class MemoryDriver:
+    """A read-only store of bytes that writes down every range it is asked for.
+
+    Args:
+        objects: key → bytes.
+        range_bytes: the capability.
+        make: what a range's bytes are handed out as.
+        fail_at: reads that reach this byte fail with a `StoreError`.
+    """
+
+    hook_spec_version = 1
+
+    def __init__(
+        self,
+        objects: Mapping[str, bytes],
+        *,
+        metadata: Mapping[str, str] | None = None,
+        range_bytes: int = 8 << 20,
+        make: Callable[[bytes], object] = bytes,
+        fail_at: int | None = None,
+    ) -> None:
+        self.objects = dict(objects)
+        self.reads: list[tuple[str, int, int]] = []
+        self._metadata = {} if metadata is None else dict(metadata)
+        self._range_bytes = range_bytes
+        self._make = make
+        self._fail_at = fail_at
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        return DriverDescription(
+            name="memory", location="memory:", capabilities=Capabilities(range_bytes=self._range_bytes)
+        )
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> object:
+        self.reads.append((key, offset, length))
+        if self._fail_at is not None and offset + length > self._fail_at:
+            raise StoreError("the store broke", key=key, offset=offset)
+        data = self._find(key)
+        if not (0 <= offset < offset + length <= len(data)):
+            raise RangeError("no such range", key=key, offset=offset)
+        return self._make(data[offset : offset + length])
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        return ObjectStat(
+            key=key,
+            size_bytes=len(self._find(key)),
+            modified_at=MODIFIED_AT,
+            user_metadata=self._metadata,
+        )
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        return iter(
+            [
+                ListedObject(key=key, size_bytes=len(self.objects[key]), modified_at=MODIFIED_AT)
+                for key in sorted(self.objects)
+                if key.startswith(prefix) and key > start_after
+            ]
+        )
+
+    @hookimpl
+    def delete(self, keys: Sequence[str]) -> int:
+        for key in keys:
+            self.objects.pop(key, None)
+        return len(keys)
+
+    @hookimpl
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> None:
+        raise StoreError("read only", key=key)
+
+    @hookimpl
+    def write_block(self, upload: object, part_number: int, offset: int, data: object) -> None:
+        raise StoreError("read only")
+
+    @hookimpl
+    def commit_data(self, upload: object, receipts: object, create_only: bool) -> None:
+        raise StoreError("read only")
+
+    @hookimpl
+    def abort_data(self, upload: object) -> bool:
+        return False
+
+    @hookimpl
+    def write_index(
+        self, key: str, data: object, content_type: str, user_metadata: Mapping[str, str], create_only: bool
+    ) -> None:
+        raise StoreError("read only", key=key)
+
+    def _find(self, key: str) -> bytes:
+        if key not in self.objects:
+            raise ObjectNotFoundError("no such object", key=key)
+        return self.objects[key]
