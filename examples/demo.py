@@ -121,7 +121,9 @@ def chart(messages: DataFrame) -> None:
     for title, label in (("messages per topic", short), ("messages per minute (UTC)", minute)):
         rows = messages.groupBy(label.alias("label")).count().orderBy("label").collect()
         most = max(row["count"] for row in rows)
-        table = Table("", "", "", title=title, title_justify="left", box=None, show_header=False, pad_edge=False)
+        table = Table(
+            "", "", "", title=title, title_justify="left", box=None, show_header=False, pad_edge=False
+        )
         for row in rows:
             table.add_row(row["label"], Bar(most, 0, row["count"], width=40), f"{row['count']:,}")
         console.print(table)

@@ -193,6 +193,7 @@ REQUIRED = MessageMetadata(producer_name="p", sequence_id=1, publish_time=1).Ser
         (b"\x0e\x02" + struct.pack(">i", -1) + GOOD, BadLengthError, 2),
         (b"\x0e\x02" + struct.pack(">i", 999) + GOOD, BadLengthError, 2),
         (b"\x0e\x02" + struct.pack(">i", 1) + b"\xff" + GOOD, MetadataError, 6),
+        (b"\x0e\x02" + struct.pack(">i", 2) + b"\x1a\x01" + GOOD, MetadataError, 6),
         (frame_entry(b"\xff", b""), MetadataError, 10),
         (frame_entry(b"", b""), MetadataError, 10),
         (frame_entry(REQUIRED[:-2], b""), MetadataError, 10),

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
 from offload_hooks.errors import MetadataError, OptionError
-from offload_proto.messages_pb2 import LZ4, BrokerEntryMetadata, MessageIdData
+from offload_proto.messages_pb2 import LZ4, BrokerEntryMetadata, EncryptionKeys, MessageIdData
 from rows import TOPIC, comparable, decoded_rows, decoder, entry_spans
 
-from offload_core.messages.decode import BATCH_BYTES
+from offload_core.messages.decode import BATCH_BYTES, EntryCounts
 from offload_core.messages.schema import (
     ENTRY_COLUMNS,
     EXTRA_MESSAGE_COLUMNS,
@@ -219,6 +219,14 @@ def test_varints_of_ten_bytes_have_no_more_than_64_bits() -> None:
     assert [row["__sequenceId"] for row in decoded_rows([good])] == [1]
     with pytest.raises(MetadataError):
         decoded_rows([frame_entry(head + b"\x60" + largest[:9] + b"\x02", b"")])
+
+
+def test_markers_are_never_counted_as_passed_on() -> None:
+    counts = EntryCounts()
+    keys = [EncryptionKeys(key="k", value=b"v")]
+    marked = marker(encryption_keys=keys, num_chunks_from_msg=2, txnid_most_bits=1, txnid_least_bits=1)
+    assert decoded_rows([marked], counts=counts) == []
+    assert counts == EntryCounts()
 
 
 # --- schema ------------------------------------------------------------------------------------

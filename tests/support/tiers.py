@@ -1,4 +1,4 @@
-"""Writers into a tier: golden objects with their user metadata, and synthetic ones with chosen names and times."""
+"""Writers into a tier: golden objects as they were stored, synthetic ones with chosen names and times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def put(store: Tier, key: str, data: bytes, metadata: Mapping[str, str]) -> None
 
 
 def lay_out_broker_objects(root: Path, topics: Collection[str] | None = None) -> None:
-    """The objects that a broker wrote, of these topics (names under `acme/cold`) or all, into a local tier."""
+    """The objects that a broker wrote, into a local tier: all, or those of topics `acme/cold/<topic>`."""
     with open_store(root) as store:
         for stored in json.loads((BROKER / "objects.json").read_text()):
             if topics is None or stored["metadata"]["managedledgername"].rpartition("/")[2] in topics:
@@ -48,7 +48,7 @@ def lay_out_broker_objects(root: Path, topics: Collection[str] | None = None) ->
 
 
 def lay_out_case(root: Path, folder: str, name: str) -> None:
-    """The two objects of a case of `offloader/<folder>`, with the user metadata that they were stored with."""
+    """The two objects of a case of `offloader/<folder>`, with their user metadata."""
     path = GOLDEN / "offloader" / folder / name
     case = json.loads((path / "case.json").read_text())
     with open_store(root) as store:
@@ -179,25 +179,23 @@ class MemoryDriver:
         return len(keys)
 
     @hookimpl
-    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> None:
+    def begin_data(self, key: str) -> None:
         raise StoreError("read only", key=key)
 
     @hookimpl
-    def write_block(self, upload: object, part_number: int, offset: int, data: object) -> None:
+    def write_block(self) -> None:
         raise StoreError("read only")
 
     @hookimpl
-    def commit_data(self, upload: object, receipts: object, create_only: bool) -> None:
+    def commit_data(self) -> None:
         raise StoreError("read only")
 
     @hookimpl
-    def abort_data(self, upload: object) -> bool:
+    def abort_data(self) -> bool:
         return False
 
     @hookimpl
-    def write_index(
-        self, key: str, data: object, content_type: str, user_metadata: Mapping[str, str], create_only: bool
-    ) -> None:
+    def write_index(self, key: str) -> None:
         raise StoreError("read only", key=key)
 
     def _find(self, key: str) -> bytes:
