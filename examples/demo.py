@@ -1,4 +1,4 @@
-"""The demo (`make demo`): what a Pulsar broker offloaded, as a local tier, through Spark, to Parquet and back.
+"""The demo (`make demo`): objects of a Pulsar broker as a local tier, through Spark, to Parquet and back.
 
 Everything it writes lies in `.demo/` at the root of the checkout and is made anew by every run.
 """
@@ -72,7 +72,7 @@ def main() -> None:
     step(f"Done in {time.monotonic() - began:.0f} s. Now with your own bucket")
     console.print(
         f"  {shown(offload_command())} ls file:///path/to/copy/of/the/bucket\n"
-        f"  {shown(offload_command())} cat {shown(tier)} --topic acme/cold/json --limit 5   # this one, any topic\n"
+        f"  {shown(offload_command())} cat {shown(tier)} --topic acme/cold/json --limit 5\n"
         '  spark.read.format("pulsar_offload").option("topic", "tenant/namespace/topic").load(URL)',
         soft_wrap=True,
     )

@@ -1,4 +1,4 @@
-"""A tier in memory, filled from a zip archive; `<key>.metadata.json` in it holds an object's user metadata."""
+"""A tier in memory, filled from a zip archive; user metadata lies in it as `<key>.metadata.json`."""
 
 import json
 import zipfile
@@ -6,20 +6,12 @@ from datetime import UTC, datetime
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from offload_hooks import (
-    BlockReceipt,
-    Capabilities,
-    DriverDescription,
-    ListedObject,
-    ObjectStat,
-    Upload,
-    hookimpl,
-)
-from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, RangeError, UploadError
+import offload_hooks as api
+from offload_hooks import errors, hookimpl
 
 
 class ShelfDriver:
-    """`path`: the archive to begin with, or nothing. What each hook must do is in `offload_hooks.TierHooks`."""
+    """`path`: the archive to begin with, or nothing. The hooks are explained in `offload_hooks.TierHooks`."""
 
     hook_spec_version = 1
 
@@ -37,28 +29,30 @@ class ShelfDriver:
 
     @hookimpl
     def describe(self):
-        can = Capabilities(create_only=True)
-        return DriverDescription(name="shelf", location=f"shelf://{self._path}", capabilities=can)
+        can = api.Capabilities(create_only=True)
+        return api.DriverDescription(name="shelf", location=f"shelf://{self._path}", capabilities=can)
 
     @hookimpl
     def begin_data(self, key, content_type, user_metadata):
-        upload = Upload(key=key, upload_id=uuid4().hex)
+        upload = api.Upload(key=key, upload_id=uuid4().hex)
         self._uploads[upload] = ({}, content_type, user_metadata)
         return upload
 
     @hookimpl
     def write_block(self, upload, part_number, offset, data):
-        receipt = BlockReceipt(part_number=part_number, offset=offset, length=len(data))
-        self._uploads[upload][0][receipt] = bytes(data)
-        return receipt
+        self._uploads[upload][0][offset] = bytes(data)
+        return api.BlockReceipt(part_number=part_number, offset=offset, length=len(data))
 
     @hookimpl
     def commit_data(self, upload, receipts, create_only):
         blocks, *about = self._uploads.get(upload, ({}, "", {}))
+        data = b"".join(blocks.get(receipt.offset, b"") for receipt in receipts)
         ends = [0, *(receipt.offset + receipt.length for receipt in receipts)]
-        if not blocks.keys() >= set(receipts) or [r.offset for r in receipts] != ends[:-1] or not receipts:
-            raise UploadError("the receipts are not of the object's blocks, in order", key=upload.key)
-        return self.write_index(upload.key, b"".join(map(blocks.get, receipts)), *about, create_only)
+        if ends != [*(receipt.offset for receipt in receipts), len(data)] or not blocks:
+            raise errors.UploadError("the receipts are not of the object's blocks", key=upload.key)
+        stat = self.write_index(upload.key, data, *about, create_only)
+        del self._uploads[upload]
+        return stat
 
     @hookimpl
     def abort_data(self, upload):
@@ -66,36 +60,33 @@ class ShelfDriver:
 
     @hookimpl
     def write_index(self, key, data, content_type, user_metadata, create_only):
-        about = {
-            "content_type": content_type,
-            "user_metadata": {k.lower(): v for k, v in user_metadata.items()},
-        }
-        new = (ObjectStat(key=key, size_bytes=len(data), modified_at=datetime.now(UTC), **about), bytes(data))
+        lowered = {name.lower(): text for name, text in user_metadata.items()}
+        about = {"content_type": content_type, "user_metadata": lowered}
+        stat = api.ObjectStat(key=key, size_bytes=len(data), modified_at=datetime.now(UTC), **about)
+        new = (stat, bytes(data))
         if create_only and self._objects.setdefault(key, new) is not new:  # one step: of two threads one wins
-            raise ObjectExistsError("there is such an object already", key=key)
+            raise errors.ObjectExistsError("there is such an object already", key=key)
         self._objects[key] = new
-        return new[0]
+        return stat
 
     @hookimpl
     def read_range(self, key, offset, length):
         if not 0 <= offset < offset + length <= self.stat(key).size_bytes:
-            raise RangeError(
-                "the object has no such range", key=key, offset=offset, found=self.stat(key).size_bytes
-            )
+            raise errors.RangeError("the object has no such range", key=key, offset=offset)
         return memoryview(self._objects[key][1])[offset : offset + length]
 
     @hookimpl
     def stat(self, key):
         if key not in self._objects:
-            raise ObjectNotFoundError("there is no such object", key=key)
+            raise errors.ObjectNotFoundError("there is no such object", key=key)
         return self._objects[key][0]
 
     @hookimpl
     def list_objects(self, prefix, start_after):
-        stats = [
-            self.stat(key) for key in sorted(self._objects) if key.startswith(prefix) and key > start_after
-        ]
-        return (ListedObject(key=s.key, size_bytes=s.size_bytes, modified_at=s.modified_at) for s in stats)
+        for key in sorted(self._objects):
+            if key.startswith(prefix) and key > start_after:
+                stat = self.stat(key)
+                yield api.ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
 
     @hookimpl
     def delete(self, keys):
