@@ -35,7 +35,9 @@ def main() -> None:
     console.print(f"{machine()}, Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}")
     results = []
     for suite in chosen:
-        table = Table("benchmark", "ours", "peer", "ratio", "target", "", title=suite, title_justify="left", box=None)
+        table = Table(
+            "benchmark", "ours", "peer", "ratio", "target", "", title=suite, title_justify="left", box=None
+        )
         for result in run_apart(suite):
             results.append(result)
             ratio = f"{result.ratio:.2f}"
@@ -64,9 +66,10 @@ def run_here(suite: str) -> None:
 def machine() -> str:
     """The machine in a few words."""
     info = Path("/proc/cpuinfo")
-    names = [line.partition(":")[2].strip() for line in info.read_text().splitlines() if line.startswith("model name")] \
-        if info.exists() else []
-    return f"{os.cpu_count()} cores of {names[0] if names else platform.processor() or platform.machine()}, {platform.system()}"
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    processor = names[0] if names else platform.processor() or platform.machine()
+    return f"{os.cpu_count()} cores of {processor}, {platform.system()}"
 
 
 if __name__ == "__main__":

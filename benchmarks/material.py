@@ -1,4 +1,4 @@
-"""What the benchmarks read: blocks in memory, and ledgers in a local tier. The records are JSON, as topics often hold."""
+"""What the benchmarks read: blocks in memory, and ledgers in a local tier. Records are JSON."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def json_record(number: int, size: int, rng: random.Random) -> bytes:
     fields = [f'"id":{number}', f'"user":"user-{rng.randrange(100_000):05d}"']
     while sum(map(len, fields)) + len(fields) + 1 < size - 40:
         name = rng.choice(("price", "amount", "city", "status", "device", "session"))
-        fields.append(f'"{name}{len(fields)}":"{rng.choice(("open", "closed", "Berlin", "Oslo"))}-{rng.randrange(10**9)}"')
+        fields.append(
+            f'"{name}{len(fields)}":"{rng.choice(("open", "closed", "Berlin", "Oslo"))}-{rng.randrange(10**9)}"'
+        )
     text = "{" + ",".join(fields)
     return (text[: size - 2].ljust(size - 2, " ") + '"}').encode()[:size]
 
@@ -42,7 +44,11 @@ def message_entries(size: int, per_batch: int, compression: int) -> list[bytes]:
     made = []
     for i in range(DISTINCT):
         records = [json_record(i * per_batch + j, size, rng) for j in range(per_batch)]
-        options = {"compression": compression, "producer_name": "standalone-0-1", "sequence_id": i * per_batch}
+        options = {
+            "compression": compression,
+            "producer_name": "standalone-0-1",
+            "sequence_id": i * per_batch,
+        }
         made.append(batch_entry(records, **options) if per_batch > 1 else entry(records[0], **options))
     return made
 
@@ -80,7 +86,10 @@ def write_ledger(folder: Path, entries: Sequence[bytes], total: int, max_block_b
     repeated = list(_repeat(entries, total))
     lengths = np.array([len(data) for data in repeated], dtype=np.int64)
     key = ObjectKey(folder="", uuid=UUID(int=LEDGER_ID), ledger_id=LEDGER_ID, is_index=False)
-    about = {"managedledgername": "bench/marks/persistent/topic", "s3managedledgeroffloaderformatversion": "1"}
+    about = {
+        "managedledgername": "bench/marks/persistent/topic",
+        "s3managedledgeroffloaderformatversion": "1",
+    }
     upload = tier.store.begin_data(key.data_key, user_metadata=about)
     blocks, receipts, offset = [], [], 0
     for part, plan in enumerate(plan_blocks(lengths, max_block_bytes), start=1):

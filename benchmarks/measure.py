@@ -47,7 +47,11 @@ def seconds_side_by_side(
     peer()
     pairs = [(_seconds(ours), _seconds(peer)) for _ in range(rounds)]
     ratio = statistics.median(theirs / mine for mine, theirs in pairs)
-    return statistics.median(mine for mine, _ in pairs), statistics.median(theirs for _, theirs in pairs), ratio
+    return (
+        statistics.median(mine for mine, _ in pairs),
+        statistics.median(theirs for _, theirs in pairs),
+        ratio,
+    )
 
 
 def _seconds(run: Callable[[], object]) -> float:

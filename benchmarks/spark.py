@@ -41,7 +41,7 @@ class PrebuiltSource(DataSource):
         """The same as ours."""
         return spark_schema(arrow_schema("messages"))
 
-    def reader(self, schema: StructType) -> DataSourceReader:
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         """See `PrebuiltReader`."""
         return PrebuiltReader(self.options)
 
@@ -85,7 +85,9 @@ def run(folder: Path) -> Iterator[Result]:
         tier = write_ledger(place / "tier", entries, stored, max(stored // PARTITIONS + 4096, 1 << 20))
         rows, tasks = prebuild(tier, place / "batches.arrow")
         ours, peer, ratio = seconds_side_by_side(
-            lambda place=place: consume(spark, "pulsar_offload", path=str(place / "tier"), minPartitions=PARTITIONS),
+            lambda place=place: consume(
+                spark, "pulsar_offload", path=str(place / "tier"), minPartitions=PARTITIONS
+            ),
             lambda place=place, rows=rows, tasks=tasks: consume(
                 spark, "prebuilt", path=str(place / "batches.arrow"), rows=rows, partitions=tasks
             ),

@@ -46,7 +46,9 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
         else:
             pair.data = listed
     with ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
-        described: Iterable[StoredObject | None] = pool.map(lambda pair: _describe(tier, pair), pairs.values())
+        described: Iterable[StoredObject | None] = pool.map(
+            lambda pair: _describe(tier, pair), pairs.values()
+        )
         return build_catalogue(stored for stored in described if stored is not None)
 
 
@@ -80,7 +82,9 @@ def _read_index(tier: Tier, listed: ListedObject) -> memoryview | bytes:
 def _judge(stored: StoredObject, index: memoryview | bytes, version: str) -> StoredObject:
     """Parse the index, and say what is wrong with the pair."""
     if version != FORMAT_VERSION:
-        return _with(stored, Problem.UNKNOWN_VERSION, f"format version {version}; this program reads {FORMAT_VERSION}")
+        return _with(
+            stored, Problem.UNKNOWN_VERSION, f"format version {version}; this program reads {FORMAT_VERSION}"
+        )
     if stored.index_bytes is None:
         return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
     if stored.index_bytes > MAX_INDEX_BYTES:

@@ -148,7 +148,9 @@ class Catalogue:
             for stored in ledger.attempts
             if not stored.is_complete
         ]
-        return tuple(sorted({stored.key.data_key: stored for stored in [*found, *self.strays]}.values(), key=_by_key))
+        return tuple(
+            sorted({stored.key.data_key: stored for stored in [*found, *self.strays]}.values(), key=_by_key)
+        )
 
 
 def _by_key(stored: StoredObject) -> str:
@@ -160,7 +162,9 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
     attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}
     strays = []
     for stored in objects:
-        ledger_ids = [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
+        ledger_ids = (
+            [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
+        )
         if ledger_ids == [None]:
             strays.append(stored)
             continue

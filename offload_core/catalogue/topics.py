@@ -1,7 +1,7 @@
 """Topic names, in the forms that people and records write them, to one form and back.
 
 Accepted: `persistent://t/n/topic`, `t/n/topic`, the managed ledger's `t/n/persistent/topic`; given back:
-`persistent://t/n/topic[-partition-N]`. In a managed ledger's name the topic is URL-encoded, as Pulsar's `Codec` does it.
+`persistent://t/n/topic[-partition-N]`. In a managed ledger's name the topic is URL-encoded, as by Pulsar's `Codec`.
 With `persistent://` before it a name may have more parts: old topics have their cluster in it, and a topic's own
 name may hold a `/`.
 """

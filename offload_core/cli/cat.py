@@ -10,7 +10,14 @@ from typing import Annotated
 
 import pyarrow as pa
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 
 from offload_core.cli.rows import print_table, write_jsonl, write_parquet
 from offload_core.cli.shared import Debug, Driver, Prefix, StorageOptions, Url, err, opened, reported
@@ -19,7 +26,15 @@ from offload_core.scan import Scan, parse_offsets, read_task
 from offload_hooks.errors import OptionError
 
 _TABLE_ROWS = 20
-_TABLE_COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "value", "__messageProperties")
+_TABLE_COLUMNS = (
+    "__ledgerId",
+    "__entryId",
+    "__batchIndex",
+    "__publishTime",
+    "__key",
+    "value",
+    "__messageProperties",
+)
 _TASK_BYTES = 16 << 20
 
 
@@ -40,8 +55,12 @@ class LevelName(enum.StrEnum):
 
 def cat(
     url: Url,
-    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; may be given again.")] = None,
-    ledger: Annotated[int | None, typer.Option(min=0, help="Only this ledger; a topic is not needed then.")] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="A topic; may be given again.")
+    ] = None,
+    ledger: Annotated[
+        int | None, typer.Option(min=0, help="Only this ledger; a topic is not needed then.")
+    ] = None,
     level: Annotated[LevelName, typer.Option(help="What a row is.")] = LevelName.MESSAGES,
     columns: Annotated[str | None, typer.Option(help="Columns, with commas between; as in Spark.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
@@ -61,7 +80,9 @@ def cat(
         if format_ is Format.PARQUET and output is None:
             raise OptionError("Parquet is written to a file", expected="--output FILE")
         if format_ is Format.TABLE and output is not None:
-            raise OptionError("a table is for the terminal", expected="--format jsonl or parquet with --output")
+            raise OptionError(
+                "a table is for the terminal", expected="--format jsonl or parquet with --output"
+            )
         row_level: Level = "entries" if level is LevelName.ENTRIES else "messages"
         with opened(url, driver, option) as tier:
             scan = tier.scan(
@@ -75,7 +96,9 @@ def cat(
                 prefix=prefix,
             )
             if format_ is Format.TABLE:
-                print_table(scan.schema, _rows(scan, limit, shown=False), _TABLE_ROWS if limit is None else limit)
+                print_table(
+                    scan.schema, _rows(scan, limit, shown=False), _TABLE_ROWS if limit is None else limit
+                )
             elif format_ is Format.PARQUET and output is not None:
                 write_parquet(scan.schema, _rows(scan, limit, shown=True), output)
             else:

@@ -32,7 +32,11 @@ def inspect(
     with reported(debug), opened(url, driver, option) as tier:
         parsed = parse_key(key)
         if parsed is None:
-            raise OptionError("this is not the key of an offloaded object", expected="<uuid>[-ledger-<id>][-index]", found=key)
+            raise OptionError(
+                "this is not the key of an offloaded object",
+                expected="<uuid>[-ledger-<id>][-index]",
+                found=key,
+            )
         index_stat = tier.store.stat(parsed.index_key)
         index = parse_index(tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes), parsed)
         data_stat = _stat_data(tier.store, parsed)
@@ -55,7 +59,12 @@ def _stat_data(tier: Tier, key: ObjectKey) -> ObjectStat | None:
 
 
 def _check_header(
-    tier: Tier, key: ObjectKey, index: ObjectIndex, ledger: LedgerIndex, block: IndexedBlock, data: ObjectStat | None
+    tier: Tier,
+    key: ObjectKey,
+    index: ObjectIndex,
+    ledger: LedgerIndex,
+    block: IndexedBlock,
+    data: ObjectStat | None,
 ) -> str:
     """`ok`, or what is wrong with the header in the data object."""
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
@@ -79,7 +88,11 @@ def _check_header(
 
 
 def _print(
-    key: ObjectKey, index: ObjectIndex, index_stat: ObjectStat, data: ObjectStat | None, headers: dict[int, str]
+    key: ObjectKey,
+    index: ObjectIndex,
+    index_stat: ObjectStat,
+    data: ObjectStat | None,
+    headers: dict[int, str],
 ) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_row("format", index.object_format.value)
@@ -113,7 +126,11 @@ def _size_note(index: ObjectIndex, data: ObjectStat | None) -> str:
 
 
 def _to_json(
-    key: ObjectKey, index: ObjectIndex, index_stat: ObjectStat, data: ObjectStat | None, headers: dict[int, str]
+    key: ObjectKey,
+    index: ObjectIndex,
+    index_stat: ObjectStat,
+    data: ObjectStat | None,
+    headers: dict[int, str],
 ) -> dict[str, Any]:
     return {
         "format": index.object_format.value,

@@ -10,7 +10,20 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.catalogue import Catalogue, Ledger, StoredObject, Topic
-from offload_core.cli.shared import AsJson, Debug, Driver, Prefix, StorageOptions, Url, cell, opened, out, reported, size, time
+from offload_core.cli.shared import (
+    AsJson,
+    Debug,
+    Driver,
+    Prefix,
+    StorageOptions,
+    Url,
+    cell,
+    opened,
+    out,
+    reported,
+    size,
+    time,
+)
 
 
 def ls(

@@ -32,14 +32,14 @@ _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
 def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch], limit: int) -> None:
     """Print at most `limit` rows; says so if there are more."""
     table = Table(*schema.names, box=None, pad_edge=False)
-    count = 0
-    for row in _rows(batches):
+    for count, row in enumerate(_rows(batches)):
         if count == limit:
             out.print(table)
-            err.print(f"{limit} rows are shown; there are more. Ask with --limit, or write all with --format.")
+            err.print(
+                f"{limit} rows are shown; there are more. Ask with --limit, or write all with --format."
+            )
             return
         table.add_row(*(Text(_shown(row[name])) for name in schema.names))
-        count += 1
     out.print(table)
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -19,7 +19,9 @@ from rich.text import Text
 from offload_core.api import TierReader, open_tier
 from offload_hooks.errors import OffloadError, OptionError
 
-Url = Annotated[str, typer.Argument(help="The tier: a URL (file:///data/tier) or a path.", show_default=False)]
+Url = Annotated[
+    str, typer.Argument(help="The tier: a URL (file:///data/tier) or a path.", show_default=False)
+]
 Driver = Annotated[str | None, typer.Option(help="A driver's name, instead of the one of the URL's scheme.")]
 StorageOptions = Annotated[
     list[str] | None,
@@ -58,11 +60,13 @@ def reported(debug: bool) -> Iterator[None]:
 
 def opened(url: str, driver: str | None, options: Sequence[str] | None) -> TierReader:
     """The tier that the arguments name."""
-    named: dict[str, object] = {}
+    named: dict[str, Any] = {}
     for option in options or ():
         name, separator, value = option.partition("=")
         if not name or not separator:
-            raise OptionError("an option of the driver has another form", expected="NAME=VALUE", found=repr(name))
+            raise OptionError(
+                "an option of the driver has another form", expected="NAME=VALUE", found=repr(name)
+            )
         named[name] = value
     return open_tier(url, driver=driver, **named)
 

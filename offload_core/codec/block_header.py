@@ -55,7 +55,10 @@ def parse_block_header(
     """
     if len(data) < BLOCK_HEADER_BYTES:
         raise TruncatedError(
-            "a block's header is cut off", offset=offset, expected=f"{BLOCK_HEADER_BYTES} bytes", found=len(data)
+            "a block's header is cut off",
+            offset=offset,
+            expected=f"{BLOCK_HEADER_BYTES} bytes",
+            found=len(data),
         )
     magic, header_length, block_length, first_entry_id, ledger_id = _HEADER.unpack_from(data)
     if magic != BLOCK_MAGIC[object_format]:
@@ -81,7 +84,10 @@ def parse_block_header(
         )
     if first_entry_id < 0:
         raise BadLengthError(
-            "a block's first entry id is negative", offset=offset + 20, expected="0 or more", found=first_entry_id
+            "a block's first entry id is negative",
+            offset=offset + 20,
+            expected="0 or more",
+            found=first_entry_id,
         )
     return BlockHeader(
         object_format=object_format,

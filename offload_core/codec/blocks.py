@@ -6,10 +6,17 @@ does not end with the entry that the index says.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header, parse_block_header
+from offload_core.codec.block_header import (
+    BLOCK_HEADER_BYTES,
+    BlockHeader,
+    pack_block_header,
+    parse_block_header,
+)
 from offload_core.codec.frames import FRAME_HEADER_BYTES, walk_frames
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.kernels import frames as kernels
@@ -28,7 +35,8 @@ class BlockCursor:
         ledger_id: the ledger whose entries it must hold.
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
 
-    `next_entry_id` is the entry that comes next, `payload_bytes` how many the walk has passed, `done` whether it is over.
+    `next_entry_id` is the entry that comes next, `payload_bytes` how many bytes the walk has passed, `done` whether it
+    is over.
 
     Raises:
         FormatError: a subclass, with ledger, block and byte; the caller adds the object's key.
@@ -56,9 +64,7 @@ class BlockCursor:
         with self._place():
             self._check_header(object_format)
 
-    def locate(
-        self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte_room: int
-    ) -> int:
+    def locate(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte_room: int) -> int:
         """Find the payloads of the next entries in `array`, as many as fit the outputs; how many they are.
 
         Stops after the entry with which their payloads reach `byte_room` bytes. 0 only at the end.
@@ -118,16 +124,20 @@ class BlockCursor:
             self._explain()
         if status == kernels.ALL_READ:
             self._check_end()
-        self.done = status == kernels.ALL_READ or (self._stop is not None and self.next_entry_id >= self._stop)
+        self.done = status == kernels.ALL_READ or (
+            self._stop is not None and self.next_entry_id >= self._stop
+        )
         return count
 
-    def _place(self):  # type: ignore[no-untyped-def]
+    def _place(self) -> AbstractContextManager[None]:
         return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
 
     def _check_header(self, object_format: ObjectFormat) -> None:
         indexed = self._indexed
         if len(self.array) != indexed.length:
-            raise TruncatedError("a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array))
+            raise TruncatedError(
+                "a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array)
+            )
         header = parse_block_header(self._data, object_format, offset=indexed.offset)
         facts = [
             ("length", indexed.length, header.block_length, 12),
@@ -160,7 +170,7 @@ class BlockCursor:
     def _explain(self) -> None:
         with self._place():
             for _ in walk_frames(
-                memoryview(self.array),
+                memoryview(self._data),
                 self._position,
                 len(self.array),
                 self.next_entry_id,

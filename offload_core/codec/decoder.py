@@ -9,7 +9,9 @@ from offload_core.codec.streaming import parse_streaming_index
 from offload_hooks.errors import placed
 
 
-def parse_index(data: bytes | memoryview, key: ObjectKey, *, recorded: ObjectFormat | None = None) -> ObjectIndex:
+def parse_index(
+    data: bytes | memoryview, key: ObjectKey, *, recorded: ObjectFormat | None = None
+) -> ObjectIndex:
     """Decode the index object under `key`; `recorded` is its format by an offload context, where there is one.
 
     Raises:

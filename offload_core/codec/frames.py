@@ -60,7 +60,11 @@ def walk_frames(
         length, found_id = _FRAME.unpack(head)
         if length < 0:
             raise BadLengthError(
-                "an entry's length is negative", entry_id=entry_id, offset=here, expected="0 or more", found=length
+                "an entry's length is negative",
+                entry_id=entry_id,
+                offset=here,
+                expected="0 or more",
+                found=length,
             )
         if length > remaining - FRAME_HEADER_BYTES:
             raise BadLengthError(

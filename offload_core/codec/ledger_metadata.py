@@ -75,14 +75,16 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
     except DecodeError as error:
         raise MetadataError(f"ledger metadata cannot be parsed: {error}") from error
     if not record.IsInitialized():
-        missing = ", ".join(record.FindInitializationErrors())
+        missing = ", ".join(record.FindInitializationErrors())  # type: ignore[attr-defined]
         raise MetadataError("ledger metadata lacks what is required", expected=missing)
     return LedgerMetadata(
         write_quorum_size=record.quorumSize,
         ensemble_size=record.ensembleSize,
         length=record.length,
         state=LedgerState(record.state),
-        last_entry_id=record.lastEntryId if record.HasField("lastEntryId") and record.lastEntryId >= 0 else None,
+        last_entry_id=record.lastEntryId
+        if record.HasField("lastEntryId") and record.lastEntryId >= 0
+        else None,
         ack_quorum_size=record.ackQuorumSize if record.HasField("ackQuorumSize") else None,
         ensembles=tuple(
             Ensemble(first_entry_id=segment.firstEntryId, members=tuple(map(_text, segment.ensembleMember)))
@@ -107,9 +109,9 @@ def pack_ledger_metadata(metadata: LedgerMetadata) -> bytes:
         ensembleSize=metadata.ensemble_size,
         length=metadata.length,
         lastEntryId=-1 if metadata.last_entry_id is None else metadata.last_entry_id,
-        state=metadata.state.value,
+        state=metadata.state.name,
         ackQuorumSize=metadata.ack_quorum_size,
-        digestType=metadata.digest_type.value if metadata.digest_type else None,
+        digestType=metadata.digest_type.name if metadata.digest_type else None,
         ctime=metadata.ctime_ms,
     )
     for ensemble in metadata.ensembles:

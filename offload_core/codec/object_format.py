@@ -29,7 +29,9 @@ class ObjectFormat(enum.Enum):
 INDEX_MAGIC = {ObjectFormat.PIP17: 0xDE47DE47, ObjectFormat.STREAMING: 0x3D1FB0BC}
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-_KEY = re.compile(rf"(?P<folder>(?:.*/)?)(?P<uuid>{_UUID})(?:-ledger-(?P<ledger>0|[1-9][0-9]{{0,18}}))?(?P<index>-index)?")
+_KEY = re.compile(
+    rf"(?P<folder>(?:.*/)?)(?P<uuid>{_UUID})(?:-ledger-(?P<ledger>0|[1-9][0-9]{{0,18}}))?(?P<index>-index)?"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +76,9 @@ def parse_key(key: str) -> ObjectKey | None:
     )
 
 
-def resolve_format(index: bytes | memoryview, key: ObjectKey, *, recorded: ObjectFormat | None = None) -> ObjectFormat:
+def resolve_format(
+    index: bytes | memoryview, key: ObjectKey, *, recorded: ObjectFormat | None = None
+) -> ObjectFormat:
     """The format of the object whose index begins with the bytes `index` (at least 4) and lies under `key`.
 
     `recorded` is what the ledger's offload context says (segments listed: streaming), where there is one.
@@ -84,7 +88,9 @@ def resolve_format(index: bytes | memoryview, key: ObjectKey, *, recorded: Objec
         BadMagicError: no index of a known format, or one of another format than key or record say.
     """
     if len(index) < 4:
-        raise TruncatedError("an index is cut off", key=key.index_key, offset=0, expected="4 bytes", found=len(index))
+        raise TruncatedError(
+            "an index is cut off", key=key.index_key, offset=0, expected="4 bytes", found=len(index)
+        )
     (magic,) = struct.unpack_from(">I", index)
     by_magic = next((known for known, value in INDEX_MAGIC.items() if value == magic), None)
     wanted = recorded or key.object_format

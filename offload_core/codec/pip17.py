@@ -25,7 +25,14 @@ from offload_core.codec.index import (
 )
 from offload_core.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata, parse_ledger_metadata
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat
-from offload_hooks.errors import BadLengthError, BadMagicError, MetadataError, OptionError, TruncatedError, placed
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    MetadataError,
+    OptionError,
+    TruncatedError,
+    placed,
+)
 
 _HEAD = struct.Struct(">IiqqiI")
 _BLOCK = struct.Struct(">qiq")
@@ -77,7 +84,9 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
         FormatError: a subclass that names the byte where the index contradicts itself.
     """
     if len(data) < _HEAD.size:
-        raise TruncatedError("an index is cut off", offset=0, expected=f"{_HEAD.size} bytes or more", found=len(data))
+        raise TruncatedError(
+            "an index is cut off", offset=0, expected=f"{_HEAD.size} bytes or more", found=len(data)
+        )
     magic, length, data_length, header_length, count, metadata_length = _HEAD.unpack_from(data)
     if magic != INDEX_MAGIC[ObjectFormat.PIP17]:
         raise BadMagicError(

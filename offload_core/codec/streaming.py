@@ -37,7 +37,9 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
         FormatError: a subclass that names the byte where the index contradicts itself.
     """
     if len(data) < _HEAD.size:
-        raise TruncatedError("an index is cut off", offset=0, expected=f"{_HEAD.size} bytes or more", found=len(data))
+        raise TruncatedError(
+            "an index is cut off", offset=0, expected=f"{_HEAD.size} bytes or more", found=len(data)
+        )
     magic, length, data_length, header_length = _HEAD.unpack_from(data)
     if magic != INDEX_MAGIC[ObjectFormat.STREAMING]:
         raise BadMagicError(
@@ -48,7 +50,10 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
         )
     if length < _HEAD.size:
         raise BadLengthError(
-            "an index declares to be shorter than its head", offset=4, expected=f"{_HEAD.size} or more", found=length
+            "an index declares to be shorter than its head",
+            offset=4,
+            expected=f"{_HEAD.size} or more",
+            found=length,
         )
     if length > len(data):
         raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
@@ -104,7 +109,9 @@ def _read_ledgers(data: bytes | memoryview) -> list[tuple[LedgerInfo, list[Block
     return list(stored.values())
 
 
-def pack_streaming_index(ledgers: Sequence[tuple[LedgerInfo, Sequence[BlockEntry]]], data_length: int) -> bytes:
+def pack_streaming_index(
+    ledgers: Sequence[tuple[LedgerInfo, Sequence[BlockEntry]]], data_length: int
+) -> bytes:
     """Encode an index as Pulsar does, its ledgers in the order given."""
     parts = []
     for info, blocks in ledgers:

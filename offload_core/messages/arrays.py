@@ -12,6 +12,7 @@ from offload_hooks.errors import MetadataError
 Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
 
+
 def new_bytes(size: int) -> tuple[pa.Buffer, Bytes]:
     """`size` bytes from Arrow's pool, which hands out warm memory again, and a writable uint8 view of them."""
     buffer = pa.allocate_buffer(size)

@@ -23,9 +23,12 @@ def crc32c_address() -> int:
     try:
         from google_crc32c import _crc32c
 
-        function = ctypes.CDLL(_crc32c.__file__).crc32c_extend
+        return _address(ctypes.CDLL(_crc32c.__file__).crc32c_extend)
     except (ImportError, OSError, AttributeError):
-        function = _python_callback()
+        return _address(_python_callback())
+
+
+def _address(function: ctypes._FuncPointer) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 

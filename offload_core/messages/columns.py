@@ -111,7 +111,9 @@ def _key(group: Group) -> pa.Array:
                 keys[row] = base64.b64decode(keys[row], validate=True)
             except binascii.Error as error:
                 entry_id = group.first_entry_id + int(group.entry_rows[row])
-                raise MetadataError(f"a key is not the base64 that it says: {error}", entry_id=entry_id) from error
+                raise MetadataError(
+                    f"a key is not the base64 that it says: {error}", entry_id=entry_id
+                ) from error
     return pa.array(keys, type=pa.binary())
 
 
@@ -128,7 +130,9 @@ def _message_id(group: Group) -> pa.Array:
         values,
         offsets,
     )
-    return pa.Array.from_buffers(pa.binary(), rows, [None, offsets_buffer, buffer.slice(0, size)], null_count=0)
+    return pa.Array.from_buffers(
+        pa.binary(), rows, [None, offsets_buffer, buffer.slice(0, size)], null_count=0
+    )
 
 
 def _properties(group: Group) -> pa.Array:

@@ -112,12 +112,16 @@ class MessageDecoder:
             except _WrongEntryError as wrong:
                 self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong.row)
             rows = np.empty((self._row_room(table, raw, sizes, first, last), f.M_FIELDS), dtype=np.int64)
-            made, wrong_row = batches.read_messages(block, scratch, table, first, last, scratch_offsets, raw, rows)
+            made, wrong_row = batches.read_messages(
+                block, scratch, table, first, last, scratch_offsets, raw, rows
+            )
             if wrong_row >= 0:
                 self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong_row)
             rows = rows[:made]
             if start_batch and first == 0:
-                rows = rows[(rows[:, f.M_ENTRY] != 0) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) >= start_batch)]
+                rows = rows[
+                    (rows[:, f.M_ENTRY] != 0) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) >= start_batch)
+                ]
             if stop_batch is not None and last == count:
                 rows = rows[
                     (rows[:, f.M_ENTRY] != count - 1) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) < stop_batch)
@@ -179,7 +183,9 @@ class MessageDecoder:
         stops = (table[chosen, f.E_PAYLOAD] + table[chosen, f.E_PAYLOAD_LENGTH]).tolist()
         codecs = table[chosen, f.E_COMPRESSION].tolist()
         place = 0
-        for row, codec, start, stop, end in zip(chosen.tolist(), codecs, starts, stops, ends.tolist(), strict=True):
+        for row, codec, start, stop, end in zip(
+            chosen.tolist(), codecs, starts, stops, ends.tolist(), strict=True
+        ):
             try:
                 decompress_into(codec, block[start:stop], self._scratch[place:end])
             except OffloadError as error:
@@ -187,9 +193,7 @@ class MessageDecoder:
             place = end
         return self._scratch, places
 
-    def _row_room(
-        self, table: Table, raw: Bytes, sizes: npt.NDArray[np.int64], first: int, last: int
-    ) -> int:
+    def _row_room(self, table: Table, raw: Bytes, sizes: npt.NDArray[np.int64], first: int, last: int) -> int:
         """How many messages a group can have: never more than its bytes have room for."""
         declared = table[first:last, f.E_BATCH_SIZE]
         possible = np.minimum(declared, sizes[first:last] // batches.LEAST_MESSAGE_BYTES)

@@ -14,7 +14,13 @@ from google.protobuf.message import DecodeError
 
 from offload_core.messages.checksum import crc32c
 from offload_core.messages.compression import decompress_into
-from offload_hooks.errors import BadLengthError, ChecksumError, DecompressionError, MetadataError, TruncatedError
+from offload_hooks.errors import (
+    BadLengthError,
+    ChecksumError,
+    DecompressionError,
+    MetadataError,
+    TruncatedError,
+)
 from offload_proto.messages_pb2 import BrokerEntryMetadata, MessageMetadata, SingleMessageMetadata
 
 BROKER_METADATA_MAGIC = 0x0E02
@@ -125,7 +131,9 @@ def _read_batch(payload: bytes, size: int) -> list[Message]:
         value = payload[position : position + single.payload_size]
         position += single.payload_size
         if not single.compacted_out:
-            messages.append(Message(batch_index=i, metadata=single, value=None if single.null_value else value))
+            messages.append(
+                Message(batch_index=i, metadata=single, value=None if single.null_value else value)
+            )
     if position != len(payload):
         raise BadLengthError(
             "a batch goes on after its last message",
@@ -145,7 +153,10 @@ def _magic(entry: bytes, position: int) -> int | None:
 def _sized(data: bytes, position: int, what: str) -> tuple[int, int]:
     if len(data) - position < 4:
         raise TruncatedError(
-            f"the length of {what} is cut off", offset=position, expected="4 bytes", found=len(data) - position
+            f"the length of {what} is cut off",
+            offset=position,
+            expected="4 bytes",
+            found=len(data) - position,
         )
     (size,) = struct.unpack_from(">i", data, position)
     start = position + 4
@@ -159,11 +170,13 @@ def _sized(data: bytes, position: int, what: str) -> tuple[int, int]:
     return start, start + size
 
 
-def _parse(record: BrokerEntryMetadata | MessageMetadata | SingleMessageMetadata, data: bytes, what: str, offset: int) -> None:
+def _parse(
+    record: BrokerEntryMetadata | MessageMetadata | SingleMessageMetadata, data: bytes, what: str, offset: int
+) -> None:
     try:
         record.ParseFromString(data)
     except DecodeError as error:
         raise MetadataError(f"{what} cannot be parsed: {error}", offset=offset) from error
     if not record.IsInitialized():
-        missing = ", ".join(record.FindInitializationErrors())
+        missing = ", ".join(record.FindInitializationErrors())  # type: ignore[union-attr]
         raise MetadataError(f"{what} lacks what is required", offset=offset, expected=missing)

@@ -58,7 +58,9 @@ def parse_offsets(text: str, option: str) -> Offsets:
     try:
         parsed = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise OptionError(f"{option} is neither a word nor JSON: {error}", expected=expected, found=text) from error
+        raise OptionError(
+            f"{option} is neither a word nor JSON: {error}", expected=expected, found=text
+        ) from error
     if not isinstance(parsed, dict):
         raise OptionError(f"{option} has another form", expected=expected, found=text)
     offsets: dict[TopicName, Position | Literal["earliest", "latest"]] = {}
@@ -68,7 +70,9 @@ def parse_offsets(text: str, option: str) -> Offsets:
         for partition, position in partitions.items():
             if not re.fullmatch(r"-1|\d{1,9}", partition) or not isinstance(position, str):
                 raise OptionError(
-                    f"{option} has another form at {topic!r}", expected=expected, found=f"{partition}: {position}"
+                    f"{option} has another form at {topic!r}",
+                    expected=expected,
+                    found=f"{partition}: {position}",
                 )
             name = parse_topic(topic)
             if partition != "-1" and name.partition != int(partition):
@@ -95,7 +99,9 @@ def check_offsets(offsets: Offsets, option: str) -> None:
         )
 
 
-def position_of(offsets: Offsets, topic: TopicName | None, default: Literal["earliest", "latest"]) -> Position | str:
+def position_of(
+    offsets: Offsets, topic: TopicName | None, default: Literal["earliest", "latest"]
+) -> Position | str:
     """What `offsets` say of `topic`: a position, `earliest` or `latest`."""
     if isinstance(offsets, str):
         return offsets

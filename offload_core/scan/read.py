@@ -44,7 +44,11 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         with placed(key=run.data_key):
             if run is not current:
                 current, payload_bytes = run, 0
-                read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, schema, options)
+                read = (
+                    entry_reader(run, schema)
+                    if options.level == "entries"
+                    else message_reader(run, schema, options)
+                )
             cursor = _open(run, block, data)
             yield from read(cursor, block.offset)
             payload_bytes += cursor.payload_bytes
@@ -73,7 +77,10 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadBlock:
         usual_room = room = min(BATCH_BYTES, len(cursor.array))
         while not cursor.done:
             first = cursor.next_entry_id
-            (values_buffer, values), (offsets_buffer, offsets) = new_bytes(room), new_offsets(_ENTRIES_AT_ONCE)
+            (values_buffer, values), (offsets_buffer, offsets) = (
+                new_bytes(room),
+                new_offsets(_ENTRIES_AT_ONCE),
+            )
             count = cursor.copy(values, offsets)
             room = usual_room
             if count == 0:
@@ -132,7 +139,10 @@ def _warn_of_raw(run: Run, counts: EntryCounts) -> None:
     for number, what in (
         (counts.encrypted, "encrypted entries are passed on as ciphertext (columns __encryption…)"),
         (counts.chunks, "chunks of messages are passed on one by one (columns __uuid, __chunkId)"),
-        (counts.transactional, "entries of transactions are passed on whether committed or not (columns __txnId…)"),
+        (
+            counts.transactional,
+            "entries of transactions are passed on whether committed or not (columns __txnId…)",
+        ),
     ):
         if number:
             _log.warning("%s, ledger %d: %d %s", run.topic or "(unknown topic)", run.ledger_id, number, what)

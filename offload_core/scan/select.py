@@ -51,16 +51,24 @@ def _by_name(catalogue: Catalogue, selection: Selection) -> list[Topic]:
             raise OptionError(
                 f"the pattern of topics is not a regular expression: {error}", found=selection.topics_pattern
             ) from error
-        return [topic for topic in catalogue.topics if topic.name is not None and _matches(pattern, topic.name)]
+        return [
+            topic for topic in catalogue.topics if topic.name is not None and _matches(pattern, topic.name)
+        ]
     if not selection.topics:
-        return [topic for topic in catalogue.topics if topic.name is not None or selection.ledger_id is not None]
-    chosen = []
+        return [
+            topic for topic in catalogue.topics if topic.name is not None or selection.ledger_id is not None
+        ]
+    chosen: list[Topic] = []
     for text in selection.topics:
         name = parse_topic(text)
-        found = [topic for topic in catalogue.topics if topic.name is not None and name.full in _names(topic.name)]
+        found = [
+            topic for topic in catalogue.topics if topic.name is not None and name.full in _names(topic.name)
+        ]
         if not found:
             raise UnknownTopicError(
-                f"no topic {name} has offloaded data here", expected=f"one of {_known(catalogue)}", found=str(name)
+                f"no topic {name} has offloaded data here",
+                expected=f"one of {_known(catalogue)}",
+                found=str(name),
             )
         chosen.extend(topic for topic in found if topic not in chosen)
     return [topic for topic in catalogue.topics if topic in chosen]
@@ -80,7 +88,10 @@ def _matches(pattern: re.Pattern[str], name: TopicName) -> bool:
 
 def _by_ledger(topics: list[Topic], ledger_id: int) -> list[Topic]:
     found = [
-        replace(topic, ledgers=(ledger,)) for topic in topics for ledger in topic.ledgers if ledger.ledger_id == ledger_id
+        replace(topic, ledgers=(ledger,))
+        for topic in topics
+        for ledger in topic.ledgers
+        if ledger.ledger_id == ledger_id
     ]
     if not found:
         raise UnknownLedgerError("no copy of this ledger is here", ledger_id=ledger_id)

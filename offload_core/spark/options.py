@@ -75,7 +75,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError("topics are asked for twice", expected="one of topic, topics, topicsPattern")
     if "path" not in values and "driver" not in values:
         raise OptionError(
-            "where is the tier?", expected='option "path" (or load(URL)), or "driver" with its "storage.*" options'
+            "where is the tier?",
+            expected='option "path" (or load(URL)), or "driver" with its "storage.*" options',
         )
     return SourceOptions(**values, storage=storage)  # type: ignore[arg-type]
 

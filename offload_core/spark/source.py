@@ -74,7 +74,7 @@ class OffloadReader(DataSourceReader):
         with _open(options) as tier:
             self._store = pickle.dumps(tier.store)
 
-    def partitions(self) -> list[InputPartition]:  # type: ignore[override]
+    def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
         options = self._options
         with _open(options) as tier:

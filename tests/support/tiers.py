@@ -6,9 +6,10 @@ import gzip
 import json
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 from entries import WrittenObject
@@ -16,6 +17,7 @@ from golden import BROKER, GOLDEN
 from offload_hooks import Capabilities, DriverDescription, ListedObject, ObjectStat, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, RangeError, StoreError
 
+from offload_core.api import TierReader
 from offload_core.codec.object_format import ObjectKey
 from offload_core.tier import Tier, open_store
 
@@ -202,3 +204,18 @@ class MemoryDriver:
         if key not in self.objects:
             raise ObjectNotFoundError("no such object", key=key)
         return self.objects[key]
+
+
+def numbered(*written: WrittenObject) -> dict[str, bytes]:
+    """Objects for a `MemoryDriver`, their uuids numbered from 0: of two attempts the later counts."""
+    objects = {}
+    for attempt, each in enumerate(written):
+        key = replace(each.key, uuid=uuid_of(attempt))
+        objects |= {key.data_key: each.data, key.index_key: each.index}
+    return objects
+
+
+def in_memory(*written: WrittenObject, names: Names | None = None, **options: Any) -> TierReader:
+    """A tier of these objects in memory, of one topic; `options` are those of `MemoryDriver`."""
+    metadata = (Names() if names is None else names).as_metadata("data")
+    return TierReader(Tier(MemoryDriver(numbered(*written), metadata=metadata, **options)))

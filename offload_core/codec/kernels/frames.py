@@ -9,7 +9,14 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from offload_core.codec.kernels.intrinsics import copy_bytes, load_i32, load_i64, load_u32, store_i32, store_i64
+from offload_core.codec.kernels.intrinsics import (
+    copy_bytes,
+    load_i32,
+    load_i64,
+    load_u32,
+    store_i32,
+    store_i64,
+)
 
 ALL_READ = 0
 """The walk came to the block's end, or to its padding, which is right."""

@@ -33,31 +33,31 @@ def _big_endian_load(bits: int, result: Any, typing_context: Any, array: Any, in
 
 
 @intrinsic
-def load_i32(typing_context, array, index):  # type: ignore[no-untyped-def]
+def load_i32(typing_context, array, index):
     """Big-endian int32 at byte `index` of a uint8 array."""
     return _big_endian_load(32, types.int32, typing_context, array, index)
 
 
 @intrinsic
-def load_u32(typing_context, array, index):  # type: ignore[no-untyped-def]
+def load_u32(typing_context, array, index):
     """Big-endian uint32 at byte `index` of a uint8 array."""
     return _big_endian_load(32, types.uint32, typing_context, array, index)
 
 
 @intrinsic
-def load_i64(typing_context, array, index):  # type: ignore[no-untyped-def]
+def load_i64(typing_context, array, index):
     """Big-endian int64 at byte `index` of a uint8 array."""
     return _big_endian_load(64, types.int64, typing_context, array, index)
 
 
 @intrinsic
-def store_i32(typing_context, array, index, value):  # type: ignore[no-untyped-def]
+def store_i32(typing_context, array, index, value):
     """Write a big-endian int32 at byte `index` of a uint8 array."""
     return _big_endian_store(32, array, types.int32)
 
 
 @intrinsic
-def store_i64(typing_context, array, index, value):  # type: ignore[no-untyped-def]
+def store_i64(typing_context, array, index, value):
     """Write a big-endian int64 at byte `index` of a uint8 array."""
     return _big_endian_store(64, array, types.int64)
 
@@ -75,7 +75,7 @@ def _big_endian_store(bits: int, array: Any, value_type: Any) -> Any:
 
 
 @intrinsic
-def copy_bytes(typing_context, target, target_index, source, source_index, length):  # type: ignore[no-untyped-def]
+def copy_bytes(typing_context, target, target_index, source, source_index, length):
     """memcpy of `length` bytes between two uint8 arrays that do not overlap."""
     signature = types.void(target, types.int64, source, types.int64, types.int64)
 
@@ -89,7 +89,7 @@ def copy_bytes(typing_context, target, target_index, source, source_index, lengt
 
 
 @intrinsic
-def address_of(typing_context, array, index):  # type: ignore[no-untyped-def]
+def address_of(typing_context, array, index):
     """The machine address of byte `index` of a uint8 array, as uint64."""
     signature = types.uint64(array, types.int64)
 
@@ -101,7 +101,7 @@ def address_of(typing_context, array, index):  # type: ignore[no-untyped-def]
 
 
 @intrinsic
-def call_checksum(typing_context, function, seed, address, length):  # type: ignore[no-untyped-def]
+def call_checksum(typing_context, function, seed, address, length):
     """Call the C function `uint32_t (uint32_t, const uint8_t *, size_t)` at the address `function`."""
     signature = types.uint32(types.uint64, types.uint32, types.uint64, types.int64)
 

@@ -153,7 +153,7 @@ def _read_property(data, position, end):
         tag, position = read_varint(data, position, end)
         if position < 0:
             return bad
-        if tag == 10 or tag == 18:  # noqa: PLR1714
+        if tag == 10 or tag == 18:
             length, position = read_varint(data, position, end)
             if position < 0 or length < 0 or length > end - position:
                 return bad

@@ -205,5 +205,3 @@ def read_entries(data, offsets, lengths, count, checksum, table):
         if not read_entry(data, offsets[i], offsets[i] + lengths[i], checksum, table[i]):
             return i
     return count
-
-

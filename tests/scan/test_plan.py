@@ -1,0 +1,255 @@
+"""From positions to tasks: what is asked for is read, once, in order, by tasks that can travel."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any, Literal
+
+import pytest
+from entries import LedgerPart, WrittenObject, batch_entry, entry, marker, pip17_object, streaming_object
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import TOPIC, in_memory
+
+from offload_core.catalogue import TopicName
+from offload_core.messages.schema import Level
+from offload_core.scan import Position, ScanTask, read_task
+from offload_core.scan.plan import Bounds, plan_tasks
+
+NAME = TopicName(TOPIC)
+
+
+def some_entries(ledger_id: int, first: int, stop: int) -> list[bytes]:
+    """Every third a batch of three, every seventh a marker, the others single messages."""
+    made = []
+    for i in range(first, stop):
+        text = b"%d:%d" % (ledger_id, i)
+        if i % 7 == 6:
+            made.append(marker())
+        elif i % 3 == 1:
+            made.append(batch_entry([text + b":%d" % j for j in range(3)]))
+        else:
+            made.append(entry(text))
+    return made
+
+
+def part(ledger_id: int, first: int, *stops: int) -> LedgerPart:
+    """A ledger's part from `first` on, a block up to each of `stops`."""
+    starts = [first, *stops[:-1]]
+    blocks = [some_entries(ledger_id, start, stop) for start, stop in zip(starts, stops, strict=True)]
+    return LedgerPart(ledger_id=ledger_id, blocks=blocks, first_entry_id=first)
+
+
+OBJECTS: tuple[WrittenObject, ...] = (
+    pip17_object(some_entries(3, 0, 17), ledger_id=3, max_block_bytes=500),
+    streaming_object([part(5, 0, 2, 6)]),  # the segments of ledger 5 overlap: 4 and 5 are in both
+    streaming_object([part(5, 4, 5, 9)]),
+    streaming_object([part(6, 0, 3), part(5, 9, 10, 12), part(8, 0, 1, 4)]),
+    pip17_object(some_entries(9, 0, 5), ledger_id=9),
+)
+LEDGERS = {3: 17, 5: 12, 6: 3, 8: 4, 9: 5}
+TIER = in_memory(*OBJECTS)
+(ORDERS,) = TIER.catalogue().topics
+FULL: dict[str, list[dict[str, Any]]] = {
+    level: TIER.scan(level=level).to_table().to_pylist()
+    for level in ("messages", "entries")  # type: ignore[arg-type]
+}
+
+
+def place(row: dict[str, Any]) -> Position:
+    return Position(row["__ledgerId"], row["__entryId"], max(row.get("__batchIndex", 0), 0))
+
+
+def test_a_full_scan_reads_every_entry_once_and_in_order() -> None:
+    expected = [(ledger_id, i) for ledger_id, entries in LEDGERS.items() for i in range(entries)]
+    assert [(row["__ledgerId"], row["__entryId"]) for row in FULL["entries"]] == expected
+    payloads = {
+        (ledger_id, entry_id): payload for each in OBJECTS for ledger_id, entry_id, payload in each.entries
+    }
+    assert [row["value"] for row in FULL["entries"]] == [payloads[at] for at in expected]
+    assert {row["__topic"] for row in FULL["entries"]} == {TOPIC}
+
+
+def test_a_full_scan_reads_every_message_once_and_in_order() -> None:
+    expected = []
+    for ledger_id, entries in LEDGERS.items():
+        for i in range(entries):
+            batched = i % 3 == 1 and i % 7 != 6
+            if i % 7 != 6:
+                expected += (
+                    [b"%d:%d:%d" % (ledger_id, i, j) for j in range(3)]
+                    if batched
+                    else [b"%d:%d" % (ledger_id, i)]
+                )
+    assert [row["value"] for row in FULL["messages"]] == expected
+
+
+def test_the_topic_that_is_planned_has_what_the_tests_are_about() -> None:
+    assert [len(ledger.pieces) for ledger in ORDERS.ledgers] == [1, 3, 1, 1, 1]
+    assert [[len(piece.ledger.blocks) for piece in ledger.pieces] for ledger in ORDERS.ledgers] == [
+        [6],
+        [2, 2, 2],
+        [1],
+        [2],
+        [1],
+    ]
+
+
+# --- bounds ------------------------------------------------------------------------------------
+
+_ledgers = st.sampled_from(sorted(LEDGERS))
+_starts = st.one_of(
+    st.sampled_from(["earliest", "latest"]),
+    st.builds(Position, _ledgers, st.integers(0, 18), st.integers(0, 4)),
+)
+_stops = st.one_of(
+    st.sampled_from(["earliest", "latest"]),
+    st.builds(Position, st.integers(0, 10), st.integers(0, 18), st.integers(0, 4)),
+)
+
+
+def within(row: dict[str, Any], level: str, start: Position | str, stop: Position | str) -> bool:
+    """Start inclusive, stop exclusive; at level `entries` an entry counts if any of its messages does."""
+    at = place(row)
+    if start == "latest" or stop == "earliest":
+        return False
+    if isinstance(start, Position):
+        first = start if level == "messages" else Position(start.ledger_id, start.entry_id)
+        if at < first:
+            return False
+    return not isinstance(stop, Position) or at < stop
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    level=st.sampled_from(["messages", "entries"]),
+    start=_starts,
+    stop=_stops,
+    min_partitions=st.integers(1, 20),
+)
+def test_bounds_give_the_rows_between_them(
+    level: Level,
+    start: Position | Literal["earliest", "latest"],
+    stop: Position | Literal["earliest", "latest"],
+    min_partitions: int,
+) -> None:
+    bounds = Bounds(start={NAME: start}, stop={NAME: stop})
+    scan = TIER.scan(level=level, start=bounds.start, stop=bounds.stop, min_partitions=min_partitions)
+    assert scan.to_table().to_pylist() == [row for row in FULL[level] if within(row, level, start, stop)]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "values"),
+    [
+        ("3:1:1", "3:1:2", [b"3:1:1"]),
+        ("3:1:2", "3:3", [b"3:1:2", b"3:2"]),
+        ("3:1:3", "3:2", []),
+        ("3:0", "3:1:1", [b"3:0", b"3:1:0"]),
+        ("3:2:1", "3:4:1", [b"3:3", b"3:4:0"]),
+        ("3:15", "5:1", [b"3:15", b"3:16:0", b"3:16:1", b"3:16:2", b"5:0"]),
+        ("3:17", "5:1", [b"5:0"]),
+        ("3:2", "3:2", []),
+        ("3:5", "3:2", []),
+        ("5:0", "3:5", []),
+    ],
+)
+def test_a_start_is_inclusive_and_a_stop_is_exclusive(start: str, stop: str, values: list[bytes]) -> None:
+    def offsets(position: str) -> dict[TopicName, Position]:
+        ledger_id, entry_id, *batch = (int(number) for number in position.split(":"))
+        return {NAME: Position(ledger_id, entry_id, *batch)}
+
+    table = TIER.scan(columns=["value"], start=offsets(start), stop=offsets(stop)).to_table()
+    assert table["value"].to_pylist() == values
+
+
+def test_bounds_of_one_topic_leave_others_as_they_are() -> None:
+    other = TopicName("persistent://acme/cold/other")
+    table = TIER.scan(start={other: "latest"}, stop={other: Position(3, 0)}).to_table()
+    assert table.num_rows == len(FULL["messages"])
+
+
+def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
+    scan = TIER.scan(start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
+    (task,) = scan.tasks
+    fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.runs]
+    assert fetched == [("2", [5]), ("3", [9])]
+    assert scan.data_bytes == task.data_bytes == 1024
+
+
+# --- tasks -------------------------------------------------------------------------------------
+
+
+def blocks_of(tasks: Any) -> list[tuple[str, int]]:
+    return [(run.data_key, block.offset) for task in tasks for run in task.runs for block in run.blocks]
+
+
+@settings(max_examples=100, deadline=None)
+@given(min_partitions=st.integers(-1, 40), task_bytes=st.integers(1, 20_000))
+def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_bytes: int) -> None:
+    whole = plan_tasks([ORDERS], Bounds())
+    tasks = plan_tasks([ORDERS], Bounds(), min_partitions=min_partitions, task_bytes=task_bytes)
+    assert len(whole) == 1
+    assert blocks_of(tasks) == blocks_of(whole)
+    assert len(set(blocks_of(tasks))) == 16
+    assert all(task.runs and all(run.blocks for run in task.runs) for task in tasks)
+    for task in tasks:
+        assert task.data_bytes <= task_bytes or sum(len(run.blocks) for run in task.runs) == 1
+    assert len(tasks) >= min(min_partitions, 12)
+
+
+@pytest.mark.parametrize("level", ["messages", "entries"])
+@pytest.mark.parametrize("task_bytes", [1, 600, 1500, 5000])
+def test_the_rows_do_not_depend_on_how_tasks_are_cut(level: Level, task_bytes: int) -> None:
+    scan = TIER.scan(level=level, task_bytes=task_bytes)
+    assert len(scan.tasks) > 1
+    assert scan.to_table().to_pylist() == FULL[level]
+
+
+def test_a_large_ledger_is_split_between_its_blocks() -> None:
+    tier = in_memory(pip17_object([entry(b"x" * 900)] * 40, max_block_bytes=2200))
+    scan = tier.scan(min_partitions=4)
+    assert [sum(len(run.blocks) for run in task.runs) for task in scan.tasks] == [5, 5, 5, 5]
+    assert [task.runs[0].next_entry_id for task in scan.tasks] == [10, 20, 30, 40]
+    assert all(run.payload_bytes is None for task in scan.tasks for run in task.runs)
+
+
+def test_small_ledgers_share_a_task() -> None:
+    tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(6)))
+    (task,) = tier.scan().tasks
+    assert [run.ledger_id for run in task.runs] == [0, 1, 2, 3, 4, 5]
+    assert [len(task.runs) for task in tier.scan(min_partitions=3).tasks] == [2, 2, 2]
+
+
+def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns() -> None:
+    scan = TIER.scan(start="latest")
+    assert (scan.tasks, scan.data_bytes) == ((), 0)
+    assert scan.to_table().num_rows == 0
+    assert scan.to_table().schema == TIER.scan().schema
+
+
+def test_tasks_survive_pickling_and_are_read_alike() -> None:
+    scan = TIER.scan(min_partitions=5, start={NAME: Position(3, 1, 1)}, stop={NAME: Position(9, 4, 2)})
+    tasks: tuple[ScanTask, ...]
+    tasks, options = pickle.loads(pickle.dumps((scan.tasks, scan.options)))
+    assert (tasks, options) == (scan.tasks, scan.options)
+    rows = [
+        row for task in tasks for batch in read_task(TIER.store, task, options) for row in batch.to_pylist()
+    ]
+    assert rows == scan.to_table().to_pylist() != []
+
+
+def test_a_task_is_small_on_its_way() -> None:
+    assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).tasks) < 1500
+
+
+def test_planning_fetches_indexes_only() -> None:
+    tier = in_memory(*OBJECTS)
+    tier.scan()
+    reads = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
+    assert len(reads) == len(OBJECTS)
+    assert all(key.endswith("-index") for key, _, _ in reads)
+
+
+def test_the_partition_and_topic_of_a_run_are_those_of_its_topic() -> None:
+    (run,) = TIER.scan(ledger=3).tasks[0].runs
+    assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, 3)

@@ -1,0 +1,121 @@
+"""Where a scan starts and ends, as people write it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from entries import pip17_object
+from offload_hooks.errors import OptionError
+from tiers import in_memory
+
+from offload_core.catalogue import TopicName
+from offload_core.scan import Position, parse_offsets, parse_position
+from offload_core.scan.positions import position_of
+
+ORDERS = TopicName("persistent://acme/cold/orders")
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("0:0", Position(0, 0, 0)),
+        ("12:345", Position(12, 345, 0)),
+        ("12:345:6", Position(12, 345, 6)),
+        ("9223372036854775807:9223372036854775807:999999999", Position(2**63 - 1, 2**63 - 1, 999999999)),
+    ],
+)
+def test_a_position_is_ledger_entry_and_perhaps_batch_index(text: str, position: Position) -> None:
+    assert parse_position(text) == position
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1:", ":1", "1:2:", "1:2:3:4", "-1:0", "1:-1", "a:b", "1:2 ", "1;2"]
+)
+def test_another_form_of_position_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="this is not a position") as caught:
+        parse_position(text)
+    assert caught.value.found == text
+
+
+def test_positions_are_ordered_by_ledger_entry_and_batch_index() -> None:
+    texts = ["1:2:3", "1:2:4", "1:3", "2:0", "10:0"]
+    assert sorted(map(parse_position, reversed(texts))) == [parse_position(text) for text in texts]
+
+
+@pytest.mark.parametrize("word", ["earliest", "latest"])
+def test_a_word_stands_for_all_topics(word: str) -> None:
+    assert parse_offsets(word, "startingOffsets") == word
+
+
+def test_json_gives_a_position_for_each_topic_and_partition() -> None:
+    text = json.dumps(
+        {
+            "acme/cold/orders": {"-1": "3:4"},
+            "persistent://acme/cold/parts": {"0": "5:6:7", "12": "earliest"},
+            "acme/cold/persistent/one-partition-2": {"2": "latest"},
+        }
+    )
+    assert parse_offsets(text, "startingOffsets") == {
+        ORDERS: Position(3, 4),
+        TopicName("persistent://acme/cold/parts-partition-0"): Position(5, 6, 7),
+        TopicName("persistent://acme/cold/parts-partition-12"): "earliest",
+        TopicName("persistent://acme/cold/one-partition-2"): "latest",
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Earliest",
+        "3:4",
+        "[]",
+        "1",
+        "null",
+        "{",
+        '{"acme/cold/orders": "3:4"}',
+        '{"acme/cold/orders": {"-2": "3:4"}}',
+        '{"acme/cold/orders": {"all": "3:4"}}',
+        '{"acme/cold/orders": {"-1": 3}}',
+        '{"acme/cold/orders": {"-1": null}}',
+        "[" * 100_000,
+    ],
+)
+def test_another_form_of_offsets_is_refused_by_the_options_name(text: str) -> None:
+    with pytest.raises(OptionError, match="endingOffsets") as caught:
+        parse_offsets(text, "endingOffsets")
+    assert "earliest, latest, or {" in str(caught.value.expected)
+
+
+@pytest.mark.parametrize("text", ['{"orders": {"-1": "3:4"}}', '{"acme/cold/orders": {"-1": "3"}}'])
+def test_a_topic_or_position_in_offsets_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(OptionError):
+        parse_offsets(text, "startingOffsets")
+
+
+def test_a_topic_that_is_not_named_keeps_the_default() -> None:
+    offsets = {ORDERS: Position(1, 2)}
+    assert position_of(offsets, ORDERS, "earliest") == Position(1, 2)
+    assert position_of(offsets, TopicName("persistent://acme/cold/other"), "earliest") == "earliest"
+    assert position_of(offsets, None, "latest") == "latest"
+    assert position_of("latest", None, "earliest") == "latest"
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        "yesterday",
+        '{"acme/cold/orders": {"-1": "7:1"}}',
+        {"acme/cold/orders": Position(7, 1)},
+        {ORDERS: "7:1"},
+        {ORDERS: (7, 1)},
+        7,
+        None,
+    ],
+)
+@pytest.mark.parametrize("bound", ["start", "stop"])
+def test_a_bound_of_another_form_is_refused_and_not_taken_for_everything(offsets: object, bound: str) -> None:
+    tier = in_memory(pip17_object([b"a", b"b"]))
+    with pytest.raises(OptionError, match=f"^{bound} has another form"):
+        tier.scan(**{bound: offsets})  # type: ignore[arg-type]
