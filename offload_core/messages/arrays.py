@@ -88,12 +88,13 @@ def numbers_to_array(
 class Constant:
     """A column of one value, made once and sliced for each batch."""
 
-    def __init__(self, value: str | int | None, data_type: pa.DataType) -> None:
-        self._scalar = pa.scalar(value, type=data_type)
-        self._array = pa.repeat(self._scalar, 1024)
+    def __init__(self, scalar: pa.Scalar) -> None:
+        self._scalar = scalar
+        self._array = pa.repeat(scalar, 1024)
 
     def rows(self, count: int) -> pa.Array:
         """`count` rows of it."""
-        if count > len(self._array):
-            self._array = pa.repeat(self._scalar, max(count, 2 * len(self._array)))
-        return self._array[:count]
+        array = self._array
+        if count > len(array):
+            array = self._array = pa.repeat(self._scalar, max(count, 2 * len(array)))
+        return array[:count]

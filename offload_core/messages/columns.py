@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from google.protobuf.message import DecodeError
 
 from offload_core.messages.arrays import (
     Bytes,
+    Constant,
     Table,
     checked_text,
     new_bytes,
@@ -32,6 +34,9 @@ from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_hooks.errors import BadLengthError, MetadataError
 from offload_proto.messages_pb2 import MessageMetadata
 
+SHORT_BYTES = 256
+"""A name of at most so many bytes that all entries of a group share is made once, and kept for the next."""
+
 MOST_REPEATED_BYTES = 1 << 28
 """How much a column may take that repeats a fact of an entry for each of its messages."""
 
@@ -42,7 +47,9 @@ _PAIR = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The tables of a group: `entries` and `messages` int64, as `kernels.fields` says; `block` and `scratch` uint8.
+    """The tables of a group: `entries` (a row each) and `messages` (a column each) int64, as `kernels.fields` says.
+
+    `block` and `scratch` are uint8.
 
     `first_entry_id` is the id of row 0 of `entries`.
     """
@@ -58,7 +65,8 @@ class Group:
     @property
     def entry_rows(self) -> npt.NDArray[np.int64]:
         """For each message its entry's row."""
-        return self.messages[:, f.M_ENTRY]
+        rows: npt.NDArray[np.int64] = self.messages[f.M_ENTRY]
+        return rows
 
     def of_entries(self, field: int) -> Table:
         """An entry's fact for each message."""
@@ -71,10 +79,10 @@ class Group:
         return spans_to_array(
             self.block,
             self.scratch,
-            table[:, f.M_FLAGS],
+            table[f.M_FLAGS],
             scratch_flag,
-            table[:, field],
-            table[:, field + 1],
+            table[field],
+            table[field + 1],
             data_type,
         )
 
@@ -82,7 +90,11 @@ class Group:
         """The column of a span that `entries` has; its length stands in the next field."""
         rows = self.entry_rows
         first, last = int(rows[0]), int(rows[-1]) + 1
-        offsets, lengths = self.entries[first:last, field], self.entries[first:last, field + 1]
+        offsets = np.ascontiguousarray(self.entries[first:last, field])
+        lengths = np.ascontiguousarray(self.entries[first:last, field + 1])
+        if lengths[0] <= SHORT_BYTES and kernels.all_same(self.block, offsets, lengths):
+            same = None if lengths[0] < 0 else self.block[offsets[0] : offsets[0] + lengths[0]].tobytes()
+            return _repeated(same, data_type).rows(len(rows))
         repeated = int(np.maximum(self.of_entries(field + 1), 0).sum())
         if repeated > MOST_REPEATED_BYTES:
             raise BadLengthError(
@@ -95,13 +107,19 @@ class Group:
         return array if one_each else array.take(pa.array(rows - first))
 
 
+@functools.lru_cache(maxsize=64)
+def _repeated(data: bytes | None, data_type: pa.DataType) -> Constant:
+    array = pa.array([data], type=pa.binary()).view(data_type)
+    return Constant((checked_text(array) if pa.types.is_string(data_type) else array)[0])
+
+
 def _value(group: Group) -> pa.Array:
     return group.message_spans(f.M_VALUE, f.VALUE_IN_SCRATCH, pa.binary())
 
 
 def _key(group: Group) -> pa.Array:
     stored = group.message_spans(f.M_KEY, f.METADATA_IN_SCRATCH, pa.binary())
-    encoded = np.flatnonzero(group.messages[:, f.M_FLAGS] & f.KEY_IS_BASE64)
+    encoded = np.flatnonzero(group.messages[f.M_FLAGS] & f.KEY_IS_BASE64)
     if len(encoded) == 0:
         return stored
     keys = stored.to_pylist()
@@ -118,14 +136,15 @@ def _key(group: Group) -> pa.Array:
 
 
 def _message_id(group: Group) -> pa.Array:
-    rows = len(group.messages)
+    rows = len(group.entry_rows)
     buffer, values = new_bytes(rows * kernels.MESSAGE_ID_BYTES)
     offsets_buffer, offsets = new_offsets(rows)
     size = kernels.pack_message_ids(
         group.ledger_id,
         group.partition,
         group.first_entry_id,
-        group.messages,
+        group.entry_rows,
+        group.messages[f.M_BATCH_INDEX],
         group.entries[:, f.E_BATCH_SIZE],
         values,
         offsets,
@@ -136,17 +155,28 @@ def _message_id(group: Group) -> pa.Array:
 
 
 def _properties(group: Group) -> pa.Array:
-    rows = len(group.messages)
-    counts = group.messages[:, f.M_PROPERTIES]
+    rows = len(group.entry_rows)
+    counts = group.messages[f.M_PROPERTIES]
     total = int(counts.sum())
     if total == 0:
         return _without_properties(rows)
-    room = int((group.messages[:, f.M_METADATA_END] - group.messages[:, f.M_METADATA])[counts > 0].sum())
+    room = int((group.messages[f.M_METADATA_END] - group.messages[f.M_METADATA])[counts > 0].sum())
     (row_buffer, row_offsets), (key_offsets_buffer, key_offsets) = new_offsets(rows), new_offsets(total)
     (keys_buffer, keys), (values_buffer, values) = new_bytes(room), new_bytes(room)
     value_offsets_buffer, value_offsets = new_offsets(total)
     right = kernels.gather_properties(
-        group.block, group.scratch, group.messages, row_offsets, keys, key_offsets, values, value_offsets
+        group.block,
+        group.scratch,
+        counts,
+        group.messages[f.M_BATCH_INDEX],
+        group.messages[f.M_FLAGS],
+        group.messages[f.M_METADATA],
+        group.messages[f.M_METADATA_END],
+        row_offsets,
+        keys,
+        key_offsets,
+        values,
+        value_offsets,
     )
     if not right:
         raise MetadataError("a message's property lacks its key or value")
@@ -209,13 +239,13 @@ def _entry_number(field: int, data_type: pa.DataType, absent: int | None) -> Cal
 
 
 def _batch_size(group: Group) -> pa.Array:
-    sizes = np.where(group.messages[:, f.M_BATCH_INDEX] < 0, 0, group.of_entries(f.E_BATCH_SIZE))
+    sizes = np.where(group.messages[f.M_BATCH_INDEX] < 0, 0, group.of_entries(f.E_BATCH_SIZE))
     return numbers_to_array(sizes, pa.int32())
 
 
 def _broker_index(group: Group) -> pa.Array:
     last = group.of_entries(f.E_BROKER_INDEX)
-    batch_index = group.messages[:, f.M_BATCH_INDEX]
+    batch_index = group.messages[f.M_BATCH_INDEX]
     behind = np.where(batch_index < 0, 0, group.of_entries(f.E_BATCH_SIZE) - 1 - batch_index)
     return numbers_to_array(last - behind, pa.int64(), last < 0)
 
@@ -225,7 +255,7 @@ def _publish_time(group: Group) -> pa.Array:
 
 
 def _event_time(group: Group) -> pa.Array:
-    return times_to_array(group.messages[:, f.M_EVENT_TIME], 0)
+    return times_to_array(group.messages[f.M_EVENT_TIME], 0)
 
 
 def _broker_publish_time(group: Group) -> pa.Array:
@@ -239,12 +269,12 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__publishTime": _publish_time,
     "__eventTime": _event_time,
     "__messageProperties": _properties,
-    "__sequenceId": lambda group: numbers_to_array(group.messages[:, f.M_SEQUENCE_ID], pa.int64()),
+    "__sequenceId": lambda group: numbers_to_array(group.messages[f.M_SEQUENCE_ID], pa.int64()),
     "__producerName": lambda group: group.entry_spans(f.E_PRODUCER, pa.string()),
     "__entryId": lambda group: numbers_to_array(group.entry_rows + group.first_entry_id, pa.int64()),
-    "__batchIndex": lambda group: numbers_to_array(group.messages[:, f.M_BATCH_INDEX], pa.int32()),
+    "__batchIndex": lambda group: numbers_to_array(group.messages[f.M_BATCH_INDEX], pa.int32()),
     "__batchSize": _batch_size,
-    "__keyIsBase64": lambda group: pa.array(group.messages[:, f.M_FLAGS] & f.KEY_IS_BASE64 != 0),
+    "__keyIsBase64": lambda group: pa.array(group.messages[f.M_FLAGS] & f.KEY_IS_BASE64 != 0),
     "__orderingKey": lambda group: group.message_spans(f.M_ORDERING_KEY, f.METADATA_IN_SCRATCH, pa.binary()),
     "__schemaVersion": lambda group: group.entry_spans(f.E_SCHEMA_VERSION, pa.binary()),
     "__brokerPublishTime": _broker_publish_time,

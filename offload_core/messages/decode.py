@@ -66,7 +66,7 @@ class MessageDecoder:
         self._verify_checksums = verify_checksums
         self._max_message_bytes = max_message_bytes
         self._constants = {
-            name: Constant(value, schema.field(name).type)
+            name: Constant(pa.scalar(value, type=schema.field(name).type))
             for name, value in (("__topic", topic), ("__partition", partition), ("__ledgerId", ledger_id))
             if name in schema.names
         }
@@ -111,28 +111,27 @@ class MessageDecoder:
                 scratch, scratch_offsets = self._decompress(block, table, compressed, sizes, first, last)
             except _WrongEntryError as wrong:
                 self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong.row)
-            rows = np.empty((self._row_room(table, raw, sizes, first, last), f.M_FIELDS), dtype=np.int64)
+            room = self._message_room(table, raw, sizes, first, last)
+            messages = np.empty((f.M_FIELDS, room), dtype=np.int64)
             made, wrong_row = batches.read_messages(
-                block, scratch, table, first, last, scratch_offsets, raw, rows
+                block, scratch, table, first, last, scratch_offsets, raw, messages
             )
             if wrong_row >= 0:
                 self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong_row)
-            rows = rows[:made]
+            messages = messages[:, :made]
             if start_batch and first == 0:
-                rows = rows[
-                    (rows[:, f.M_ENTRY] != 0) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) >= start_batch)
-                ]
+                messages = messages[:, (messages[f.M_ENTRY] != 0) | (_batch_index(messages) >= start_batch)]
             if stop_batch is not None and last == count:
-                rows = rows[
-                    (rows[:, f.M_ENTRY] != count - 1) | (np.maximum(rows[:, f.M_BATCH_INDEX], 0) < stop_batch)
+                messages = messages[
+                    :, (messages[f.M_ENTRY] != count - 1) | (_batch_index(messages) < stop_batch)
                 ]
-            if len(rows) == 0:
+            if messages.shape[1] == 0:
                 continue
             group = Group(
                 block=block,
                 scratch=scratch,
                 entries=table,
-                messages=rows,
+                messages=messages,
                 ledger_id=self._ledger_id,
                 partition=self._partition,
                 first_entry_id=first_entry_id,
@@ -193,14 +192,16 @@ class MessageDecoder:
             place = end
         return self._scratch, places
 
-    def _row_room(self, table: Table, raw: Bytes, sizes: npt.NDArray[np.int64], first: int, last: int) -> int:
+    def _message_room(
+        self, table: Table, raw: Bytes, sizes: npt.NDArray[np.int64], first: int, last: int
+    ) -> int:
         """How many messages a group can have: never more than its bytes have room for."""
         declared = table[first:last, f.E_BATCH_SIZE]
         possible = np.minimum(declared, sizes[first:last] // batches.LEAST_MESSAGE_BYTES)
         return int(np.where((raw[first:last] != 0) | (declared < 0), 1, possible).sum())
 
     def _to_batch(self, group: Group) -> pa.RecordBatch:
-        count = len(group.messages)
+        count = len(group.entry_rows)
         arrays = [
             self._constants[name].rows(count) if name in self._constants else MAKERS[name](group)
             for name in self._schema.names
@@ -212,15 +213,15 @@ class MessageDecoder:
         if error.entry_id is not None:
             return error.entry_id - group.first_entry_id
         messages = group.messages
-        while len(messages) > 1:
-            half = messages[: len(messages) // 2]
+        while messages.shape[1] > 1:
+            half = messages[:, : messages.shape[1] // 2]
             try:
                 self._to_batch(replace(group, messages=half))
             except FormatError:
                 messages = half
             else:
-                messages = messages[len(half) :]
-        return int(messages[0, f.M_ENTRY])
+                messages = messages[:, half.shape[1] :]
+        return int(messages[f.M_ENTRY, 0])
 
     def _explain(
         self,
@@ -254,6 +255,12 @@ class _WrongEntryError(Exception):
     def __init__(self, row: int) -> None:
         super().__init__(row)
         self.row = row
+
+
+def _batch_index(messages: Table) -> npt.NDArray[np.int64]:
+    """Each message's place in its batch; 0 if it is in none."""
+    places: npt.NDArray[np.int64] = np.maximum(messages[f.M_BATCH_INDEX], 0)
+    return places
 
 
 def _groups(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -68,7 +68,7 @@ def _open(run: Run, block: IndexedBlock, data: memoryview) -> BlockCursor:
 def entry_reader(run: Run, schema: pa.Schema) -> ReadBlock:
     """How the blocks of a run are read at level `entries`: (cursor, block's offset) → batches."""
     constants = {
-        name: Constant(value, schema.field(name).type)
+        name: Constant(pa.scalar(value, type=schema.field(name).type))
         for name, value in (("__topic", run.topic), ("__ledgerId", run.ledger_id))
         if name in schema.names
     }

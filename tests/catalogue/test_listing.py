@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from golden import BROKER
-from offload_hooks import hookimpl
-from offload_hooks.errors import StoreError
 from tiers import (
     CLUSTER,
     MANAGED_LEDGER,
@@ -31,6 +29,8 @@ from offload_core import open_tier
 from offload_core.catalogue import Catalogue, Problem, StoredObject, list_catalogue
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.tier import Tier, open_store
+from offload_hooks import hookimpl
+from offload_hooks.errors import StoreError
 
 PAYLOADS = [b"one", b"", b"three"]
 

@@ -7,10 +7,10 @@ from urllib.parse import quote_plus
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from offload_hooks.errors import OptionError
 
 from offload_core.catalogue import TopicName, parse_topic
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_hooks.errors import OptionError
 
 _texts = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
 _plain = st.from_regex(r"[A-Za-z0-9_=:.\-]{1,20}", fullmatch=True)

@@ -6,12 +6,12 @@ import json
 
 import pytest
 from entries import pip17_object
-from offload_hooks.errors import OptionError
 from tiers import in_memory
 
 from offload_core.catalogue import TopicName
 from offload_core.scan import Position, parse_offsets, parse_position
 from offload_core.scan.positions import position_of
+from offload_hooks.errors import OptionError
 
 ORDERS = TopicName("persistent://acme/cold/orders")
 

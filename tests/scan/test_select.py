@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from entries import WrittenObject, pip17_object
-from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
 from tiers import MODIFIED_AT, uuid_of
 
 from offload_core.catalogue import Catalogue, StoredObject
@@ -14,6 +13,7 @@ from offload_core.catalogue.model import build_catalogue
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.object_format import ObjectKey
 from offload_core.scan import Selection, select_topics
+from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
 
 
 def stored(number: int, ledger_id: int, name: str | None, cluster: str = "east") -> StoredObject:

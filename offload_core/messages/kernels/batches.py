@@ -1,4 +1,4 @@
-"""From entries to one table row per message: batches are taken apart, markers and compacted-out messages left out.
+"""From entries to one table column per message: batches are taken apart, markers and compacted-out messages left out.
 
 The value of an entry lies in the block, or, once decompressed, in the scratch buffer (`scratch_offsets[i]` ≥ 0).
 """
@@ -52,12 +52,15 @@ LEAST_MESSAGE_BYTES = 6
 
 
 @numba.njit(cache=True, nogil=True)
-def _read_single(data, position, end, row):
-    """Fill `row` from a `SingleMessageMetadata`; answers (payload size, compacted out), the size −1 if not right."""
+def _read_single(data, position, end, table, at):
+    """Fill column `at` from a `SingleMessageMetadata`.
+
+    Answers (payload size, compacted out); the size is −1 if something is not right.
+    """
     size = np.int64(-1)
     compacted_out = False
     flags = 0
-    row[M_METADATA], row[M_METADATA_END] = position, end
+    table[M_METADATA, at], table[M_METADATA_END, at] = position, end
     while position < end:
         tag, position = read_varint(data, position, end)
         if position < 0:
@@ -72,9 +75,9 @@ def _read_single(data, position, end, row):
             elif field == 4:
                 compacted_out = value != 0
             elif field == 5:
-                row[M_EVENT_TIME] = value
+                table[M_EVENT_TIME, at] = value
             elif field == 8:
-                row[M_SEQUENCE_ID] = value
+                table[M_SEQUENCE_ID, at] = value
             elif field in (6, 9, 10):
                 flag = KEY_IS_BASE64 if field == 6 else (NULL_VALUE if field == 9 else NULL_KEY)
                 flags = flags | flag if value else flags & ~flag
@@ -83,23 +86,23 @@ def _read_single(data, position, end, row):
             if position < 0 or length < 0 or length > end - position:
                 return np.int64(-1), False
             if field == 1:
-                row[M_PROPERTIES] += 1
+                table[M_PROPERTIES, at] += 1
             elif field == 2:
-                row[M_KEY], row[M_KEY_LENGTH] = position, length
+                table[M_KEY, at], table[M_KEY_LENGTH, at] = position, length
             elif field == 7:
-                row[M_ORDERING_KEY], row[M_ORDERING_KEY_LENGTH] = position, length
+                table[M_ORDERING_KEY, at], table[M_ORDERING_KEY_LENGTH, at] = position, length
             position += length
         else:
             position = skip_field(data, position, end, tag)
             if position < 0:
                 return np.int64(-1), False
-    row[M_FLAGS] |= flags
+    table[M_FLAGS, at] |= flags
     return size, compacted_out
 
 
 @numba.njit(cache=True, nogil=True)
 def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table, count):
-    """Rows for the `size` messages in `data[position:end]`; answers the new count, −1 if the batch is not right."""
+    """Columns for the `size` messages in `data[position:end]`; answers the new count, −1 if the batch is not right."""
     for i in range(size):
         if end - position < 4:
             return np.int64(-1)
@@ -107,21 +110,20 @@ def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table
         position += 4
         if metadata_size < 0 or metadata_size > end - position:
             return np.int64(-1)
-        row = table[count]
-        row[M_ENTRY] = entry
-        row[M_BATCH_INDEX] = i
-        row[M_EVENT_TIME] = 0
-        row[M_SEQUENCE_ID] = sequence_id
-        row[M_KEY_LENGTH] = -1
-        row[M_ORDERING_KEY_LENGTH] = -1
-        row[M_PROPERTIES] = 0
-        row[M_FLAGS] = base_flags
-        length, compacted_out = _read_single(data, position, position + metadata_size, row)
+        table[M_ENTRY, count] = entry
+        table[M_BATCH_INDEX, count] = i
+        table[M_EVENT_TIME, count] = 0
+        table[M_SEQUENCE_ID, count] = sequence_id
+        table[M_KEY_LENGTH, count] = -1
+        table[M_ORDERING_KEY_LENGTH, count] = -1
+        table[M_PROPERTIES, count] = 0
+        table[M_FLAGS, count] = base_flags
+        length, compacted_out = _read_single(data, position, position + metadata_size, table, count)
         position += metadata_size
         if length < 0 or length > end - position:
             return np.int64(-1)
-        row[M_VALUE] = position
-        row[M_VALUE_LENGTH] = -1 if row[M_FLAGS] & NULL_VALUE else length
+        table[M_VALUE, count] = position
+        table[M_VALUE_LENGTH, count] = -1 if table[M_FLAGS, count] & NULL_VALUE else length
         position += length
         if not compacted_out:
             count += 1
@@ -129,27 +131,30 @@ def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table
 
 
 @numba.njit(cache=True, nogil=True)
-def _set_whole(entry, index, offset, length, flags, row):
-    """The row of an entry that is one message: not batched, or passed on raw."""
-    row[M_ENTRY] = index
-    row[M_VALUE] = offset
-    row[M_VALUE_LENGTH] = -1 if entry[E_FLAGS] & NULL_VALUE else length
-    row[M_BATCH_INDEX] = -1
-    row[M_EVENT_TIME] = entry[E_EVENT_TIME]
-    row[M_SEQUENCE_ID] = entry[E_SEQUENCE_ID]
-    row[M_KEY], row[M_KEY_LENGTH] = entry[E_KEY], entry[E_KEY_LENGTH]
-    row[M_ORDERING_KEY], row[M_ORDERING_KEY_LENGTH] = entry[E_ORDERING_KEY], entry[E_ORDERING_KEY_LENGTH]
-    row[M_METADATA], row[M_METADATA_END] = entry[E_METADATA], entry[E_METADATA_END]
-    row[M_PROPERTIES] = entry[E_PROPERTIES]
-    row[M_FLAGS] = entry[E_FLAGS] | flags
+def _set_whole(entry, index, offset, length, flags, table, at):
+    """The column of an entry that is one message: not batched, or passed on raw."""
+    table[M_ENTRY, at] = index
+    table[M_VALUE, at] = offset
+    table[M_VALUE_LENGTH, at] = -1 if entry[E_FLAGS] & NULL_VALUE else length
+    table[M_BATCH_INDEX, at] = -1
+    table[M_EVENT_TIME, at] = entry[E_EVENT_TIME]
+    table[M_SEQUENCE_ID, at] = entry[E_SEQUENCE_ID]
+    table[M_KEY, at], table[M_KEY_LENGTH, at] = entry[E_KEY], entry[E_KEY_LENGTH]
+    table[M_ORDERING_KEY, at], table[M_ORDERING_KEY_LENGTH, at] = (
+        entry[E_ORDERING_KEY],
+        entry[E_ORDERING_KEY_LENGTH],
+    )
+    table[M_METADATA, at], table[M_METADATA_END, at] = entry[E_METADATA], entry[E_METADATA_END]
+    table[M_PROPERTIES, at] = entry[E_PROPERTIES]
+    table[M_FLAGS, at] = entry[E_FLAGS] | flags
 
 
 @numba.njit(cache=True, nogil=True)
 def read_messages(block, scratch, entries, first, last, scratch_offsets, raw, table):
-    """Rows for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
+    """Columns for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
 
     `entries` int64 table, `scratch_offsets` int64 per entry (−1: the payload is in `block`), `raw` uint8 per entry
-    (1: pass the payload on as it is), `table` the output, with a row for each message that a batch can hold.
+    (1: pass the payload on as it is), `table` the output: `M_FIELDS` × messages, with room for all that the batches can hold.
     """
     count = np.int64(0)
     for i in range(first, last):
@@ -161,10 +166,10 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, raw, ta
         length = entry[E_UNCOMPRESSED_SIZE] if in_scratch else entry[E_PAYLOAD_LENGTH]
         size = entry[E_BATCH_SIZE]
         if raw[i] or size < 0:
-            _set_whole(entry, i, offset, length, VALUE_IN_SCRATCH if in_scratch else 0, table[count])
+            _set_whole(entry, i, offset, length, VALUE_IN_SCRATCH if in_scratch else 0, table, count)
             count += 1
             continue
-        if size * LEAST_MESSAGE_BYTES > length or count + size > len(table):
+        if size * LEAST_MESSAGE_BYTES > length or count + size > table.shape[1]:
             return count, i
         flags = VALUE_IN_SCRATCH | METADATA_IN_SCRATCH if in_scratch else 0
         data = scratch if in_scratch else block

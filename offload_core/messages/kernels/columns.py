@@ -8,12 +8,6 @@ import numpy as np
 from offload_core.codec.kernels.intrinsics import copy_bytes
 from offload_core.messages.kernels.fields import (
     ENTRY_PROPERTIES_TAG,
-    M_BATCH_INDEX,
-    M_ENTRY,
-    M_FLAGS,
-    M_METADATA,
-    M_METADATA_END,
-    M_PROPERTIES,
     METADATA_IN_SCRATCH,
     SINGLE_PROPERTIES_TAG,
 )
@@ -67,6 +61,18 @@ def scale_times(times_ms, absent, times_us, validity):
 
 
 @numba.njit(cache=True, nogil=True)
+def all_same(block, offsets, lengths):
+    """Whether all spans (int64) hold the same bytes, or all none."""
+    for i in range(1, len(offsets)):
+        if lengths[i] != lengths[0]:
+            return False
+        for j in range(lengths[0]):
+            if block[offsets[i] + j] != block[offsets[0] + j]:
+                return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
 def _write_varint(out, position, value):
     remaining = np.uint64(value)
     while remaining >= 128:
@@ -82,12 +88,14 @@ MESSAGE_ID_BYTES = 45
 
 
 @numba.njit(cache=True, nogil=True)
-def pack_message_ids(ledger_id, partition, first_entry_id, messages, batch_sizes, values, value_offsets):
-    """Serialise one `MessageIdData` per row of `messages` as Pulsar's clients do; `batch_sizes` int64 per entry."""
+def pack_message_ids(
+    ledger_id, partition, first_entry_id, entry_rows, batch_index, batch_sizes, values, value_offsets
+):
+    """Serialise one `MessageIdData` per message as Pulsar's clients do; `batch_sizes` int64 per entry."""
     position = np.int64(0)
     value_offsets[0] = 0
-    for i in range(len(messages)):
-        entry = messages[i, M_ENTRY]
+    for i in range(len(entry_rows)):
+        entry = entry_rows[i]
         values[position] = 8
         position = _write_varint(values, position + 1, ledger_id)
         values[position] = 16
@@ -95,9 +103,9 @@ def pack_message_ids(ledger_id, partition, first_entry_id, messages, batch_sizes
         if partition >= 0:
             values[position] = 24
             position = _write_varint(values, position + 1, partition)
-        if messages[i, M_BATCH_INDEX] >= 0:
+        if batch_index[i] >= 0:
             values[position] = 32
-            position = _write_varint(values, position + 1, messages[i, M_BATCH_INDEX])
+            position = _write_varint(values, position + 1, batch_index[i])
             values[position] = 48
             position = _write_varint(values, position + 1, batch_sizes[entry])
         value_offsets[i + 1] = position
@@ -105,10 +113,14 @@ def pack_message_ids(ledger_id, partition, first_entry_id, messages, batch_sizes
 
 
 @numba.njit(cache=True, nogil=True)
-def gather_properties(block, scratch, messages, row_offsets, keys, key_offsets, values, value_offsets):
+def gather_properties(
+    block, scratch, counts, batch_index, flags, starts, ends,
+    row_offsets, keys, key_offsets, values, value_offsets,
+):  # fmt: skip
     """Copy the properties of all messages; answers False if one of them is not right.
 
-    `row_offsets` int32 (rows + 1); `keys`, `values` uint8 with room for all; their offsets int32 (properties + 1).
+    int64 per message: number of properties, place in its batch, flags, where its metadata starts and ends.
+    `row_offsets` int32 (messages + 1); `keys`, `values` uint8 with room for all; their offsets int32 (properties + 1).
     """
     done = 0
     key_end = np.int64(0)
@@ -116,12 +128,12 @@ def gather_properties(block, scratch, messages, row_offsets, keys, key_offsets, 
     row_offsets[0] = 0
     key_offsets[0] = 0
     value_offsets[0] = 0
-    for i in range(len(messages)):
-        if messages[i, M_PROPERTIES] > 0:
-            batched = messages[i, M_BATCH_INDEX] >= 0
+    for i in range(len(counts)):
+        if counts[i] > 0:
+            batched = batch_index[i] >= 0
             wanted = SINGLE_PROPERTIES_TAG if batched else ENTRY_PROPERTIES_TAG
-            data = scratch if messages[i, M_FLAGS] & METADATA_IN_SCRATCH else block
-            position, end = messages[i, M_METADATA], messages[i, M_METADATA_END]
+            data = scratch if flags[i] & METADATA_IN_SCRATCH else block
+            position, end = starts[i], ends[i]
             while position < end:
                 tag, position = read_varint(data, position, end)
                 if tag != wanted:

@@ -29,7 +29,7 @@ E_ENCRYPTION_PARAM, E_ENCRYPTION_PARAM_LENGTH = 32, 33
 E_ENCRYPTION_KEYS = 34
 E_FIELDS = 35
 
-# --- one row per message -----------------------------------------------------------------------
+# --- one column per message: each fact of all messages lies together ---------------------------
 M_ENTRY = 0
 M_VALUE, M_VALUE_LENGTH = 1, 2
 M_BATCH_INDEX = 3

@@ -1,0 +1,291 @@
+"""What is missing: an error that says where, or with `fail_on_data_loss=False` a warning and what there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
+from tiers import TOPIC, in_memory, lay_out, lay_out_case
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.streaming import pack_streaming_index
+from offload_core.scan import Position
+from offload_hooks.errors import DataLossError
+
+NAME = TopicName(TOPIC)
+HINT = "Set failOnDataLoss to false to read what there is."
+
+
+def payloads(ledger_id: int, first: int, stop: int) -> list[bytes]:
+    return [b"%d:%d" % (ledger_id, i) for i in range(first, stop)]
+
+
+def whole(ledger_id: int, entries: int = 3) -> WrittenObject:
+    return pip17_object(payloads(ledger_id, 0, entries), ledger_id=ledger_id)
+
+
+def segment(ledger_id: int, first: int, stop: int) -> WrittenObject:
+    blocks = [payloads(ledger_id, first, stop)]
+    return streaming_object([LedgerPart(ledger_id=ledger_id, blocks=blocks, first_entry_id=first)])
+
+
+def closed_with(written: WrittenObject, entries: int) -> WrittenObject:
+    """A segment whose index knows that the ledger was closed with so many entries."""
+    index = parse_index(written.index, written.key)
+    (ledger,) = index.ledgers
+    info = LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=None, timestamp_ms=1)
+    blocks = [
+        BlockEntry(first_entry_id=block.first_entry_id, part_number=block.part_number, offset=block.offset)
+        for block in ledger.blocks
+    ]
+    packed = pack_streaming_index([(info, blocks)], index.data_length)
+    return WrittenObject(key=written.key, data=written.data, index=packed, entries=written.entries)
+
+
+def read(tier: TierReader, **options: Any) -> list[bytes]:
+    table = tier.scan(level="entries", columns=["value"], **options).to_table()
+    values: list[bytes] = table["value"].to_pylist()
+    return values
+
+
+def at(ledger_id: int, entry_id: int, batch_index: int = 0) -> dict[TopicName, Position]:
+    return {NAME: Position(ledger_id, entry_id, batch_index)}
+
+
+def lose(tier: TierReader, **options: Any) -> DataLossError:
+    with pytest.raises(DataLossError) as caught:
+        read(tier, **options)
+    assert caught.value.hint == HINT
+    return caught.value
+
+
+# --- whole ledgers -----------------------------------------------------------------------------
+
+
+def test_a_start_in_a_ledger_that_is_not_here_is_an_error() -> None:
+    error = lose(in_memory(whole(3), whole(5)), start=at(4, 1, 2))
+    assert str(error) == (
+        f"{TOPIC} was asked for from 4:1:2, but that ledger has no copy here (ledger 4): found ledgers 3, 5. {HINT}"
+    )
+
+
+def test_a_start_in_a_ledger_that_is_not_here_reads_on_from_the_next_if_told_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = read(in_memory(whole(3), whole(5)), start=at(4, 1), fail_on_data_loss=False)
+    assert found == payloads(5, 0, 3)
+    assert caplog.messages == [
+        f"{TOPIC} was asked for from 4:1:0, but that ledger has no copy here (ledger 4): found ledgers 3, 5. {HINT}"
+    ]
+
+
+def test_a_start_beyond_the_stop_is_no_loss() -> None:
+    assert read(in_memory(whole(3), whole(5)), start=at(5, 0), stop=at(3, 1)) == []
+
+
+def incomplete(tmp_path: Path, ledger_id: int) -> TierReader:
+    """Ledgers 3, 5 and 8, of which one has only a data object."""
+    for number, each in enumerate((3, 5, 8)):
+        parts: Sequence[str] = ["data"] if each == ledger_id else ["data", "index"]
+        lay_out(tmp_path, whole(each), attempt=number, parts=parts)
+    return open_tier(tmp_path)
+
+
+@pytest.mark.parametrize("ledger_id", [3, 5])
+def test_a_ledger_in_the_middle_without_a_complete_copy_is_an_error(tmp_path: Path, ledger_id: int) -> None:
+    error = lose(incomplete(tmp_path, ledger_id))
+    assert error.what == f"a ledger of {TOPIC} has no complete copy"
+    assert error.ledger_id == ledger_id
+    assert "the data object has no index: an attempt that did not finish" in str(error)
+    assert f"-ledger-{ledger_id}: " in str(error)
+
+
+def test_a_ledger_in_the_middle_without_a_complete_copy_is_left_out_if_told_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = read(incomplete(tmp_path, 5), fail_on_data_loss=False)
+    assert found == [*payloads(3, 0, 3), *payloads(8, 0, 3)]
+    (message,) = caplog.messages
+    assert message.startswith(f"a ledger of {TOPIC} has no complete copy (ledger 5): found ")
+
+
+def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert read(incomplete(tmp_path, 8)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
+    (message,) = caplog.messages
+    assert message.startswith(f"a ledger of {TOPIC} has no complete copy (ledger 8): ")
+    assert message.endswith("the data object has no index: an attempt that did not finish. It is not read")
+
+
+@pytest.mark.parametrize("bounds", [{"start": at(8, 0)}, {"stop": at(3, 2)}])
+def test_a_ledger_that_is_not_asked_for_may_be_incomplete(tmp_path: Path, bounds: Any) -> None:
+    assert read(incomplete(tmp_path, 5), **bounds) in (payloads(8, 0, 3), payloads(3, 0, 2))
+
+
+def test_a_stop_in_a_ledger_that_is_not_here_ends_before_it() -> None:
+    assert read(in_memory(whole(3), whole(5)), stop=at(4, 0)) == payloads(3, 0, 3)
+
+
+# --- inside a ledger ---------------------------------------------------------------------------
+
+
+def gapped() -> TierReader:
+    """Ledger 7 without 3 and 4, and a ledger that follows."""
+    return in_memory(segment(7, 0, 3), segment(7, 5, 8), whole(9))
+
+
+def test_a_gap_between_segments_is_an_error_that_says_what_is_missing() -> None:
+    error = lose(gapped())
+    assert str(error) == (
+        f"entries of a ledger of {TOPIC} have no copy here "
+        "(object 00000000-0000-4000-8000-000000000000, ledger 7, entry 3): expected entries 3 to 4. " + HINT
+    )
+    assert (error.key, error.ledger_id, error.entry_id) == ("00000000-0000-4000-8000-000000000000", 7, 3)
+
+
+def test_a_gap_is_passed_over_if_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    found = read(gapped(), fail_on_data_loss=False)
+    assert found == [*payloads(7, 0, 3), *payloads(7, 5, 8), *payloads(9, 0, 3)]
+    (message,) = caplog.messages
+    assert message.startswith(f"entries of a ledger of {TOPIC} have no copy here")
+    assert "expected entries 3 to 4" in message
+
+
+@pytest.mark.parametrize("start", [3, 4])
+def test_a_start_in_a_gap_is_an_error(start: int) -> None:
+    assert lose(gapped(), start=at(7, start)).expected == "entries 3 to 4"
+
+
+def test_a_start_after_a_gap_is_no_loss() -> None:
+    assert read(gapped(), start=at(7, 5)) == [*payloads(7, 5, 8), *payloads(9, 0, 3)]
+    assert read(gapped(), start=at(7, 7), stop=at(9, 0)) == payloads(7, 7, 8)
+
+
+@pytest.mark.parametrize(
+    ("stop", "missing"),
+    [(at(7, 4), "entries 3 to 3"), (at(7, 5), "entries 3 to 4"), (at(7, 4, 1), "entries 3 to 4")],
+)
+def test_a_stop_in_or_at_the_end_of_a_gap_is_an_error(stop: Any, missing: str) -> None:
+    assert lose(gapped(), stop=stop).expected == missing
+
+
+def test_a_stop_before_a_gap_is_no_loss() -> None:
+    assert read(gapped(), stop=at(7, 3)) == payloads(7, 0, 3)
+    assert read(gapped(), stop=at(7, 2)) == payloads(7, 0, 2)
+
+
+def beheaded() -> TierReader:
+    """Ledger 7 without 0 to 3."""
+    return in_memory(segment(7, 4, 8))
+
+
+@pytest.mark.parametrize(
+    "bounds", [{}, {"start": at(7, 3)}, {"stop": at(7, 2)}, {"start": at(7, 1), "stop": at(7, 3)}]
+)
+def test_first_entries_that_are_missing_are_an_error(bounds: Any) -> None:
+    error = lose(beheaded(), **bounds)
+    assert error.what == f"the first entries of a ledger of {TOPIC} have no copy here"
+    assert (error.ledger_id, error.found) == (7, "entries from 4 on")
+
+
+def test_first_entries_that_are_not_asked_for_may_be_missing() -> None:
+    assert read(beheaded(), start=at(7, 4)) == payloads(7, 4, 8)
+    assert read(beheaded(), start=at(7, 6)) == payloads(7, 6, 8)
+    assert read(beheaded(), stop=at(7, 0)) == []
+    assert read(beheaded(), start=at(7, 2), stop=at(7, 2)) == []
+
+
+def test_first_entries_that_are_missing_are_passed_over_if_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    assert read(beheaded(), fail_on_data_loss=False) == payloads(7, 4, 8)
+    assert caplog.messages == [
+        f"the first entries of a ledger of {TOPIC} have no copy here (ledger 7): found entries from 4 on. {HINT}"
+    ]
+
+
+def test_the_missing_tail_of_a_closed_ledger_is_an_error() -> None:
+    error = lose(in_memory(closed_with(segment(7, 0, 3), 6), whole(9)))
+    assert error.what == f"entries of a ledger of {TOPIC} have no copy here"
+    assert (error.ledger_id, error.entry_id, error.expected) == (7, 3, "entries 3 to 5")
+
+
+def test_the_missing_tail_of_a_closed_ledger_is_passed_over_if_told_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
+    assert read(tier, fail_on_data_loss=False) == [*payloads(7, 0, 3), *payloads(9, 0, 3)]
+    assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize(("stop", "missing"), [(5, "entries 3 to 4"), (100, "entries 3 to 5")])
+def test_a_stop_in_a_missing_tail_is_an_error(stop: int, missing: str) -> None:
+    tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
+    assert lose(tier, stop=at(7, stop)).expected == missing
+
+
+def test_a_missing_tail_that_is_not_asked_for_is_no_loss() -> None:
+    tier = in_memory(closed_with(segment(7, 0, 3), 6), whole(9))
+    assert read(tier, stop=at(7, 3)) == payloads(7, 0, 3)
+    assert read(tier, start=at(9, 1)) == payloads(9, 1, 3)
+
+
+def test_the_tail_of_the_last_ledger_may_be_on_its_way() -> None:
+    tier = in_memory(whole(5), closed_with(segment(7, 0, 3), 6))
+    assert read(tier) == [*payloads(5, 0, 3), *payloads(7, 0, 3)]
+
+
+def test_a_gap_is_found_however_tasks_are_cut() -> None:
+    assert lose(gapped(), task_bytes=1).expected == "entries 3 to 4"
+
+
+# --- several segments, several ledgers ---------------------------------------------------------
+
+
+def test_a_ledger_over_several_segments_is_read_as_one() -> None:
+    tier = in_memory(segment(7, 6, 9), segment(7, 0, 2), segment(7, 2, 6))
+    assert read(tier) == payloads(7, 0, 9)
+
+
+def test_several_ledgers_of_one_segment_are_read_in_order() -> None:
+    parts = [
+        LedgerPart(ledger_id=each, blocks=[payloads(each, 0, 2), payloads(each, 2, 3)]) for each in (9, 7, 8)
+    ]
+    tier = in_memory(streaming_object(parts))
+    assert read(tier) == [*payloads(7, 0, 3), *payloads(8, 0, 3), *payloads(9, 0, 3)]
+
+
+def test_a_newer_attempt_at_a_segment_is_read_instead_of_the_older() -> None:
+    newer = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"new 2", b"new 3"]], first_entry_id=2)])
+    assert read(in_memory(segment(7, 0, 2), segment(7, 2, 4), newer)) == [
+        *payloads(7, 0, 2),
+        b"new 2",
+        b"new 3",
+    ]
+
+
+def test_of_segments_that_overlap_each_entry_is_read_once() -> None:
+    assert read(in_memory(segment(7, 0, 5), segment(7, 3, 8))) == payloads(7, 0, 8)
+
+
+def test_a_whole_copy_is_read_instead_of_segments() -> None:
+    tier = in_memory(pip17_object([b"whole"] * 6, ledger_id=7), segment(7, 0, 3), segment(7, 3, 6))
+    assert read(tier) == [b"whole"] * 6
+
+
+def test_golden_segments_are_read_as_one_ledger_and_alone_they_are_not_whole(tmp_path: Path) -> None:
+    lay_out_case(tmp_path, "streaming", "seg2-of-2")
+    with open_tier(tmp_path) as tier, pytest.raises(DataLossError, match="the first entries") as caught:
+        tier.scan(ledger=30)
+    assert caught.value.found == "entries from 100 on"
+    lay_out_case(tmp_path, "streaming", "seg1-of-2")
+    with open_tier(tmp_path) as tier:
+        ids = tier.scan(ledger=30, level="entries", columns=["__entryId"]).to_table()["__entryId"].to_pylist()
+    assert ids == list(range(300))

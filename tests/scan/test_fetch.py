@@ -1,0 +1,223 @@
+"""Which bytes are asked of a store, how many are held, and what is left behind."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
+from tiers import MemoryDriver, Names, in_memory, numbered
+
+import offload_core.scan.fetch as fetch
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.scan import Position
+from offload_core.tier import Tier
+from offload_hooks import ByteRange, hookimpl
+from offload_hooks.errors import StoreError
+
+KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
+ORDERS = TopicName("persistent://acme/cold/orders")
+
+
+def blocks_of_1000(count: int) -> WrittenObject:
+    """A ledger in blocks of 1000 bytes, two entries each (the last block is as long by chance of arithmetic)."""
+    return pip17_object([b"x" * 424] * (2 * count), ledger_id=7, max_block_bytes=1000)
+
+
+class Recorded:
+    """A tier of one object, and what was asked of it after its index was read."""
+
+    def __init__(self, written: WrittenObject, **options: object) -> None:
+        self.driver = MemoryDriver(numbered(written), metadata=Names().as_metadata("data"), **options)  # type: ignore[arg-type]
+        self.tier = TierReader(Tier(self.driver))
+
+    def reads_of_data(self) -> list[tuple[int, int]]:
+        return [(offset, length) for key, offset, length in self.driver.reads if not key.endswith("-index")]
+
+
+def no_threads_but_these(before: set[threading.Thread]) -> bool:
+    return not {thread for thread in threading.enumerate() if thread.is_alive()} - before
+
+
+# --- ranges ------------------------------------------------------------------------------------
+
+
+def test_small_blocks_are_fetched_together_and_the_ranges_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 3000)
+    recorded = Recorded(blocks_of_1000(7))
+    assert recorded.tier.scan(level="entries").to_table().num_rows == 14
+    assert recorded.reads_of_data() == [(0, 3000), (3000, 3000), (6000, 1000)]
+
+
+def test_a_block_larger_than_a_unit_is_fetched_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 10)
+    recorded = Recorded(blocks_of_1000(3))
+    recorded.tier.scan(level="entries").to_table()
+    assert recorded.reads_of_data() == [(0, 1000), (1000, 1000), (2000, 1000)]
+
+
+def test_blocks_that_do_not_adjoin_are_not_fetched_together() -> None:
+    parts = [
+        LedgerPart(ledger_id=7, blocks=[[b"a"]]),
+        LedgerPart(ledger_id=8, blocks=[[b"b"]]),
+        LedgerPart(ledger_id=9, blocks=[[b"c"], [b"d"]]),
+    ]
+    recorded = Recorded(streaming_object(parts))
+    recorded.tier.scan(ledger=9, level="entries").to_table()
+    recorded.tier.scan(ledger=7, level="entries").to_table()
+    assert recorded.reads_of_data() == [(1024, 1024), (0, 512)]
+
+
+def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:
+    recorded = Recorded(blocks_of_1000(7))
+    bounds = {"start": {ORDERS: Position(7, 5)}, "stop": {ORDERS: Position(7, 8)}}
+    ids = (
+        recorded.tier.scan(level="entries", columns=["__entryId"], **bounds)
+        .to_table()["__entryId"]
+        .to_pylist()
+    )  # type: ignore[arg-type]
+    assert ids == [5, 6, 7]
+    assert recorded.reads_of_data() == [(2000, 2000)]
+
+
+def test_more_than_range_bytes_is_split_into_ranges_that_cover_it_exactly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 5000)
+    payloads = [b"%03d" % i + b"y" * 421 for i in range(14)]
+    recorded = Recorded(pip17_object(payloads, ledger_id=7, max_block_bytes=1000), range_bytes=900)
+    values = recorded.tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+    assert values == payloads
+    assert sorted(recorded.reads_of_data()) == [
+        (0, 900),
+        (900, 900),
+        (1800, 900),
+        (2700, 900),
+        (3600, 900),
+        (4500, 500),
+        (5000, 900),
+        (5900, 900),
+        (6800, 200),
+    ]
+
+
+@pytest.mark.parametrize(("range_bytes", "reads"), [(999, 2), (1000, 1), (1001, 1)])
+def test_a_unit_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: int) -> None:
+    recorded = Recorded(blocks_of_1000(1), range_bytes=range_bytes)
+    recorded.tier.scan(level="entries").to_table()
+    assert len(recorded.reads_of_data()) == reads
+
+
+class ManyRanges(MemoryDriver):
+    """Has its own `read_ranges`, as object stores do, and counts how many ranges each call asks for."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        super().__init__(objects, metadata=Names().as_metadata("data"), range_bytes=100)
+        self.at_once: list[int] = []
+
+    @hookimpl
+    def read_ranges(self, ranges: list[ByteRange]) -> list[bytes]:
+        self.at_once.append(len(ranges))
+        return [self.objects[each.key][each.offset : each.end] for each in ranges]
+
+
+def test_few_ranges_are_asked_for_at_once() -> None:
+    driver = ManyRanges(numbered(blocks_of_1000(1)))
+    assert TierReader(Tier(driver)).scan(level="entries").to_table().num_rows == 2
+    assert driver.at_once == [4, 4, 2]
+
+
+# --- memory and threads ------------------------------------------------------------------------
+
+
+class Watched:
+    """Hands out arrays, and notes how many of the earlier ones are still alive."""
+
+    def __init__(self) -> None:
+        self.alive: list[weakref.ref[np.ndarray]] = []
+        self.most = 0
+
+    def __call__(self, data: bytes) -> memoryview:
+        array = np.frombuffer(data, dtype=np.uint8).copy()
+        self.alive = [ref for ref in self.alive if ref() is not None] + [weakref.ref(array)]
+        self.most = max(self.most, len(self.alive))
+        return memoryview(array)
+
+
+@pytest.mark.parametrize("level", ["entries", "messages"])
+def test_no_more_than_three_units_are_held_however_large_the_ledger(
+    monkeypatch: pytest.MonkeyPatch, level: str
+) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+    watched = Watched()
+    written = pip17_object([entry(b"x" * 300)] * 80, ledger_id=7, max_block_bytes=1000)
+    recorded = Recorded(written, make=watched)
+    batches = list(recorded.tier.scan(level=level))  # type: ignore[arg-type]
+    assert sum(batch.num_rows for batch in batches) == 80
+    assert len(recorded.reads_of_data()) == 40
+    # one that is read, one that has come, and while the first is let go one that is asked for
+    assert 1 <= watched.most <= 3
+
+
+def test_batches_of_small_ledgers_take_little_memory() -> None:
+    tier = in_memory(*(pip17_object([b"small"], ledger_id=i) for i in range(20)))
+    table = tier.scan(level="entries").to_table()
+    assert table.num_rows == 20
+    assert sum(batch.get_total_buffer_size() for batch in table.to_batches()) < 20 * 150_000
+
+
+def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+    recorded = Recorded(blocks_of_1000(10))
+    batches = iter(recorded.tier.scan(level="entries"))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert recorded.reads_of_data() == [(0, 1000), (1000, 1000)]
+
+
+def test_a_reader_that_stops_early_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+    before = set(threading.enumerate())
+    recorded = Recorded(blocks_of_1000(10))
+    batches = iter(recorded.tier.scan(level="entries"))
+    next(batches)
+    assert not no_threads_but_these(before)
+    batches.close()  # type: ignore[attr-defined]
+    assert no_threads_but_these(before)
+
+
+def test_a_read_to_the_end_leaves_no_thread_behind() -> None:
+    before = set(threading.enumerate())
+    Recorded(blocks_of_1000(10)).tier.scan(level="entries").to_table()
+    assert no_threads_but_these(before)
+
+
+# --- errors ------------------------------------------------------------------------------------
+
+
+def test_an_error_of_the_store_comes_through_after_what_could_be_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+    before = set(threading.enumerate())
+    recorded = Recorded(blocks_of_1000(5), fail_at=2500)
+    batches: list[pa.RecordBatch] = []
+    with pytest.raises(StoreError, match="the store broke") as caught:
+        batches.extend(recorded.tier.scan(level="entries"))
+    assert sum(batch.num_rows for batch in batches) == 4
+    assert (caught.value.key, caught.value.offset) == (KEY, 2000)
+    assert no_threads_but_these(before)
+
+
+def test_an_error_in_one_of_several_ranges_comes_through() -> None:
+    recorded = Recorded(blocks_of_1000(3), range_bytes=700, fail_at=2200)
+    with pytest.raises(StoreError, match="the store broke") as caught:
+        recorded.tier.scan(level="entries").to_table()
+    assert (caught.value.key, caught.value.offset) == (KEY, 2100)
+    recorded.tier.close()

@@ -1,0 +1,145 @@
+"""Tiers of what Pulsar itself wrote, read through `open_tier`."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from entries import WrittenObject
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import PIP17_CASES, STREAMING_CASES, TOPICS, ExpectedEntry, load_case, topic_objects
+from tiers import in_memory, lay_out_broker_objects, lay_out_case
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import Problem
+from offload_hooks.errors import FormatError
+
+CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for case in STREAMING_CASES]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
+    root = tmp_path_factory.mktemp("broker")
+    lay_out_broker_objects(root)
+    with open_tier(root) as tier:
+        yield tier
+
+
+def entries_of(tier: TierReader, ledger_id: int, *, fail_on_data_loss: bool = True) -> list[ExpectedEntry]:
+    scan = tier.scan(ledger=ledger_id, level="entries", fail_on_data_loss=fail_on_data_loss)
+    return [
+        ExpectedEntry(
+            ledger_id=row["__ledgerId"],
+            entry_id=row["__entryId"],
+            length=len(row["value"]),
+            crc32=zlib.crc32(row["value"]),
+            sha256=hashlib.sha256(row["value"]).hexdigest(),
+        )
+        for batch in scan
+        for row in batch.to_pylist()
+    ]
+
+
+@pytest.mark.parametrize(("folder", "name"), CASES)
+def test_every_entry_of_a_ledger_is_read_as_pulsar_reads_it(tmp_path: Path, folder: str, name: str) -> None:
+    lay_out_case(tmp_path, folder, name)
+    case = load_case(folder, name)
+    with open_tier(tmp_path) as tier:
+        for ledger_id in {entry.ledger_id for entry in case.entries}:
+            expected = [entry for entry in case.entries if entry.ledger_id == ledger_id]
+            assert entries_of(tier, ledger_id, fail_on_data_loss=name != "seg2-of-2") == expected
+
+
+def test_objects_that_pulsar_damaged_are_reported_and_not_read(tmp_path: Path) -> None:
+    for name in ("st-drift", "v1-oversized-entry"):
+        lay_out_case(tmp_path, "java-damaged", name)
+    with open_tier(tmp_path) as tier:
+        problems = {stored.key.data_key: stored for stored in tier.catalogue().problems}
+        assert tier.scan().tasks == ()
+    drift = problems[load_case("java-damaged", "st-drift").key.data_key]
+    assert drift.problem is Problem.WRONG_LENGTH
+    assert drift.detail == "the data object has 10584076 bytes, its index says 10524076"
+    lost = problems[load_case("java-damaged", "v1-oversized-entry").key.data_key]
+    assert lost.problem is Problem.BROKEN_INDEX
+    assert lost.detail is not None
+    assert f"object {lost.key.index_key}, ledger 1012, byte " in lost.detail
+
+
+def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entries() -> None:
+    """The drifting object, cut to the length that its index says."""
+    case = load_case("java-damaged", "st-drift")
+    cut = WrittenObject(key=case.key, data=case.data[:10524076], index=case.index, entries=())
+    tier = in_memory(cut)
+    offered = {(entry.entry_id, entry.sha256) for entry in case.entries}
+    batches: list[pa.RecordBatch] = []
+    with pytest.raises(FormatError) as caught:
+        batches.extend(tier.scan(ledger=50, level="entries"))
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert {(row["__entryId"], hashlib.sha256(row["value"]).hexdigest()) for row in rows} <= offered
+    error = caught.value
+    assert error.key == tier.catalogue().topics[0].ledgers[0].pieces[0].stored.key.data_key
+    assert (error.ledger_id, error.block) == (50, 1)
+    assert error.offset is not None
+
+
+@pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
+def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(broker: TierReader, topic: str) -> None:
+    scan = broker.scan(topic=f"acme/cold/{topic}", columns=COLUMNS)
+    assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
+
+
+def test_a_topic_is_read_alike_by_many_small_tasks(broker: TierReader) -> None:
+    scan = broker.scan(topic="acme/cold/big", columns=COLUMNS, task_bytes=1, min_partitions=7)
+    assert len(scan.tasks) == 4
+    assert_topic_is_as_expected(scan.to_table().to_pylist(), "big")
+
+
+def test_a_scan_is_an_arrow_reader_as_well(broker: TierReader) -> None:
+    scan = broker.scan(topic="acme/cold/comp-zstd")
+    with scan.to_reader() as reader:
+        assert reader.schema == scan.schema
+        table = reader.read_all()
+    assert table == scan.to_table()
+    assert table.num_rows > 1000
+
+
+def test_a_failed_offload_left_nothing_to_read(broker: TierReader) -> None:
+    assert topic_objects("chunk") == []
+    assert "persistent://acme/cold/chunk" not in {topic.label for topic in broker.catalogue().topics}
+
+
+def test_messages_of_transactions_are_warned_of(broker: TierReader, caplog: pytest.LogCaptureFixture) -> None:
+    broker.scan(topic="acme/cold/txn").to_table()
+    assert caplog.messages == [
+        f"persistent://acme/cold/txn, ledger {ledger_id}: {number} entries of transactions are passed on whether "
+        "committed or not (columns __txnId…)"
+        for ledger_id, number in [(49, 652), (51, 603)]
+    ]
+
+
+def test_bytes_that_changed_are_an_error_that_names_the_place(tmp_path: Path) -> None:
+    golden = topic_objects("comp-lz4")[0]
+    changed = bytearray(golden.data)
+    changed[5000] ^= 0x40
+    written = WrittenObject(key=golden.key, data=bytes(changed), index=golden.index, entries=())
+    with pytest.raises(FormatError) as caught:
+        in_memory(written).scan().to_table()
+    error = caught.value
+    assert error.key == f"00000000-0000-4000-8000-000000000000-ledger-{golden.key.ledger_id}"
+    assert error.ledger_id == golden.key.ledger_id
+    assert error.entry_id is not None
+    assert error.offset is not None
+    assert 0 < error.offset <= 5000
+
+
+def test_an_object_that_is_compressed_as_a_whole_is_none(tmp_path: Path) -> None:
+    golden = topic_objects("jmisc")[0]
+    written = WrittenObject(key=golden.key, data=gzip.compress(golden.data), index=golden.index, entries=())
+    (stored,) = in_memory(written).catalogue().problems
+    assert stored.problem is Problem.WRONG_LENGTH

@@ -1,0 +1,305 @@
+"""Tasks to batches: sizes, empty and large entries, bytes that are wrong, metadata that lies."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from entries import (
+    LedgerPart,
+    WrittenObject,
+    batch_entry,
+    chunk_entries,
+    encrypted_entry,
+    entry,
+    ledger_metadata,
+    marker,
+    pip17_object,
+    streaming_object,
+)
+from tiers import TOPIC, in_memory, lay_out
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.messages.decode import BATCH_BYTES
+from offload_core.messages.schema import ENTRY_COLUMNS, MESSAGE_COLUMNS
+from offload_hooks.errors import (
+    BadMagicError,
+    ChecksumError,
+    DecompressionError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    OptionError,
+)
+from offload_proto.messages_pb2 import ZSTD
+
+KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
+
+
+def changed(written: WrittenObject, offset: int, data: bytes) -> WrittenObject:
+    new = bytearray(written.data)
+    new[offset : offset + len(data)] = data
+    return WrittenObject(key=written.key, data=bytes(new), index=written.index, entries=written.entries)
+
+
+def sizes(batches: list[pa.RecordBatch]) -> list[list[int]]:
+    return [[len(value) for value in batch["value"].to_pylist()] for batch in batches]
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+def test_an_entry_larger_than_a_batch_has_one_for_itself() -> None:
+    large = BATCH_BYTES + 1
+    tier = in_memory(
+        pip17_object([b"a", b"b" * large, b"c" * 3 * large, b"d", b"e"], max_block_bytes=64 << 20)
+    )
+    batches = list(tier.scan(level="entries"))
+    assert sizes(batches) == [[1], [large], [3 * large], [1, 1]]
+    assert [batch["__entryId"].to_pylist() for batch in batches] == [[0], [1], [2], [3, 4]]
+
+
+def test_entries_are_put_into_batches_of_about_a_mebibyte() -> None:
+    tier = in_memory(pip17_object([b"x" * 300_000] * 10, max_block_bytes=64 << 20))
+    batches = list(tier.scan(level="entries"))
+    assert sum(batch.num_rows for batch in batches) == 10
+    assert all(300_000 <= batch["value"].nbytes <= BATCH_BYTES + 300_000 for batch in batches)
+
+
+def test_many_empty_entries_are_read() -> None:
+    tier = in_memory(pip17_object([b""] * 50_000, max_block_bytes=64 << 20))
+    table = tier.scan(level="entries").to_table()
+    assert table["__entryId"].to_pylist() == list(range(50_000))
+    assert table["value"].to_pylist() == [b""] * 50_000
+    assert {batch.num_rows for batch in table.to_batches()} == {16384, 50_000 - 3 * 16384}
+
+
+def test_empty_entries_among_others_keep_their_places() -> None:
+    payloads = [b"", b"a", b"", b"", b"bc", b""]
+    tier = in_memory(pip17_object(payloads, max_block_bytes=128 + 3 * 12 + 2))
+    assert tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+
+
+def test_a_large_message_is_read_whole() -> None:
+    value = bytes(range(256)) * 12_000
+    entries = [entry(b"before"), entry(value, compression=ZSTD), batch_entry([b"in", value]), entry(b"after")]
+    tier = in_memory(pip17_object(entries, max_block_bytes=64 << 20))
+    assert tier.scan(columns=["value"]).to_table()["value"].to_pylist() == [
+        b"before",
+        value,
+        b"in",
+        value,
+        b"after",
+    ]
+
+
+def test_a_ledger_of_markers_has_entries_and_no_messages() -> None:
+    tier = in_memory(pip17_object([marker(), marker()]))
+    assert tier.scan(level="entries").to_table().num_rows == 2
+    assert tier.scan().to_table().num_rows == 0
+
+
+@pytest.mark.parametrize(
+    ("level", "columns"),
+    [
+        ("messages", None),
+        ("entries", None),
+        ("messages", ["__entryId", "value"]),
+        ("entries", ["__ledgerId"]),
+        ("messages", ["__txnIdMost", "__compression", "__encryptionKeys"]),
+    ],
+)
+def test_every_batch_has_the_scans_schema(level: Any, columns: Any) -> None:
+    tier = in_memory(pip17_object([entry(b"a"), batch_entry([b"b", b"c"])]))
+    scan = tier.scan(level=level, columns=columns)
+    names = columns or list(ENTRY_COLUMNS if level == "entries" else MESSAGE_COLUMNS)
+    assert scan.schema.names == names
+    for batch in scan:
+        assert batch.schema == scan.schema
+        batch.validate(full=True)
+
+
+def test_only_asked_for_columns_are_made_and_in_that_order() -> None:
+    tier = in_memory(pip17_object([b"a", b"b"]))
+    assert tier.scan(level="entries", columns=["__entryId", "__topic"]).to_table().to_pydict() == {
+        "__entryId": [0, 1],
+        "__topic": [TOPIC, TOPIC],
+    }
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"level": "blocks"},
+        {"columns": ["valu"]},
+        {"columns": []},
+        {"columns": ["value", "value"]},
+        {"level": "entries", "columns": ["__key"]},
+    ],
+)
+def test_levels_and_columns_that_there_are_not_are_refused_before_anything_is_read(options: Any) -> None:
+    tier = in_memory(pip17_object([b"a"]))
+    with pytest.raises(OptionError):
+        tier.scan(**options)
+    assert tier.store._chain._plugins[0].reads == []  # type: ignore[attr-defined]
+
+
+# --- bytes that are wrong ----------------------------------------------------------------------
+
+
+def two_blocks() -> WrittenObject:
+    """Entries 0 and 1 in a block of 1000 bytes, 2 and 3 in another."""
+    return pip17_object([entry(b"x" * 370)] * 4, ledger_id=7, max_block_bytes=1000)
+
+
+def fail(tier: TierReader, **options: Any) -> tuple[int, FormatError]:
+    """Rows that came before the error, and the error."""
+    batches: list[pa.RecordBatch] = []
+    with pytest.raises(FormatError) as caught:
+        batches.extend(tier.scan(**options))
+    return sum(batch.num_rows for batch in batches), caught.value
+
+
+@pytest.mark.parametrize("level", ["messages", "entries"])
+@pytest.mark.parametrize(
+    ("offset", "data", "kind"),
+    [
+        (1000, b"\0", BadMagicError),
+        (1012, b"\0\0\0\0\0\0\x03\xe9", FormatError),
+        (1020, b"\0\0\0\0\0\0\0\x03", IndexMismatchError),
+        (1128, b"\x7f\xff\xff\xff", FormatError),
+        (1132, b"\0\0\0\0\0\0\0\x09", EntryOrderError),
+    ],
+)
+def test_a_block_that_is_not_what_its_index_says_is_an_error_that_names_the_place(
+    level: str, offset: int, data: bytes, kind: type[FormatError]
+) -> None:
+    rows, error = fail(in_memory(changed(two_blocks(), offset, data)), level=level)
+    assert rows == 2
+    assert isinstance(error, kind)
+    assert (error.key, error.ledger_id, error.block) == (KEY, 7, 2)
+    assert error.offset is not None
+    assert 1000 <= error.offset <= 1132
+
+
+def test_a_flipped_payload_bit_is_found_by_the_checksum_unless_told_not_to() -> None:
+    written = changed(two_blocks(), 1700, b"\x00")
+    rows, error = fail(in_memory(written))
+    assert isinstance(error, ChecksumError)
+    assert (error.key, error.ledger_id, error.entry_id) == (KEY, 7, 3)
+    assert rows <= 3
+    assert in_memory(written).scan(verify_checksums=False).to_table().num_rows == 4
+    assert in_memory(written).scan(level="entries").to_table().num_rows == 4
+
+
+def test_a_block_of_another_ledger_is_an_error() -> None:
+    written = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"a"], [b"b"]])])
+    _, error = fail(in_memory(changed(written, 512 + 28, b"\0\0\0\0\0\0\0\x08")), level="entries")
+    assert isinstance(error, IndexMismatchError)
+    assert (error.ledger_id, error.block, error.offset) == (7, 2, 540)
+    assert (error.expected, error.found) == ("7 by the index", "8 in the block")
+
+
+def test_a_payload_that_decompresses_to_too_much_is_an_error() -> None:
+    tier = in_memory(pip17_object([entry(b"x" * 1001, compression=ZSTD)]))
+    _, error = fail(tier, max_message_bytes=1000)
+    assert isinstance(error, DecompressionError)
+    assert (error.key, error.ledger_id, error.entry_id) == (KEY, 7, 0)
+    assert tier.scan(max_message_bytes=1001).to_table().num_rows == 1
+
+
+# --- warnings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", ["messages", "entries"])
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_a_ledger_whose_metadata_lies_about_its_length_is_read_with_a_warning(
+    caplog: pytest.LogCaptureFixture, level: Any, difference: int
+) -> None:
+    payloads = [entry(b"a"), entry(b"b")]
+    length = sum(map(len, payloads))
+    metadata = ledger_metadata(payloads, length=length + difference)
+    tier = in_memory(pip17_object(payloads, ledger_id=7, metadata=metadata))
+    assert tier.scan(level=level).to_table().num_rows == 2
+    (message,) = caplog.messages
+    assert message.startswith(
+        f"{KEY} (ledger 7) holds {length} bytes of entries, its metadata says {length + difference}: "
+    )
+
+
+@pytest.mark.parametrize("level", ["messages", "entries"])
+def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(
+    caplog: pytest.LogCaptureFixture, level: Any
+) -> None:
+    tier = in_memory(pip17_object([entry(b"a" * 100)] * 9, max_block_bytes=500))
+    assert tier.scan(level=level).to_table().num_rows == 9
+    assert tier.scan(level=level, task_bytes=1).to_table().num_rows == 9
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            [encrypted_entry(b"?"), encrypted_entry(b"?"), entry(b"a")],
+            "2 encrypted entries are passed on as ciphertext (columns __encryption…)",
+        ),
+        (
+            chunk_entries(b"abc", 1),
+            "3 chunks of messages are passed on one by one (columns __uuid, __chunkId)",
+        ),
+        (
+            [entry(b"a", txnid_most_bits=1, txnid_least_bits=2)],
+            "1 entries of transactions are passed on whether committed or not (columns __txnId…)",
+        ),
+    ],
+)
+def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(
+    caplog: pytest.LogCaptureFixture, entries: list[bytes], message: str
+) -> None:
+    tier = in_memory(pip17_object(entries, max_block_bytes=400))
+    assert tier.scan().to_table().num_rows == len(entries)
+    assert caplog.messages == [f"{TOPIC}, ledger 7: {message}"]
+
+
+# --- open_tier ---------------------------------------------------------------------------------
+
+
+def test_a_tier_is_opened_by_path_url_and_drivers_name(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a"]))
+    for tier in (
+        open_tier(tmp_path),
+        open_tier(str(tmp_path)),
+        open_tier(tmp_path.as_uri()),
+        open_tier("local", root=str(tmp_path)),
+        open_tier(tmp_path.as_uri(), driver="local"),
+    ):
+        with tier:
+            assert tier.scan(level="entries").to_table().num_rows == 1
+
+
+def test_an_unknown_scheme_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(LookupError) as caught:
+        open_tier("s4://bucket/prefix")
+    assert "'s4'" in str(caught.value)
+    assert "file" in str(caught.value)
+
+
+def test_an_unknown_driver_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(LookupError) as caught:
+        open_tier("s4", bucket="b")
+    assert "'s4'" in str(caught.value)
+    assert "local" in str(caught.value)
+
+
+def test_an_unknown_option_is_refused_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="bucket"):
+        open_tier(tmp_path, bucket="b")
+
+
+def test_a_tier_that_is_not_there_is_an_error_when_it_is_read(tmp_path: Path) -> None:
+    with open_tier(tmp_path / "nowhere") as tier, pytest.raises(FileNotFoundError, match="nowhere"):
+        tier.catalogue()
