@@ -154,7 +154,8 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, raw, ta
     """Columns for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
 
     `entries` int64 table, `scratch_offsets` int64 per entry (−1: the payload is in `block`), `raw` uint8 per entry
-    (1: pass the payload on as it is), `table` the output: `M_FIELDS` × messages, with room for all that the batches can hold.
+    (1: pass the payload on as it is), `table` the output: `M_FIELDS` × messages, with room for all that the batches
+    can hold.
     """
     count = np.int64(0)
     for i in range(first, last):
