@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from offload_drivers.local_commit import delete_objects, object_and_metadata, put_in_place
-from offload_drivers.local_files import opened_object, translated
+from offload_drivers.local_files import opened_object, room_for, translated
 from offload_drivers.local_listing import list_keys
 from offload_drivers.local_paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
 from offload_drivers.local_uploads import Staging
@@ -130,18 +130,19 @@ class LocalDriver:
         return _object_stat(key, info, metadata)
 
     @hookimpl
-    def read_range(self, key: str, offset: int, length: int) -> bytes:
+    def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """See `TierHooks`."""
         with translated("read", self._root, key), opened_object(path_of(self._root, key)) as descriptor:
             size_bytes = os.fstat(descriptor).st_size
             if offset < 0 or length < 1 or offset + length > size_bytes:
                 raise _bad_range(key, offset, length, size_bytes)
-            data = os.pread(descriptor, length, offset)
-            while len(data) < length:  # more than 2 GiB, or a signal
-                more = os.pread(descriptor, length - len(data), offset + len(data))
+            data = room_for(length)
+            done = 0
+            while done < length:  # again for more than 2 GiB, or after a signal
+                more = os.preadv(descriptor, [data[done:]], offset + done)
                 if not more:  # somebody cut the file meanwhile
-                    raise _bad_range(key, offset, length, offset + len(data))
-                data += more
+                    raise _bad_range(key, offset, length, offset + done)
+                done += more
             return data
 
     @hookimpl

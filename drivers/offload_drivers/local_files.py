@@ -7,12 +7,13 @@ directory after a name in it has changed. The only place where an `OSError` beco
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import mmap
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from offload_hooks.errors import (
     AccessDeniedError,
@@ -22,6 +23,8 @@ from offload_hooks.errors import (
     StoreError,
     StoreFullError,
 )
+
+_LARGE_BYTES = 4 << 20
 
 _KINDS: dict[int, type[StoreError]] = {
     errno.ENOENT: ObjectNotFoundError,
@@ -39,7 +42,7 @@ _BAD_NAME = {
 }
 
 
-@contextmanager
+@contextlib.contextmanager
 def translated(doing: str, root: str, key: str | None = None) -> Iterator[None]:
     """Turn an `OSError` into the error of the hooks that it means; `doing` is a verb, as in "read"."""
     try:
@@ -62,7 +65,7 @@ def _translate(error: OSError, doing: str, root: str, key: str | None) -> StoreE
     return kind(f"cannot {doing} in {root}: {error.strerror or error}", key=key)
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
     """A file descriptor for the time of the block."""
     descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
@@ -72,7 +75,7 @@ def opened(path: str, flags: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-@contextmanager
+@contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
     """Hold the lock file `path` (made if need be) against all other processes and threads.
 
@@ -86,7 +89,7 @@ def locked(path: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened_object(path: str) -> Iterator[int]:
     """A file descriptor for reading an object; `FileNotFoundError` for whatever is not a regular file."""
     stat_object(path)
@@ -164,3 +167,17 @@ def read_whole(path: str) -> bytes | None:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def room_for(length: int) -> memoryview:
+    """`length` writable bytes of new memory; large ones in huge pages where the system has them.
+
+    To touch new memory for the first time in pages of 4 KiB takes four times as long as to read a cached file.
+    """
+    if length < _LARGE_BYTES:
+        return memoryview(bytearray(length))
+    memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)

@@ -231,19 +231,25 @@ def test_a_range_that_the_object_does_not_have_is_an_error_with_its_size(driver,
 
 def test_short_reads_of_the_operating_system_are_continued(driver, monkeypatch):
     put(driver)
-    pread = os.pread
-    monkeypatch.setattr(os, "pread", lambda fd, length, offset: pread(fd, min(length, 3), offset))
+    preadv = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, rooms, offset: preadv(fd, [rooms[0][:3]], offset))
     assert driver.read_range("k", 1, 9) == b"123456789"
 
 
 def test_an_object_that_is_cut_while_it_is_read_is_an_error(driver, monkeypatch):
     put(driver)
-    pread = os.pread
+    preadv = os.preadv
     monkeypatch.setattr(
-        os, "pread", lambda fd, length, offset: pread(fd, length, offset)[: max(0, 4 - offset)]
+        os, "preadv", lambda fd, rooms, offset: preadv(fd, [rooms[0][: max(0, 4 - offset)]], offset)
     )
     with pytest.raises(RangeError, match="4, where it ends"):
         driver.read_range("k", 0, 10)
+
+
+def test_large_ranges_are_read_whole(driver):
+    data = bytes(range(256)) * (9 << 12)  # 9 MiB: beyond what is kept in small pages
+    driver.write_index("large", data, "x/y", {}, True)
+    assert driver.read_range("large", 5, len(data) - 5) == data[5:]
 
 
 def test_short_writes_of_the_operating_system_are_continued(driver, monkeypatch):

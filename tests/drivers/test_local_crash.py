@@ -63,7 +63,7 @@ PROLOGUE = """
             stat = driver.stat("d/k")
         except FileNotFoundError:
             return None
-        data = driver.read_range("d/k", 0, stat.size_bytes).decode()
+        data = bytes(driver.read_range("d/k", 0, stat.size_bytes)).decode()
         assert [found.key for found in driver.list_objects("", "")] == ["d/k"]
         return [data, dict(stat.user_metadata)]
 

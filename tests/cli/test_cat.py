@@ -1,0 +1,346 @@
+"""`offload cat`: rows as a table, JSON lines or Parquet, whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from commands import Offload
+from entries import WrittenObject, batch_entry, entry, pip17_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import TOPICS
+from tiers import lay_out
+
+from offload_core import open_tier
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+
+ALL = ",".join([*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS])
+ORDERS = "acme/cold/orders"
+_BINARY = ("value", "__key", "__messageId", "__orderingKey", "__schemaVersion", "__encryptionParam")
+_TIMES = ("__publishTime", "__eventTime", "__brokerPublishTime")
+
+
+def from_json(line: str) -> dict[str, Any]:
+    """A row as Arrow gives it."""
+    row: dict[str, Any] = json.loads(line)
+    for name in set(_BINARY) & row.keys():
+        row[name] = None if row[name] is None else base64.b64decode(row[name], validate=True)
+    for name in set(_TIMES) & row.keys():
+        row[name] = None if row[name] is None else datetime.fromisoformat(row[name])
+    return row
+
+
+def lines_of(text: str) -> Iterator[dict[str, Any]]:
+    return (from_json(line) for line in text.splitlines())
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """A tier with ledgers 3 and 4 of three entries each: a message, a batch of two, a message."""
+    for ledger_id in (3, 4):
+        text = b"%d" % ledger_id
+        entries = [
+            entry(text + b":0", partition_key="key", properties=[("p", "ü"), ("q", "")]),
+            batch_entry([text + b":1:0", text + b":1:1"]),
+            entry(b"", null_value=True),
+        ]
+        lay_out(tmp_path / "tier", pip17_object(entries, ledger_id=ledger_id), attempt=ledger_id)
+    return tmp_path / "tier"
+
+
+# --- JSON lines --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
+def test_json_lines_of_a_topic_are_what_pulsars_clients_read(
+    offload: Offload, broker: Path, topic: str
+) -> None:
+    result = offload("cat", broker, "-t", f"acme/cold/{topic}", "-f", "jsonl", "--columns", ALL)
+    assert result.code == 0
+    rows = list(lines_of(result.out))
+    assert set(rows[0]) == set(ALL.split(","))
+    assert_topic_is_as_expected(rows, topic)
+
+
+def test_json_lines_have_binary_as_base64_times_as_iso_8601_and_maps_as_objects(
+    offload: Offload, orders: Path
+) -> None:
+    result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "-n", "1")
+    assert (result.code, result.err) == (0, "")
+    assert json.loads(result.out) == {
+        "value": "Mzow",
+        "__key": "a2V5",
+        "__topic": "persistent://acme/cold/orders",
+        "__messageId": "CAMQAA==",
+        "__publishTime": "2023-11-14T22:13:20.000Z",
+        "__eventTime": None,
+        "__messageProperties": {"p": "ü", "q": ""},
+        "__partition": -1,
+        "__sequenceId": 0,
+        "__producerName": "producer",
+        "__ledgerId": 3,
+        "__entryId": 0,
+        "__batchIndex": -1,
+    }
+    assert '"ü"' in result.out
+
+
+def test_a_time_beyond_the_year_9999_is_written(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([entry(b"a", event_time=10**15), entry(b"b", event_time=2**63)]))
+    result = offload("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "__eventTime")
+    assert result.code == 0
+    assert result.out == '{"__eventTime": "33658-09-27T01:46:40.000Z"}\n{"__eventTime": null}\n'
+    assert (
+        "33658-09-27T01:46:40.000Z" in offload("cat", tmp_path, "-t", ORDERS, "--columns", "__eventTime").out
+    )
+
+
+def test_of_a_property_that_is_there_twice_the_last_value_is_written(
+    offload: Offload, tmp_path: Path
+) -> None:
+    lay_out(tmp_path, pip17_object([entry(b"a", properties=[("p", "1"), ("q", "2"), ("p", "3")])]))
+    result = offload("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "__messageProperties")
+    assert (result.out, result.err) == ('{"__messageProperties": {"p": "3", "q": "2"}}\n', "")
+
+
+def test_several_topics_are_written_one_after_another(offload: Offload, broker: Path) -> None:
+    result = offload("cat", broker, "-t", "acme/cold/jstring", "-t", "acme/cold/jmisc", "-f", "jsonl")
+    names = [json.loads(line)["__topic"] for line in result.out.splitlines()]
+    assert list(dict.fromkeys(names)) == ["persistent://acme/cold/jmisc", "persistent://acme/cold/jstring"]
+
+
+def test_entries_are_written_as_they_are_stored(offload: Offload, orders: Path) -> None:
+    result = offload("cat", orders, "--ledger", "4", "--level", "entries", "-f", "jsonl")
+    rows = list(lines_of(result.out))
+    assert [(row["__ledgerId"], row["__entryId"]) for row in rows] == [(4, 0), (4, 1), (4, 2)]
+    assert rows[0]["value"] == entry(b"4:0", partition_key="key", properties=[("p", "ü"), ("q", "")])
+    assert set(rows[0]) == {"value", "__topic", "__ledgerId", "__entryId"}
+
+
+def test_a_ledger_needs_no_topic(offload: Offload, orders: Path) -> None:
+    result = offload("cat", orders, "--ledger", "3", "-f", "jsonl", "--columns", "value")
+    assert [row["value"] for row in lines_of(result.out)] == [b"3:0", b"3:1:0", b"3:1:1", None]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["--start", "latest"], []),
+        (["--stop", "earliest"], []),
+        (["--start", '{"acme/cold/orders": {"-1": "3:2"}}', "--stop", '{"acme/cold/orders": {"-1": "4:1:1"}}'],
+         [None, b"4:0", b"4:1:0"]),
+        (["--start", '{"acme/cold/orders": {"-1": "3:1:1"}}', "--limit", "1"], [b"3:1:1"]),
+        (["--limit", "0"], []),
+    ],
+)  # fmt: skip
+def test_start_stop_and_limit_bound_what_is_written(
+    offload: Offload, orders: Path, arguments: list[str], values: list[bytes]
+) -> None:
+    result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "value", *arguments)
+    assert (result.code, result.err) == (0, "")
+    assert [row["value"] for row in lines_of(result.out)] == values
+
+
+def test_json_lines_go_into_a_file_with_output(offload: Offload, orders: Path, tmp_path: Path) -> None:
+    target = tmp_path / "rows.jsonl"
+    result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "--output", target)
+    assert (result.code, result.out, result.err) == (0, "", "")
+    assert target.read_text() == offload("cat", orders, "-t", ORDERS, "-f", "jsonl").out
+
+
+# --- Parquet -----------------------------------------------------------------------------------
+
+
+def test_parquet_holds_what_a_scan_gives(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    target = tmp_path / "rows.parquet"
+    result = offload(
+        "cat",
+        broker,
+        "-t",
+        "acme/cold/json",
+        "-f",
+        "parquet",
+        "--output",
+        target,
+        "--columns",
+        ",".join(COLUMNS),
+    )
+    assert (result.code, result.out, result.err) == (0, "", "")
+    table = pq.read_table(target)
+    with open_tier(broker) as tier:
+        assert table.equals(tier.scan(topic="acme/cold/json", columns=COLUMNS).to_table())
+    assert_topic_is_as_expected(table.to_pylist(), "json")
+    assert pq.ParquetFile(target).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_parquet_of_no_rows_has_the_columns(offload: Offload, orders: Path, tmp_path: Path) -> None:
+    target = tmp_path / "rows.parquet"
+    assert offload("cat", orders, "-t", ORDERS, "-n", "0", "-f", "parquet", "--output", target).code == 0
+    table = pq.read_table(target)
+    assert (table.num_rows, table.column_names) == (0, list(MESSAGE_COLUMNS))
+
+
+def damaged(tmp_path: Path) -> Path:
+    """A tier whose second block is not what its index says."""
+    written = pip17_object([entry(b"x" * 370)] * 4, max_block_bytes=1000)
+    data = written.data[:1000] + b"\0" + written.data[1001:]
+    lay_out(tmp_path / "tier", WrittenObject(key=written.key, data=data, index=written.index, entries=()))
+    return tmp_path / "tier"
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+def test_an_error_in_the_middle_leaves_no_file(offload: Offload, tmp_path: Path, format_: str) -> None:
+    tier, folder = damaged(tmp_path), tmp_path / "out"
+    folder.mkdir()
+    result = offload("cat", tier, "-t", ORDERS, "-f", format_, "--output", folder / "rows")
+    assert (result.code, result.out) == (1, "")
+    assert "block 2" in result.err
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("format_", ["jsonl", "parquet"])
+def test_an_error_in_the_middle_leaves_an_older_file_as_it_was(
+    offload: Offload, tmp_path: Path, format_: str
+) -> None:
+    tier, target = damaged(tmp_path), tmp_path / "rows"
+    target.write_text("older")
+    assert offload("cat", tier, "-t", ORDERS, "-f", format_, "--output", target).code == 1
+    assert target.read_text() == "older"
+    assert {path.name for path in tmp_path.iterdir()} == {"tier", "rows"}
+
+
+def test_a_file_is_replaced_when_the_new_one_is_whole(offload: Offload, orders: Path, tmp_path: Path) -> None:
+    target = tmp_path / "rows"
+    target.write_text("older")
+    assert (
+        offload(
+            "cat", orders, "--ledger", "3", "-f", "jsonl", "--columns", "__entryId", "--output", target
+        ).code
+        == 0
+    )
+    assert target.read_text() == '{"__entryId": 0}\n{"__entryId": 1}\n{"__entryId": 1}\n{"__entryId": 2}\n'
+    assert {path.name for path in tmp_path.iterdir()} == {"tier", "rows"}
+
+
+def test_what_came_before_an_error_is_written_to_a_pipe(offload: Offload, tmp_path: Path) -> None:
+    result = offload("cat", damaged(tmp_path), "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
+    assert result.code == 1
+    assert result.out == '{"__entryId": 0}\n{"__entryId": 1}\n'
+
+
+# --- the table ---------------------------------------------------------------------------------
+
+
+def test_a_table_shows_a_few_columns_as_text(offload: Offload, orders: Path) -> None:
+    result = offload("cat", orders, "-t", ORDERS)
+    assert (result.code, result.err) == (0, "")
+    lines = [line.split() for line in result.out.splitlines()]
+    assert lines[0] == [
+        "__ledgerId", "__entryId", "__batchIndex", "__publishTime", "__key", "value", "__messageProperties",
+    ]  # fmt: skip
+    assert lines[1] == [
+        "3",
+        "0",
+        "-1",
+        "2023-11-14T22:13:20.000Z",
+        "key",
+        "3:0",
+        '{"p":',
+        '"ü",',
+        '"q":',
+        '""}',
+    ]
+    assert lines[2] == ["3", "1", "0", "2023-11-14T22:13:20.000Z", "–", "3:1:0", "{}"]
+    assert lines[4] == ["3", "2", "-1", "2023-11-14T22:13:20.000Z", "–", "–", "{}"]
+    assert len(lines) == 9
+
+
+def test_a_table_ends_after_twenty_rows_and_says_that_there_are_more(offload: Offload, broker: Path) -> None:
+    result = offload("cat", broker, "-t", "acme/cold/jstring")
+    assert result.code == 0
+    assert len(result.out.splitlines()) == 21
+    assert " ".join(result.err.split()) == (
+        "20 rows are shown; there are more. Ask with --limit, or write all with --format."
+    )
+
+
+@pytest.mark.parametrize(("limit", "rows"), [("0", 0), ("3", 3), ("100", 8)])
+def test_a_limit_is_the_number_of_rows_of_the_table(
+    offload: Offload, orders: Path, limit: str, rows: int
+) -> None:
+    result = offload("cat", orders, "-t", ORDERS, "--limit", limit)
+    assert (result.code, result.err) == (0, "")
+    assert len(result.out.splitlines()) == 1 + rows
+
+
+def test_exactly_twenty_rows_are_all(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([entry(b"%d" % i) for i in range(20)]))
+    result = offload("cat", tmp_path, "-t", ORDERS)
+    assert (len(result.out.splitlines()), result.err) == (21, "")
+
+
+def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
+    offload: Offload, tmp_path: Path
+) -> None:
+    lay_out(tmp_path, pip17_object([entry(b"x" * 61), entry(b"\xff\x00"), entry(b"y" * 60)]))
+    lines = offload("cat", tmp_path, "-t", ORDERS, "--columns", "value").out.splitlines()
+    assert [line.strip() for line in lines] == ["value", "x" * 59 + "…", "ff00", "y" * 60]
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ([], 2, "what is to be read?: expected --topic or --ledger"),
+        (["-t", ORDERS, "-f", "parquet"], 2, "Parquet is written to a file: expected --output FILE"),
+        (
+            ["-t", ORDERS, "--output", "x"],
+            2,
+            "a table is for the terminal: expected --format jsonl or parquet with",
+        ),
+        (["-t", "orders"], 2, "this is not the name of a persistent topic"),
+        (["-t", ORDERS, "--columns", "valu"], 2, "there is no column 'valu' at level messages"),
+        (["-t", ORDERS, "--columns", ""], 2, "there is no column '' at level messages"),
+        (["-t", ORDERS, "--start", "now"], 2, "--start is neither a word nor JSON"),
+        (["-t", ORDERS, "--stop", '{"a/b/c": 1}'], 2, "--stop has another form at 'a/b/c'"),
+        (
+            ["-t", "acme/cold/order"],
+            1,
+            "no topic persistent://acme/cold/order has offloaded data here: expected one of ",
+        ),
+        (["--ledger", "99"], 1, "no copy of this ledger is here (ledger 99)"),
+        (["-t", ORDERS, "-f", "jsonl", "--output", "/no/such/folder/x"], 1, "[Errno 2]"),
+        (
+            ["-t", ORDERS, "--start", '{"acme/cold/orders": {"-1": "1:0"}}'],
+            1,
+            "persistent://acme/cold/orders was asked",
+        ),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_one_line_and_an_exit_code(
+    offload: Offload, orders: Path, arguments: list[str], code: int, message: str
+) -> None:
+    result = offload("cat", orders, *arguments)
+    assert (result.code, result.out) == (code, "")
+    assert result.err.startswith(f"offload: {message}")
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--level", "blocks"], ["--format", "xml"], ["--limit", "-1"], ["--ledger", "-1"], ["--nonsense"]],
+)
+def test_arguments_that_there_are_not_are_refused(
+    offload: Offload, orders: Path, arguments: list[str]
+) -> None:
+    result = offload("cat", orders, "-t", ORDERS, *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert arguments[0].lstrip("-") in result.err

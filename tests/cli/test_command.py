@@ -1,0 +1,335 @@
+"""The installed command as a process: exit codes, errors, pipes, terminals, missing libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from commands import COMMAND, Offload
+from entries import WrittenObject, entry, pip17_object
+from tiers import Names, lay_out
+
+ORDERS = "acme/cold/orders"
+INSTALL = "Run: pip install 'pulsar-offload[cli]'\n"
+# what an attacker or an accident may put into a name: colour, title, screen, C1, bidi, newline, markup
+HOSTILE = "\x1b[31m\x1b]0;title\x07\x9b2J\u202eline\nbreak[red]markup[/red][/]"
+SHOWN = r"\x1b[31m\x1b]0;title\x07\x9b2J\u202eline\nbreak[red]markup[/red][/]"
+
+
+def encoded(name: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in name.encode())
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    lay_out(tmp_path / "tier", pip17_object([entry(b"%d" % i) for i in range(5)]))
+    return tmp_path / "tier"
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A tier whose topic, cluster, folder, keys, values, properties and producer want to steer the terminal."""
+    entries = [
+        entry(
+            HOSTILE.encode(),
+            partition_key=HOSTILE,
+            producer_name=HOSTILE,
+            properties=[(HOSTILE, HOSTILE)],
+        )
+    ]
+    names = Names(managed_ledger=f"acme/cold/persistent/{encoded(HOSTILE)}")
+    lay_out(tmp_path / "tier", pip17_object(entries), names=names)
+    lay_out(tmp_path / "tier", pip17_object(entries, ledger_id=8), attempt=1, names=names, parts=["data"])
+    return tmp_path / "tier"
+
+
+def steers(text: str) -> set[str]:
+    """Characters that are neither printable nor a line's end."""
+    return {character for character in text if not character.isprintable() and character != "\n"}
+
+
+# --- exit codes and errors ---------------------------------------------------------------------
+
+
+def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(
+    offload_process: Offload, orders: Path
+) -> None:
+    result = offload_process("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines() == [f'{{"__entryId": {i}}}' for i in range(5)]
+    assert offload_process("ls", orders).out.splitlines()[1].startswith("acme/cold/orders ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "error"),
+    [
+        (["ls", "{}/nowhere"], 1, "does not exist"),
+        (
+            ["cat", "{}", "-t", "acme/cold/order"],
+            1,
+            "no topic persistent://acme/cold/order has offloaded data here",
+        ),
+        (["cat", "{}", "-t", "order"], 2, "this is not the name of a persistent topic"),
+        (["ls", "s4://bucket"], 1, "'s4'"),
+        (["ls", "{}", "-o", "root"], 2, "expected NAME=VALUE, found 'root'"),
+        (["ls", "{}", "-o", "bucket=secret"], 2, "bucket"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(
+    offload_process: Offload, orders: Path, arguments: list[str], code: int, error: str
+) -> None:
+    result = offload_process(*(argument.format(orders) for argument in arguments))
+    assert (result.code, result.out) == (code, "")
+    assert result.err.startswith("offload: ")
+    assert result.err.count("\n") == 1
+    assert error in result.err
+    assert "Traceback" not in result.err
+
+
+def test_debug_shows_the_trace(offload_process: Offload, orders: Path) -> None:
+    result = offload_process("cat", orders, "-t", "acme/cold/order", "--debug")
+    assert result.code == 1
+    assert result.err.startswith("Traceback (most recent call last):")
+    assert "UnknownTopicError: no topic persistent://acme/cold/order" in result.err
+
+
+def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=1)
+    lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=2)
+    result = offload_process("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "value")
+    assert (result.code, result.out) == (0, '{"value": "YQ=="}\n')
+    assert result.err.splitlines() == [
+        "ledger 7 of persistent://acme/cold/orders has 1 complete copies that are not read, since newer ones are: "
+        "00000000-0000-4000-8000-000000000001-ledger-7",
+        "persistent://acme/cold/orders, ledger 7: 1 entries of transactions are passed on whether committed or not "
+        "(columns __txnId…)",
+    ]
+
+
+def test_the_driver_and_its_options_can_be_named(offload_process: Offload, orders: Path) -> None:
+    result = offload_process("ls", "local", "-o", f"root={orders}", "--json")
+    assert result.code == 0
+    assert len(json.loads(result.out)["topics"]) == 1
+
+
+def test_help_names_all_commands(offload_process: Offload) -> None:
+    result = offload_process("--help")
+    assert result.code == 0
+    for command in ("ls", "inspect", "cat", "plugins"):
+        assert f" {command} " in result.out
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload_process: Offload) -> None:
+    result = offload_process("plugins")
+    assert (result.code, result.err) == (0, "")
+    lines = [line.split() for line in result.out.splitlines()]
+    assert lines[0] == ["kind", "name", "from", "version", "status", "problem"]
+    assert ["drivers", "local", "pulsar-offload", "0.1.0", "ok"] in lines
+    assert ["url_schemes", "file", "pulsar-offload", "0.1.0", "ok"] in lines
+    listed = json.loads(offload_process("plugins", "--json").out)
+    (local,) = [each for each in listed if each["name"] == "local"]
+    assert (local["group"], local["status"]) == ("pulsar_offload.drivers", "ok")
+
+
+def test_the_install_line_of_a_plugin_with_a_missing_extra_is_shown_whole(
+    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "offload_far-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: offload-far\nVersion: 1.0\nProvides-Extra: far\n"
+    )
+    (info / "entry_points.txt").write_text(
+        "[pulsar_offload.drivers]\nfar = offload_far_driver:Driver [far]\n"
+    )
+    (tmp_path / "offload_far_driver.py").write_text("import a_library_that_nobody_has\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (line,) = [line for line in offload("plugins").out.splitlines() if " far " in line]
+    assert "pip install 'offload-far[far]'" in line
+
+
+# --- pipes and terminals -----------------------------------------------------------------------
+
+
+def first_line_only(*arguments: object) -> tuple[bytes, bytes, int]:
+    """What `offload … | head -1` gives: the line, the error output, the command's exit code."""
+    with subprocess.Popen(
+        [str(COMMAND), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        line = process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+    return line, errors, process.returncode
+
+
+def test_output_into_a_pipe_that_is_closed_early_ends_quietly(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([entry(b"x" * 100)] * 20_000, max_block_bytes=64 << 20))
+    line, errors, code = first_line_only("cat", tmp_path, "-t", ORDERS, "-f", "jsonl")
+    assert json.loads(line)["__entryId"] == 0
+    assert errors == b""
+    assert code == 1
+
+
+@pytest.mark.parametrize(
+    "arguments", [["cat", "{}", "-t", ORDERS, "-f", "jsonl"], ["ls", "{}"], ["ls", "{}", "--json"]]
+)
+def test_output_into_a_pipe_that_nobody_reads_ends_quietly(orders: Path, arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [str(COMMAND), *(argument.format(orders) for argument in arguments)],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+        timeout=120,
+    )
+    os.close(writer)
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+def on_a_terminal(*arguments: object, **streams: int) -> str:
+    """What a command writes to a terminal that is its error output, and its output unless `streams` says other."""
+    main_end, terminal = pty.openpty()
+    chunks: list[bytes] = []
+
+    def read() -> None:
+        try:
+            while chunk := os.read(main_end, 65536):
+                chunks.append(chunk)
+        except OSError:  # Linux says so when the other end is closed
+            pass
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        subprocess.run(
+            [str(COMMAND), *map(str, arguments)],
+            stdout=streams.get("stdout", terminal),
+            stderr=terminal,
+            env=os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"},
+            check=False,
+            timeout=120,
+        )
+    finally:
+        os.close(terminal)
+        reader.join()
+        os.close(main_end)
+    return b"".join(chunks).decode()
+
+
+def test_progress_is_shown_on_a_terminal_only(offload_process: Offload, orders: Path, tmp_path: Path) -> None:
+    arguments = ["cat", orders, "-t", ORDERS, "-f", "jsonl", "--output", tmp_path / "rows"]
+    assert "reading" in on_a_terminal(*arguments)
+    assert offload_process(*arguments).err == ""
+
+
+def test_progress_does_not_get_between_rows_on_a_terminal(orders: Path) -> None:
+    shown = on_a_terminal("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
+    assert "reading" not in shown
+    assert shown.splitlines()[:5] == [f'{{"__entryId": {i}}}' for i in range(5)]
+
+
+def test_progress_is_shown_beside_a_pipe(orders: Path) -> None:
+    assert "reading" in on_a_terminal("cat", orders, "-t", ORDERS, "-f", "jsonl", stdout=subprocess.DEVNULL)
+
+
+# --- what a store says never steers the terminal -----------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["ls", "{}"], ["ls", "-l", "{}"]])
+def test_names_of_topics_are_shown_escaped(offload: Offload, hostile: Path, arguments: list[str]) -> None:
+    result = offload(*(argument.format(hostile) for argument in arguments))
+    assert result.code == 0
+    assert f"acme/cold/{SHOWN}" in result.out
+    assert steers(result.out + result.err) == set()
+
+
+def test_names_of_topics_are_shown_escaped_on_a_terminal(hostile: Path) -> None:
+    shown = on_a_terminal("ls", hostile)
+    assert SHOWN in shown
+    for sequence in ("\x1b[31m", "\x1b]0;", "\x07", "\x9b", "\u202e"):
+        assert sequence not in shown
+
+
+def test_a_message_is_shown_escaped(offload: Offload, hostile: Path) -> None:
+    columns = "value,__key,__topic,__producerName,__messageProperties"
+    result = offload("cat", hostile, "--ledger", "7", "--columns", columns)
+    assert result.code == 0
+    assert steers(result.out + result.err) == set()
+    assert "[red]markup" in result.out
+
+
+def test_json_lines_are_escaped_and_yet_the_same_text(offload: Offload, hostile: Path) -> None:
+    result = offload("cat", hostile, "--ledger", "7", "-f", "jsonl")
+    assert steers(result.out) <= {"\u202e"}
+    row = json.loads(result.out)
+    assert row["__topic"] == f"persistent://acme/cold/{HOSTILE}"
+    assert row["__messageProperties"] == {HOSTILE: HOSTILE}
+
+
+def test_errors_and_warnings_are_shown_escaped(offload_process: Offload, hostile: Path) -> None:
+    error = offload_process("cat", hostile, "-t", "acme/cold/other")
+    assert error.code == 1
+    assert SHOWN in error.err
+    warning = offload_process("cat", hostile, "-t", f"persistent://acme/cold/{HOSTILE}")
+    assert warning.code == 0
+    assert SHOWN in warning.err
+    assert "has no complete copy (ledger 8)" in warning.err
+    for text in (error.err, warning.err):
+        assert steers(text) == set()
+        assert text.count("\n") == 1
+
+
+def test_keys_and_metadata_of_an_object_are_shown_escaped(offload: Offload, tmp_path: Path) -> None:
+    written = pip17_object([b"x" * 424] * 4, max_block_bytes=1000)
+    damaged = WrittenObject(
+        key=written.key, data=b"\0" + written.data[1:1500], index=written.index, entries=written.entries
+    )
+    folder = HOSTILE.replace("/", "|").replace("\n", "") + "/"
+    key = lay_out(tmp_path, damaged, folder=folder, names=Names(managed_ledger="a/b/persistent/[red]"))
+    result = offload("inspect", tmp_path, key)
+    assert result.code == 0
+    assert steers(result.out) == set()
+    assert SHOWN.replace("/", "|").replace(r"\n", "") in result.out
+    assert "a/b/persistent/[red]" in result.out
+    listed = offload("ls", tmp_path)
+    assert "wrong-length" in listed.out
+    assert steers(listed.out) == set()
+
+
+# --- missing libraries -------------------------------------------------------------------------
+
+BLOCKER = """
+import sys
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+sys.argv = ["offload", "plugins"]
+from offload_core.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("missing", ["rich", "typer"])
+def test_without_its_libraries_the_command_gives_the_install_line(missing: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BLOCKER.format(missing=missing)], capture_output=True, check=False, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.decode() == f"offload: {missing} is not installed. {INSTALL}"

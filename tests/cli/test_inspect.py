@@ -1,0 +1,166 @@
+"""`offload inspect`: one object's index and blocks, right ones and damaged ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from entries import WrittenObject, pip17_object
+from golden import load_case
+from tiers import Names, lay_out, lay_out_case
+
+BIG = "b4229ae0-cfa8-4e20-98ce-86ba1591f849-ledger-34"
+
+
+def test_an_objects_index_and_blocks_are_shown(offload: Offload, broker: Path) -> None:
+    result = offload("inspect", broker, BIG)
+    assert (result.code, result.err) == (0, "")
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert lines[0] == "format pip17"
+    assert lines[1].startswith(f"data object {BIG}, 11,")
+    assert lines[2] == f"index object {BIG}-index, 241 bytes"
+    assert "managedledgername acme/cold/persistent/big" in lines
+    assert "ledger 34" in lines
+    assert "last_entry_id 999" in lines
+    assert lines[lines.index("part offset length first entry last entry header") + 1].startswith(
+        "1 0 5242880 0 "
+    )
+    assert [line.split()[-1] for line in lines[-3:]] == ["ok", "ok", "ok"]
+    assert lines[-1].split()[4] == "999"
+
+
+def test_the_index_key_shows_the_same(offload: Offload, broker: Path) -> None:
+    assert offload("inspect", broker, f"{BIG}-index").out == offload("inspect", broker, BIG).out
+
+
+def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
+    lay_out_case(tmp_path, "streaming", "3-ledgers-5-blocks")
+    case = load_case("streaming", "3-ledgers-5-blocks")
+    result = offload("inspect", tmp_path, case.key.data_key, "--json")
+    assert (result.code, result.err) == (0, "")
+    shown = json.loads(result.out)
+    assert shown["format"] == "streaming"
+    assert (shown["data_key"], shown["index_key"]) == (case.key.data_key, case.key.index_key)
+    assert shown["data_bytes"] == shown["data_bytes_by_index"] == len(case.data)
+    assert shown["index_bytes"] == len(case.index)
+    assert shown["user_metadata"]["pulsarclustername"] == "golden"
+    assert sorted((ledger["ledger"], len(ledger["blocks"])) for ledger in shown["ledgers"]) == [
+        (15, 1),
+        (16, 3),
+        (17, 1),
+    ]
+    blocks = [block for ledger in shown["ledgers"] for block in ledger["blocks"]]
+    assert {block["header"] for block in blocks} == {"ok"}
+    assert sorted(block["offset"] for block in blocks) == [i * 5242880 for i in range(5)]
+    assert set(blocks[0]) == {"part_number", "offset", "length", "first_entry_id", "end_entry_id", "header"}
+    assert {ledger["metadata"]["ledger_id"] for ledger in shown["ledgers"]} == {15, 16, 17}
+
+
+def test_metadata_of_a_ledger_is_json_that_people_can_read(offload: Offload, broker: Path) -> None:
+    metadata = json.loads(offload("inspect", broker, BIG, "--json").out)["ledgers"][0]["metadata"]
+    assert metadata["state"] == "CLOSED"
+    assert metadata["digest_type"] == "CRC32C"
+    assert ["pulsar/managed-ledger", "acme/cold/persistent/big"] in metadata["custom"]
+
+
+def change(tmp_path: Path, offset: int, data: bytes) -> str:
+    """A ledger of two blocks of 1000 bytes, changed."""
+    written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
+    new = bytearray(written.data)
+    new[offset : offset + len(data)] = data
+    return lay_out(
+        tmp_path,
+        WrittenObject(key=written.key, data=bytes(new), index=written.index, entries=written.entries),
+    )
+
+
+@pytest.mark.parametrize(
+    ("offset", "data", "told"),
+    [
+        (1000, b"\0", "expected FBDBABCB, found 00DBABCB"),
+        (1012, b"\0\0\0\0\0\0\x03\xe9", "its length is 1001, by the index 1000"),
+        (1020, b"\0\0\0\0\0\0\0\x05", "its first entry is 5, by the index 2"),
+        (
+            1019,
+            b"\xe9\0\0\0\0\0\0\0\x05",
+            "its length is 1001, by the index 1000; its first entry is 5, by the index 2",
+        ),
+    ],
+)
+def test_a_damaged_header_is_told_for_its_block(
+    offload: Offload, tmp_path: Path, offset: int, data: bytes, told: str
+) -> None:
+    key = change(tmp_path, offset, data)
+    result = offload("inspect", tmp_path, key, "--json")
+    assert result.code == 0
+    first, second = json.loads(result.out)["ledgers"][0]["blocks"]
+    assert first["header"] == "ok"
+    assert told in second["header"]
+    assert told in offload("inspect", tmp_path, key).out
+
+
+def test_a_data_object_that_is_shorter_than_its_index_says_is_shown_as_far_as_it_goes(
+    offload: Offload, tmp_path: Path
+) -> None:
+    written = pip17_object([b"x" * 424] * 4, ledger_id=7, max_block_bytes=1000)
+    cut = WrittenObject(
+        key=written.key, data=written.data[:1100], index=written.index, entries=written.entries
+    )
+    key = lay_out(tmp_path, cut)
+    shown = json.loads(offload("inspect", tmp_path, key, "--json").out)
+    assert (shown["data_bytes"], shown["data_bytes_by_index"]) == (1100, 2000)
+    assert [block["header"] for block in shown["ledgers"][0]["blocks"]] == ["ok", "not there"]
+    assert "1,100 bytes; its index says 2,000" in offload("inspect", tmp_path, key).out
+
+
+def test_what_pulsar_damaged_is_shown(offload: Offload, tmp_path: Path) -> None:
+    lay_out_case(tmp_path, "java-damaged", "st-drift")
+    key = load_case("java-damaged", "st-drift").key.data_key
+    shown = json.loads(offload("inspect", tmp_path, key, "--json").out)
+    assert (shown["data_bytes"], shown["data_bytes_by_index"]) == (10584076, 10524076)
+    headers = [block["header"] for block in shown["ledgers"][0]["blocks"]]
+    assert headers[0] == "ok"
+    assert headers[1] != "ok"
+
+
+def test_an_index_that_cannot_be_read_is_an_error(offload: Offload, tmp_path: Path) -> None:
+    lay_out_case(tmp_path, "java-damaged", "v1-oversized-entry")
+    key = load_case("java-damaged", "v1-oversized-entry").key
+    result = offload("inspect", tmp_path, key.data_key)
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith("offload: an index leaves less than a header's room for a block")
+    assert key.index_key in result.err
+
+
+def test_a_missing_data_object_is_told(offload: Offload, tmp_path: Path) -> None:
+    key = lay_out(tmp_path, pip17_object([b"a"]), parts=["index"])
+    shown = json.loads(offload("inspect", tmp_path, key, "--json").out)
+    assert shown["data_bytes"] is None
+    assert shown["data_bytes_by_index"] == 141
+    assert shown["ledgers"][0]["blocks"][0]["header"] == "not there"
+    assert shown["user_metadata"]["role"] == "index"
+    assert f"{key}, not there" in offload("inspect", tmp_path, key).out
+
+
+def test_a_missing_index_is_an_error_that_names_it(offload: Offload, tmp_path: Path) -> None:
+    key = lay_out(tmp_path, pip17_object([b"a"]), parts=["data"])
+    result = offload("inspect", tmp_path, key)
+    assert (result.code, result.out) == (1, "")
+    assert f"{key}-index" in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "key", ["readme.txt", "", "../../etc/passwd", "00000000-0000-4000-8000-000000000000-ledger-x"]
+)
+def test_what_is_no_key_of_an_object_is_refused(offload: Offload, tmp_path: Path, key: str) -> None:
+    result = offload("inspect", tmp_path, key)
+    assert result.code == 2
+    assert result.err.startswith("offload: this is not the key of an offloaded object: expected <uuid>")
+
+
+def test_user_metadata_is_shown_as_it_is(offload: Offload, tmp_path: Path) -> None:
+    key = lay_out(tmp_path, pip17_object([b"a"]), names=Names(cluster="[red]east[/red]"))
+    assert "[red]east[/red]" in offload("inspect", tmp_path, key).out

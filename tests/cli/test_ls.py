@@ -1,0 +1,151 @@
+"""`offload ls`: what lies in a tier, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+from commands import Offload
+from entries import LedgerPart, pip17_object, streaming_object
+from tiers import CLUSTER, MODIFIED_AT, TOPIC, Names, lay_out
+
+LATER = MODIFIED_AT + timedelta(hours=3)
+
+
+def words(line: str) -> list[str]:
+    return line.split()
+
+
+def lay_out_some(root: Path) -> None:
+    """Ledger 3 with two copies, ledger 4 without an index, ledger 5 in a segment."""
+    lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=1)
+    lay_out(root, pip17_object([b"a", b"b"], ledger_id=3), attempt=2, modified_at=LATER)
+    lay_out(root, pip17_object([b"c"], ledger_id=4), attempt=3, parts=["data"])
+    lay_out(root, streaming_object([LedgerPart(ledger_id=5, blocks=[[b"d"], [b"e", b"f"]])]), attempt=4)
+
+
+def test_topics_are_listed_with_their_ledgers_entries_and_sizes(offload: Offload, broker: Path) -> None:
+    result = offload("ls", broker)
+    assert (result.code, result.err) == (0, "")
+    header, *lines = result.out.splitlines()
+    assert words(header) == ["topic", "ledgers", "entries", "size", "format", "newest"]
+    assert len(lines) == 13
+    assert words(lines[2])[:6] == ["acme/cold/big", "2", "1,300", "15.0", "MB", "pip17"]
+    assert words(lines[11])[:6] == ["acme/cold/nobatch", "3", "2,500", "705.6", "kB", "pip17"]
+
+
+def test_problems_and_superseded_copies_are_counted_and_problems_named(
+    offload: Offload, tmp_path: Path
+) -> None:
+    lay_out_some(tmp_path)
+    result = offload("ls", tmp_path)
+    assert result.code == 0
+    header, topic, problems, problem = result.out.splitlines()
+    assert words(header)[-1] == "problems"
+    assert words(topic)[:8] == [
+        "acme/cold/orders",
+        "3",
+        "5",
+        "1.2",
+        "kB",
+        "pip17,",
+        "streaming",
+        "2024-05-01",
+    ]
+    assert topic.rstrip().endswith("15:00Z  1 not readable, 1 superseded")
+    assert words(problems) == ["problem", "object", "what", "is", "wrong"]
+    assert problem.split(maxsplit=2) == [
+        "no-index",
+        "00000000-0000-4000-8000-000000000003-ledger-4",
+        "the data object has no index: an attempt that did not finish",
+    ]
+
+
+def test_ledgers_are_listed_with_their_copies(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    result = offload("ls", "--ledgers", tmp_path)
+    lines = [words(line) for line in result.out.splitlines()]
+    assert lines[0] == [
+        "topic",
+        "ledger",
+        "entries",
+        "size",
+        "blocks",
+        "attempts",
+        "format",
+        "newest",
+        "data",
+        "object",
+    ]
+    assert lines[1:4] == [
+        ["acme/cold/orders", "3", "2", "154", "bytes", "1", "2", "pip17", "2024-05-01", "15:00Z",
+         "00000000-0000-4000-8000-000000000002-ledger-3"],
+        ["acme/cold/orders", "4", "–", "0", "bytes", "0", "1", "–", "2024-05-01", "12:00Z",
+         "none", "that", "is", "complete"],
+        ["acme/cold/orders", "5", "3", "1.0", "kB", "2", "1", "streaming", "2024-05-01", "12:00Z",
+         "00000000-0000-4000-8000-000000000004"],
+    ]  # fmt: skip
+
+
+def test_clusters_are_shown_where_there_are_several(offload: Offload, tmp_path: Path) -> None:
+    for attempt, cluster in enumerate(["east", "west", None]):
+        lay_out(tmp_path, pip17_object([b"a"]), attempt=attempt, names=Names(cluster=cluster))
+    header, *lines = offload("ls", tmp_path).out.splitlines()
+    assert words(header)[:2] == ["topic", "cluster"]
+    assert [words(line)[:2] for line in lines] == [
+        ["acme/cold/orders", each] for each in ("–", "east", "west")
+    ]
+
+
+def test_a_prefix_narrows_the_listing(offload: Offload, tmp_path: Path) -> None:
+    for number, folder in enumerate(["east/", "west/"]):
+        lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), folder=folder)
+    result = offload("ls", tmp_path, "--prefix", "west/", "--json")
+    (topic,) = json.loads(result.out)["topics"]
+    assert [ledger["ledger"] for ledger in topic["ledgers"]] == [1]
+
+
+def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    result = offload("ls", tmp_path, "--json")
+    assert (result.code, result.err) == (0, "")
+    listed = json.loads(result.out)
+    (topic,) = listed["topics"]
+    assert (topic["topic"], topic["cluster"]) == (TOPIC, CLUSTER)
+    three, four, five = topic["ledgers"]
+    assert three["ledger"] == 3
+    assert (three["entries"], three["size_bytes"], three["formats"]) == (2, 154, ["pip17"])
+    assert three["read_from"] == ["00000000-0000-4000-8000-000000000002-ledger-3"]
+    assert [attempt["key"][-10:] for attempt in three["attempts"]] == ["1-ledger-3", "2-ledger-3"]
+    assert three["attempts"][1] == {
+        "key": "00000000-0000-4000-8000-000000000002-ledger-3",
+        "format": "pip17",
+        "data_bytes": 154,
+        "index_bytes": len(pip17_object([b"a", b"b"], ledger_id=3).index),
+        "modified_at": "2024-05-01T15:00:00+00:00",
+        "complete": True,
+        "problem": None,
+        "detail": None,
+    }
+    assert (four["entries"], four["read_from"], four["formats"]) == (None, [], [])
+    assert (five["entries"], five["size_bytes"], five["formats"]) == (3, 1024, ["streaming"])
+    (problem,) = listed["problems"]
+    assert (problem["problem"], problem["complete"]) == ("no-index", False)
+    assert problem == four["attempts"][0]
+
+
+def test_an_unknown_topic_is_null_in_json_and_said_in_the_table(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=None))
+    assert json.loads(offload("ls", tmp_path, "--json").out)["topics"][0]["topic"] is None
+    assert offload("ls", tmp_path).out.splitlines()[1].startswith("(unknown topic)")
+
+
+def test_an_empty_tier_lists_nothing(offload: Offload, tmp_path: Path) -> None:
+    assert json.loads(offload("ls", tmp_path, "--json").out) == {"topics": [], "problems": []}
+
+
+def test_lines_are_not_broken_in_a_pipe(offload: Offload, tmp_path: Path) -> None:
+    name = "n" * 200
+    lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=f"a/b/persistent/{name}"))
+    assert offload("ls", "-l", tmp_path).out.splitlines()[1].startswith(f"a/b/{name} ")
