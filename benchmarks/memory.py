@@ -1,9 +1,15 @@
-"""Peak memory of one scan task over a ledger of 1 GiB, above the idle worker, in blocks."""
+"""Peak memory of one scan task over a ledger of 1 GiB, above the idle worker, in blocks.
+
+The worker is a process of its own that has read a small ledger before, so that it has all its code and kernels.
+"""
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +17,7 @@ import psutil
 
 from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result
-from offload_core import TierReader
+from offload_core import open_tier
 from offload_core.messages.compression import Compression
 
 LEDGER_BYTES = 1 << 30
@@ -20,16 +26,15 @@ CASES = ((5 << 20, Compression.NONE), (64 << 20, Compression.NONE), (64 << 20, C
 
 def run(folder: Path) -> Iterator[Result]:
     """One result per block size and compression."""
+    place = folder / "memory"
     for block_bytes, compression in CASES:
-        place = folder / "memory"
         shutil.rmtree(place, ignore_errors=True)
         entries = message_entries(1024, 100, compression)
-        read(write_ledger(place / "small", entries, 16 << 20, block_bytes))  # a worker that has read before
-        tier = write_ledger(place / "large", entries, LEDGER_BYTES, block_bytes)
-        del entries
-        idle = forget_peak()
-        rows = read(tier)
-        used = peak() - idle
+        write_ledger(place / "small", entries, 16 << 20, block_bytes)
+        write_ledger(place / "large", entries, LEDGER_BYTES, block_bytes)
+        code = f"from benchmarks.memory import work; work({str(place)!r})"
+        printed = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
+        used, rows = json.loads(printed)
         shutil.rmtree(place)
         yield Result(
             name=f"1 task, 1 GiB ledger, blocks of {block_bytes >> 20} MiB, {compression.name}: blocks",
@@ -41,12 +46,21 @@ def run(folder: Path) -> Iterator[Result]:
         )
 
 
-def read(tier: TierReader) -> int:
+def work(place: str) -> None:
+    """In the worker: read the small ledger, then the large one; print the bytes above idle, and the rows."""
+    read(Path(place) / "small")
+    idle = forget_peak()
+    rows = read(Path(place) / "large")
+    print(json.dumps([peak() - idle, rows]))
+
+
+def read(folder: Path) -> int:
     """Scan everything as one task; the number of messages."""
-    scan = tier.scan(task_bytes=2 * LEDGER_BYTES)
-    if len(scan.tasks) != 1:
-        raise AssertionError(f"{len(scan.tasks)} tasks")
-    return sum(batch.num_rows for batch in scan)
+    with open_tier(folder) as tier:
+        scan = tier.scan(task_bytes=2 * LEDGER_BYTES)
+        if len(scan.tasks) != 1:
+            raise AssertionError(f"{len(scan.tasks)} tasks")
+        return sum(batch.num_rows for batch in scan)
 
 
 def forget_peak() -> int:

@@ -54,6 +54,7 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
             payload_bytes += cursor.payload_bytes
             if block is run.blocks[-1]:
                 _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
+            del cursor, data  # before the next one comes, so that never three are held
 
 
 def _open(run: Run, block: IndexedBlock, data: memoryview) -> BlockCursor:
