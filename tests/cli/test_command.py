@@ -160,10 +160,18 @@ def test_the_install_line_of_a_plugin_with_a_missing_extra_is_shown_whole(
 # --- pipes and terminals -----------------------------------------------------------------------
 
 
+def buffered_environment() -> dict[str, str]:
+    """The environment, with Python's output buffered as it usually is: what is left is flushed at the exit."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 def first_line_only(*arguments: object) -> tuple[bytes, bytes, int]:
     """What `offload … | head -1` gives: the line, the error output, the command's exit code."""
     with subprocess.Popen(
-        [str(COMMAND), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [str(COMMAND), *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=buffered_environment(),
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -191,6 +199,7 @@ def test_output_into_a_pipe_that_nobody_reads_ends_quietly(orders: Path, argumen
         [str(COMMAND), *(argument.format(orders) for argument in arguments)],
         stdout=writer,
         stderr=subprocess.PIPE,
+        env=buffered_environment(),
         check=False,
         timeout=120,
     )

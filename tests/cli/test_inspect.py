@@ -81,6 +81,7 @@ def change(tmp_path: Path, offset: int, data: bytes) -> str:
     [
         (1000, b"\0", "expected FBDBABCB, found 00DBABCB"),
         (1012, b"\0\0\0\0\0\0\x03\xe9", "its length is 1001, by the index 1000"),
+        (1012, b"\0\0\0\0\0\0\x03\xe7", "its length is 999, by the index 1000"),
         (1020, b"\0\0\0\0\0\0\0\x05", "its first entry is 5, by the index 2"),
         (
             1019,

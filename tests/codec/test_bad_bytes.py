@@ -10,6 +10,15 @@ from typing import Any
 import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
 from golden import load_case
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_metadata import pack_ledger_metadata
+from offload_core.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
+from offload_core.codec.pip17 import pack_pip17_index, parse_pip17_index
+from offload_core.codec.streaming import pack_streaming_index, parse_streaming_index
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -22,15 +31,6 @@ from offload_hooks.errors import (
     PaddingError,
     TruncatedError,
 )
-
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.ledger_metadata import pack_ledger_metadata
-from offload_core.codec.object_format import ObjectFormat, ObjectKey, parse_key, resolve_format
-from offload_core.codec.pip17 import pack_pip17_index, parse_pip17_index
-from offload_core.codec.streaming import pack_streaming_index, parse_streaming_index
 
 UUID = "00000000-1111-4222-8333-0000000000aa"
 

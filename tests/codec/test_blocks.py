@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from entries import LedgerPart, pack_block, pip17_object, read_object, streaming_object
-from offload_hooks.errors import EntryOrderError, OptionError
 
 from offload_core.codec.block_header import (
     BLOCK_HEADER_BYTES,
@@ -19,6 +18,7 @@ from offload_core.codec.index import IndexedBlock
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.pip17 import BlockPlan, plan_blocks
 from offload_core.codec.streaming import streaming_block_length
+from offload_hooks.errors import EntryOrderError, OptionError
 
 PATTERN = bytes.fromhex("fedcdead")
 

@@ -6,7 +6,6 @@ import numpy as np
 from entries import borders, pack_block
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offload_hooks.errors import FormatError
 
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import BlockCursor
@@ -14,6 +13,7 @@ from offload_core.codec.frames import Frame, pack_frames, padding, walk_frames
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.kernels import frames as kernels
 from offload_core.codec.object_format import ObjectFormat
+from offload_hooks.errors import FormatError
 
 PAYLOADS = st.lists(st.one_of(st.binary(max_size=40), st.integers(0, 300).map(bytes)), max_size=12)
 FIRST_IDS = st.one_of(st.integers(0, 5), st.integers(0, 2**63 - 20))

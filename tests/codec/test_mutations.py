@@ -36,12 +36,12 @@ from entries import (
 from golden import load_case
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from offload_hooks.errors import FormatError
-from offload_proto.messages_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 
 from offload_core.codec.decoder import parse_index
 from offload_core.messages.decode import MessageDecoder
 from offload_core.messages.schema import arrow_schema
+from offload_hooks.errors import FormatError
+from offload_proto.messages_pb2 import LZ4, SNAPPY, ZLIB, ZSTD
 
 Entry = tuple[int, int, bytes]
 MUTATIONS_PER_SEED = 20

@@ -7,17 +7,14 @@ from itertools import chain
 from pathlib import Path
 
 import numpy as np
-import offload_proto
 import pytest
 from entries import ledger_metadata
 from golden import BROKER, GOLDEN
 from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offload_hooks.errors import MetadataError
-from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
-from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo, ManagedLedgerInfoMetadata, OffloadContext
 
+import offload_proto
 from offload_core.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.codec.ledger_metadata import (
     DigestType,
@@ -28,6 +25,9 @@ from offload_core.codec.ledger_metadata import (
     parse_ledger_metadata,
 )
 from offload_core.messages.compression import decompress_into
+from offload_hooks.errors import MetadataError
+from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
+from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo, ManagedLedgerInfoMetadata, OffloadContext
 
 METADATA = GOLDEN / "metadata"
 VALUES = sorted((BROKER / "managed-ledgers").rglob("*.val"))

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from offload_hooks import errors
 from offload_hooks.errors import OffloadError
 

@@ -14,13 +14,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 import pytest
-from offload_drivers import sidecar
-from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
 
 from offload_core.codec.block_header import BLOCK_MAGIC
 from offload_core.codec.frames import PADDING
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_core.messages.entry import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC
+from offload_drivers import sidecar
+from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "formats").glob("*.md"))

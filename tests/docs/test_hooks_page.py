@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from offload_hooks import HOOK_SPEC_VERSION, OPTIONAL_HOOKS, Capabilities, TierHooks
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hooks.md").read_text()

@@ -11,6 +11,8 @@ import pytest
 from entries import CODECS, batch_entry, chunk_entries, encrypted_entry, entry, frame_entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import ALL_COLUMNS, Row, decoded_rows, twin_rows
+
 from offload_hooks.errors import (
     BadLengthError,
     ChecksumError,
@@ -20,7 +22,6 @@ from offload_hooks.errors import (
     TruncatedError,
 )
 from offload_proto.messages_pb2 import LZ4, ZLIB, BrokerEntryMetadata, EncryptionKeys, MessageMetadata
-from rows import ALL_COLUMNS, Row, decoded_rows, twin_rows
 
 BROKER = BrokerEntryMetadata(broker_timestamp=1_700_000_000_000, index=41)
 GOOD = entry(b"good")

@@ -10,10 +10,10 @@ import pytest
 from entries import entry
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offload_hooks.errors import ChecksumError
 from rows import decoded_rows
 
 from offload_core.messages import checksum
+from offload_hooks.errors import ChecksumError
 
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t)
 

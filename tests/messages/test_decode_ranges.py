@@ -7,8 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
-from offload_hooks.errors import MetadataError, OptionError
-from offload_proto.messages_pb2 import LZ4, BrokerEntryMetadata, EncryptionKeys, MessageIdData
 from rows import TOPIC, comparable, decoded_rows, decoder, entry_spans
 
 from offload_core.messages.decode import BATCH_BYTES, EntryCounts
@@ -18,6 +16,8 @@ from offload_core.messages.schema import (
     MESSAGE_COLUMNS,
     arrow_schema,
 )
+from offload_hooks.errors import MetadataError, OptionError
+from offload_proto.messages_pb2 import LZ4, BrokerEntryMetadata, EncryptionKeys, MessageIdData
 
 THREE = [b"a", b"b", b"c"]
 

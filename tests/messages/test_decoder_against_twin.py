@@ -8,10 +8,10 @@ from typing import Any
 from entries import CODECS, batch_entry, encrypted_entry, entry, marker, single
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offload_proto.messages_pb2 import BrokerEntryMetadata
 from rows import decoded_rows, twin_rows
 
 from offload_core.messages.decode import EntryCounts
+from offload_proto.messages_pb2 import BrokerEntryMetadata
 
 UINT64S = st.one_of(st.integers(0, 200), st.integers(0, 2**64 - 1))
 INT32S = st.one_of(st.integers(-1, 3), st.integers(-(2**31), 2**31 - 1))

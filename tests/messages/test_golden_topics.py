@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import Any
 
 import numpy as np
 import pytest
 from entries import read_object
+from expected import as_expected
 from golden import TOPICS, sent_in_transactions, topic_objects, topic_rows
 from rows import decoded_rows
 
@@ -53,43 +52,6 @@ def read_topic(topic: str) -> tuple[list[dict[str, Any]], EntryCounts]:
             counts.chunks += decoder.counts.chunks
             counts.transactional += decoder.counts.transactional
     return rows, counts
-
-
-def base64_text(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode()
-
-
-def milliseconds(time: Any) -> int:
-    return 0 if time is None else round(time.timestamp() * 1000)
-
-
-def as_expected(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as `expected.jsonl` has it (`tests/golden/README.md`)."""
-    key = row["__key"]
-    if key is not None:
-        key = base64_text(key) if row["__keyIsBase64"] else key.decode()
-    value = row["value"] or b""
-    return {
-        "ledger": row["__ledgerId"],
-        "entry": row["__entryId"],
-        "partition": row["__partition"],
-        "batch_index": row["__batchIndex"],
-        "batch_size": row["__batchSize"],
-        "key": key,
-        "has_key": key is not None,
-        "key_b64_encoded": row["__keyIsBase64"],
-        "ordering_key_b64": base64_text(row["__orderingKey"]),
-        "properties": dict(row["__messageProperties"]),
-        "publish_time": milliseconds(row["__publishTime"]),
-        "event_time": milliseconds(row["__eventTime"]),
-        "producer_name": row["__producerName"],
-        "sequence_id": row["__sequenceId"],
-        "null_value": row["value"] is None,
-        "size": len(value),
-        "data_len": len(value),
-        "sha256": hashlib.sha256(value).hexdigest(),
-        "schema_version_b64": base64_text(row["__schemaVersion"]),
-    }
 
 
 def assert_same(row: dict[str, Any], expected: dict[str, Any]) -> None:

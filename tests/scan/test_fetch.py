@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,9 @@ from tiers import MemoryDriver, Names, in_memory, numbered
 import offload_core.scan.fetch as fetch
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Position
 from offload_core.tier import Tier
 from offload_hooks import ByteRange, hookimpl
@@ -70,6 +74,23 @@ def test_blocks_that_do_not_adjoin_are_not_fetched_together() -> None:
     recorded.tier.scan(ledger=9, level="entries").to_table()
     recorded.tier.scan(ledger=7, level="entries").to_table()
     assert recorded.reads_of_data() == [(1024, 1024), (0, 512)]
+
+
+def test_what_lies_between_two_blocks_of_a_ledger_is_not_fetched() -> None:
+    """Ledger 7, then 8, then 7 again, in one object."""
+    blocks = [
+        LedgerPart(ledger_id=7, blocks=[[b"a"]]),
+        LedgerPart(ledger_id=8, blocks=[[b"b"]]),
+        LedgerPart(ledger_id=7, blocks=[[b"c"]], first_entry_id=1),
+    ]
+    written = streaming_object(blocks)
+    entries = [BlockEntry(first_entry_id=i, part_number=1 + 2 * i, offset=1024 * i) for i in range(2)]
+    other = [BlockEntry(first_entry_id=0, part_number=2, offset=512)]
+    index = pack_streaming_index([(LedgerInfo(ledger_id=7), entries), (LedgerInfo(ledger_id=8), other)], 1536)
+    recorded = Recorded(replace(written, index=index))
+    table = recorded.tier.scan(ledger=7, level="entries", columns=["value"]).to_table()
+    assert table["value"].to_pylist() == [b"a", b"c"]
+    assert recorded.reads_of_data() == [(0, 512), (1024, 512)]
 
 
 def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:

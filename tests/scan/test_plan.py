@@ -42,9 +42,9 @@ def part(ledger_id: int, first: int, *stops: int) -> LedgerPart:
 
 OBJECTS: tuple[WrittenObject, ...] = (
     pip17_object(some_entries(3, 0, 17), ledger_id=3, max_block_bytes=500),
-    streaming_object([part(5, 0, 2, 6)]),  # the segments of ledger 5 overlap: 4 and 5 are in both
-    streaming_object([part(5, 4, 5, 9)]),
-    streaming_object([part(6, 0, 3), part(5, 9, 10, 12), part(8, 0, 1, 4)]),
+    streaming_object([part(5, 0, 2, 6)]),  # of ledger 5 entry 5 is in two segments; each ends with a batch
+    streaming_object([part(5, 5, 6, 8)]),
+    streaming_object([part(6, 0, 3), part(5, 8, 10, 12), part(8, 0, 1, 4)]),
     pip17_object(some_entries(9, 0, 5), ledger_id=9),
 )
 LEDGERS = {3: 17, 5: 12, 6: 3, 8: 4, 9: 5}
@@ -148,6 +148,7 @@ def test_bounds_give_the_rows_between_them(
         ("3:2:1", "3:4:1", [b"3:3", b"3:4:0"]),
         ("3:15", "5:1", [b"3:15", b"3:16:0", b"3:16:1", b"3:16:2", b"5:0"]),
         ("3:17", "5:1", [b"5:0"]),
+        ("5:4", "5:8:1", [b"5:4:0", b"5:4:1", b"5:4:2", b"5:5", b"5:7:0", b"5:7:1", b"5:7:2", b"5:8"]),
         ("3:2", "3:2", []),
         ("3:5", "3:2", []),
         ("5:0", "3:5", []),
@@ -172,7 +173,7 @@ def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
     scan = TIER.scan(start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
     (task,) = scan.tasks
     fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.runs]
-    assert fetched == [("2", [5]), ("3", [9])]
+    assert fetched == [("2", [6]), ("3", [8])]
     assert scan.data_bytes == task.data_bytes == 1024
 
 

@@ -54,6 +54,7 @@ def test_json_gives_a_position_for_each_topic_and_partition() -> None:
             "acme/cold/orders": {"-1": "3:4"},
             "persistent://acme/cold/parts": {"0": "5:6:7", "12": "earliest"},
             "acme/cold/persistent/one-partition-2": {"2": "latest"},
+            "acme/cold/persistent/one-partition-3": {"-1": "8:9"},
         }
     )
     assert parse_offsets(text, "startingOffsets") == {
@@ -61,6 +62,7 @@ def test_json_gives_a_position_for_each_topic_and_partition() -> None:
         TopicName("persistent://acme/cold/parts-partition-0"): Position(5, 6, 7),
         TopicName("persistent://acme/cold/parts-partition-12"): "earliest",
         TopicName("persistent://acme/cold/one-partition-2"): "latest",
+        TopicName("persistent://acme/cold/one-partition-3"): Position(8, 9),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,12 @@ from tiers import TOPIC, in_memory, lay_out
 
 from offload_core import open_tier
 from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.messages.decode import BATCH_BYTES
 from offload_core.messages.schema import ENTRY_COLUMNS, MESSAGE_COLUMNS
+from offload_core.scan import Position
 from offload_hooks.errors import (
     BadMagicError,
     ChecksumError,
@@ -195,6 +200,19 @@ def test_a_flipped_payload_bit_is_found_by_the_checksum_unless_told_not_to() -> 
     assert in_memory(written).scan(level="entries").to_table().num_rows == 4
 
 
+@pytest.mark.parametrize("entry_id", [1, 2])
+def test_a_block_with_an_entry_more_than_its_index_says_is_an_error_where_all_of_it_is_asked_for(
+    entry_id: int,
+) -> None:
+    """The index says that the second block begins with entry 1: the first would have one entry, and has two."""
+    written = two_blocks()
+    blocks = [BlockEntry(first_entry_id=i, part_number=1 + i, offset=1000 * i) for i in range(2)]
+    index = pack_pip17_index(ledger_metadata([b""] * 4), blocks, len(written.data))
+    tier = in_memory(replace(written, index=index))
+    _, error = fail(tier, level="entries", stop={TopicName(TOPIC): Position(7, entry_id)})
+    assert (error.key, error.ledger_id, error.block, error.entry_id) == (KEY, 7, 1, 2)
+
+
 def test_a_block_of_another_ledger_is_an_error() -> None:
     written = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"a"], [b"b"]])])
     _, error = fail(in_memory(changed(written, 512 + 28, b"\0\0\0\0\0\0\0\x08")), level="entries")
@@ -237,6 +255,18 @@ def test_a_ledger_whose_metadata_is_right_is_read_without_a_word(
     tier = in_memory(pip17_object([entry(b"a" * 100)] * 9, max_block_bytes=500))
     assert tier.scan(level=level).to_table().num_rows == 9
     assert tier.scan(level=level, task_bytes=1).to_table().num_rows == 9
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    "bounds", [{"start": Position(7, 4)}, {"stop": Position(7, 4)}, {"stop": Position(7, 4, 1)}]
+)
+def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(
+    caplog: pytest.LogCaptureFixture, bounds: dict[str, Position]
+) -> None:
+    payloads = [entry(b"a" * 100)] * 9
+    tier = in_memory(pip17_object(payloads, metadata=ledger_metadata(payloads, length=1)))
+    tier.scan(**{name: {TopicName(TOPIC): position} for name, position in bounds.items()}).to_table()  # type: ignore[arg-type]
     assert caplog.messages == []
 
 

@@ -39,7 +39,9 @@ def test_executors_of_their_own_read_the_same(java, tmp_path):
     lines = run_job(str(tier), tmp_path).splitlines()
     counts = dict(line.rsplit(" ", 1) for line in lines)
     assert int(counts.pop("partitions")) >= 5
-    assert int(counts.pop("persistent://acme/cold/txn")) == 2880  # more than a client sees: aborted ones as well
+    assert (
+        int(counts.pop("persistent://acme/cold/txn")) == 2880
+    )  # more than a client sees: aborted ones as well
     expected = {topic: len(topic_rows(topic)) for topic in TOPICS if topic not in ("chunk", "txn")}
     assert counts == {f"persistent://acme/cold/{topic}": str(count) for topic, count in expected.items()}
 
@@ -47,11 +49,17 @@ def test_executors_of_their_own_read_the_same(java, tmp_path):
 @pytest.mark.install
 def test_a_strangers_driver_is_installed_found_and_read_through_spark(java, tmp_path):
     site, tier, archive = tmp_path / "site", tmp_path / "tier", tmp_path / "tier.zip"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation"]
-        + ["--target", str(site), str(EXAMPLE)],
-        check=True,
-    )
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    subprocess.run([*pip, "--target", str(site), str(EXAMPLE)], check=True)
     lay_out_broker_objects(tier, topics=["jstring", "jkv-inline"])
     with zipfile.ZipFile(archive, "w") as file:
         for path in tier.iterdir():

@@ -90,7 +90,10 @@ def test_a_schema_with_another_type_is_refused():
 
 def test_topics_by_list_and_pattern(spark, tier):
     def topics(**options):
-        return sorted(row[0].rsplit("/", 1)[1] for row in read(spark, tier, **options).select("__topic").distinct().collect())
+        return sorted(
+            row[0].rsplit("/", 1)[1]
+            for row in read(spark, tier, **options).select("__topic").distinct().collect()
+        )
 
     assert topics(topics="acme/cold/json,persistent://acme/cold/jmisc") == ["jmisc", "json"]
     assert topics(topicsPattern="acme/cold/comp-.*") == ["comp-lz4", "comp-none", "comp-snappy", "comp-zstd"]
@@ -106,7 +109,9 @@ def test_offsets_cut_inside_batches(spark, tier):
         startingOffsets='{"acme/cold/comp-lz4": {"-1": "13:3:20"}}',
         endingOffsets='{"acme/cold/comp-lz4": {"-1": "14:5:7"}}',
     )
-    assert part.select(*positions).collect() == [row for row in whole if (13, 3, 20) <= tuple(row) < (14, 5, 7)]
+    assert part.select(*positions).collect() == [
+        row for row in whole if (13, 3, 20) <= tuple(row) < (14, 5, 7)
+    ]
 
 
 def test_one_ledger_is_split_between_its_blocks(spark, tier):
@@ -145,7 +150,10 @@ def test_sql_over_a_view(spark, tier):
         ({"colums": "value"}, "Did you mean 'columns'"),
         ({"columns": "valu"}, "there is no column 'valu'"),
         ({"topic": "acme/cold/nosuch"}, "no topic persistent://acme/cold/nosuch has offloaded data here"),
-        ({"startingOffsets": '{"acme/cold/json": {"-1": "9:0"}}', "topic": "acme/cold/json"}, "failOnDataLoss"),
+        (
+            {"startingOffsets": '{"acme/cold/json": {"-1": "9:0"}}', "topic": "acme/cold/json"},
+            "failOnDataLoss",
+        ),
     ],
 )
 def test_errors_name_what_is_wrong(spark, tier, options, says):
@@ -170,7 +178,11 @@ def test_a_reader_crosses_to_an_executor_and_reads_there(tier):
     source = PulsarOffloadDataSource(options)
     reader = pickle.loads(pickle.dumps(source.reader(source.schema())))
     assert isinstance(reader, OffloadReader)
-    batches = [batch for partition in reader.partitions() for batch in reader.read(pickle.loads(pickle.dumps(partition)))]
+    batches = [
+        batch
+        for partition in reader.partitions()
+        for batch in reader.read(pickle.loads(pickle.dumps(partition)))
+    ]
     assert all(isinstance(batch, pa.RecordBatch) for batch in batches)
     assert sum(batch.num_rows for batch in batches) == 200
 

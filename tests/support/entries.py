@@ -13,6 +13,17 @@ import cramjam
 import google_crc32c
 import numpy as np
 from isal import isal_zlib
+
+from offload_core.codec.block_header import BlockHeader
+from offload_core.codec.blocks import BlockCursor, write_block
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.frames import FRAME_HEADER_BYTES
+from offload_core.codec.index import BlockEntry, IndexedBlock, ObjectIndex
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.pip17 import pack_pip17_index, plan_blocks
+from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_hooks.errors import placed
 from offload_proto.messages_pb2 import (
     LZ4,
@@ -25,17 +36,6 @@ from offload_proto.messages_pb2 import (
     MessageMetadata,
     SingleMessageMetadata,
 )
-
-from offload_core.codec.block_header import BlockHeader
-from offload_core.codec.blocks import BlockCursor, write_block
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.frames import FRAME_HEADER_BYTES
-from offload_core.codec.index import BlockEntry, IndexedBlock, ObjectIndex
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.codec.pip17 import pack_pip17_index, plan_blocks
-from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
 
 CODECS: dict[int, Callable[[bytes], bytes]] = {
     NONE: bytes,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from offload_hooks.errors import MetadataError
-from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 
 from offload_core.messages.decode import EntryCounts, MessageDecoder
 from offload_core.messages.entry import EntryParts, Message, read_messages, split_entry
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
+from offload_hooks.errors import MetadataError
+from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 
 ALL_COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
 TOPIC = "persistent://tenant/namespace/topic"

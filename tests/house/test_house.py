@@ -1,0 +1,94 @@
+"""The house is in order: lint, format, types, import contracts, one version everywhere, and a wheel that has it all."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import offload_core
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"], ["lint-imports"]],
+    ids=lambda command: " ".join(command),
+)
+def test_checks_pass(command):
+    done = subprocess.run(
+        [str(BIN / command[0]), *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_version_is_the_same_everywhere():
+    newest = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert newest is not None
+    assert PROJECT["version"] == offload_core.__version__ == newest[1]
+
+
+def test_no_module_is_too_long_to_read_in_one_go():
+    sources = [
+        path
+        for folder in ("offload_core", "hooks", "drivers", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    assert [path.name for path in sources if len(path.read_text().splitlines()) > 400] == []
+
+
+def test_source_roots_are_no_packages():
+    assert [root for root in ("hooks", "drivers", "proto") if (ROOT / root / "__init__.py").exists()] == []
+
+
+def test_python_in_the_readme_compiles():
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 2
+    for block in blocks:
+        compile(block, "README.md", "exec")
+
+
+def test_pages_that_the_readme_names_exist():
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_everything_is_pinned_and_the_pins_hold_here():
+    from importlib.metadata import version
+
+    pins = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    )
+    lowered = {re.sub(r"[-_.]+", "-", name).lower(): pin for name, pin in pins.items()}
+    for requirement in [*PROJECT["dependencies"], "pyspark", "typer", "rich", "hypothesis", "mypy"]:
+        name = re.split(r"[<>=\[]", requirement)[0]
+        assert version(name) == lowered[re.sub(r"[-_.]+", "-", name).lower()], name
+
+
+@pytest.mark.install
+def test_the_wheel_has_everything(tmp_path):
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--wheel-dir", str(tmp_path), str(ROOT)], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder, package in (
+        (".", "offload_core"),
+        ("hooks", "offload_hooks"),
+        ("drivers", "offload_drivers"),
+        ("proto", "offload_proto"),
+        (".", "pyspark_pulsar_offload"),
+    ):
+        here = ROOT / folder / package
+        wanted = {path.relative_to(ROOT / folder).as_posix() for path in here.rglob("*.py")}
+        assert wanted <= names
+        assert package == "pyspark_pulsar_offload" or f"{package}/py.typed" in names
+    assert any(name.endswith("LICENSE") for name in names)
+    assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]
