@@ -60,7 +60,7 @@ def read(block: Block, columns: list[str] | None) -> None:
     )
     reader = entry_reader(run_of_block, arrow_schema("entries", columns))
     cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
-    rows = sum(batch.num_rows for batch in reader(cursor, 0))
+    rows = sum(batch.num_rows for batch in reader(cursor))
     if rows != block.indexed.end_entry_id:
         raise AssertionError(f"{rows} entries")
 

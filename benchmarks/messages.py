@@ -12,7 +12,7 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.checksum import crc32c
 from offload_core.messages.compression import Compression
 from offload_core.messages.schema import MESSAGE_COLUMNS, arrow_schema
-from offload_core.scan.read import message_reader
+from offload_core.scan.read import message_decoder, message_reader
 from offload_core.scan.tasks import ReadOptions, Run
 
 BLOCK_BYTES = 32 << 20
@@ -64,6 +64,7 @@ def read(block: Block, columns: list[str] | None) -> int:
         data_key="",
         blocks=(block.indexed,),
     )
-    reader = message_reader(run_of_block, arrow_schema("messages", columns), ReadOptions())
+    decoder = message_decoder(run_of_block, arrow_schema("messages", columns), ReadOptions())
+    reader = message_reader(run_of_block, decoder)
     cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
-    return sum(batch.num_rows for batch in reader(cursor, 0))
+    return sum(batch.num_rows for batch in reader(cursor))

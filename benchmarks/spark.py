@@ -24,7 +24,7 @@ from offload_core.messages.schema import arrow_schema
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.types import spark_schema
 
-PAYLOAD_BYTES = 512 << 20
+PAYLOAD_BYTES = 1 << 30
 PARTITIONS = 4
 CASES = ((Compression.NONE, 0.8), (Compression.LZ4, 0.7))
 

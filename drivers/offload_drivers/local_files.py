@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -23,8 +22,6 @@ from offload_hooks.errors import (
     StoreError,
     StoreFullError,
 )
-
-_LARGE_BYTES = 4 << 20
 
 _KINDS: dict[int, type[StoreError]] = {
     errno.ENOENT: ObjectNotFoundError,
@@ -167,17 +164,3 @@ def read_whole(path: str) -> bytes | None:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
-
-
-def room_for(length: int) -> memoryview:
-    """`length` writable bytes of new memory; large ones in huge pages where the system has them.
-
-    To touch new memory for the first time in pages of 4 KiB takes four times as long as to read a cached file.
-    """
-    if length < _LARGE_BYTES:
-        return memoryview(bytearray(length))
-    memory = mmap.mmap(-1, length, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        with contextlib.suppress(OSError):  # a kernel without them
-            memory.madvise(mmap.MADV_HUGEPAGE)
-    return memoryview(memory)

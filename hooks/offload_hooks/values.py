@@ -96,8 +96,9 @@ class Capabilities:
         min_block_bytes: the least size of every block but the last.
         max_block_bytes: the largest size of a block.
         max_blocks: the most blocks of one object.
-        range_bytes: how large a range should be for a few at once to fill the line; larger reads are split. A store
-            that gains nothing from it says so by a size beyond any block.
+        range_bytes: how large the ranges of a bulk read should be.
+        ranges_ahead: how many of them should be on their way while one is decoded, for the line to be full; 0 if the
+            system reads ahead by itself.
     """
 
     create_only: bool = False
@@ -108,6 +109,7 @@ class Capabilities:
     max_block_bytes: int = 2**63 - 1
     max_blocks: int = 2**31 - 1
     range_bytes: int = 8 << 20
+    ranges_ahead: int = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

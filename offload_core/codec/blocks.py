@@ -26,17 +26,24 @@ from offload_hooks.errors import EntryOrderError, IndexMismatchError, OptionErro
 Bytes = npt.NDArray[np.uint8]
 
 
+TOGETHER_BYTES = 1 << 20
+"""How much of a window is copied behind an entry that begins in the one before it: a batch full, so that no small batch
+comes of it."""
+
+
 class BlockCursor:
-    """Walks the entries of one block once, in order, by the compiled kernels.
+    """Walks the entries of one block once, in order, by the compiled kernels; over the whole block or window by window.
 
     Args:
-        data: the whole block, `indexed.length` bytes.
+        data: the whole block, `indexed.length` bytes, or with `more` its beginning (at least the header).
         indexed: the block as its object's index describes it.
         ledger_id: the ledger whose entries it must hold.
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
+        more: `feed` will bring what follows.
 
     `next_entry_id` is the entry that comes next, `payload_bytes` how many bytes the walk has passed, `done` whether it
-    is over.
+    is over, `starved` whether the next entry lies behind the window. `array` is the window (uint8), `offset` its place
+    in the object.
 
     Raises:
         FormatError: a subclass, with ledger, block and byte; the caller adds the object's key.
@@ -50,61 +57,110 @@ class BlockCursor:
         indexed: IndexedBlock,
         *,
         stop_entry_id: int | None = None,
+        more: bool = False,
     ) -> None:
         self._indexed = indexed
         self._ledger_id = ledger_id
         self._stop = stop_entry_id
-        self._data = data
-        self.array: Bytes = np.frombuffer(data, dtype=np.uint8)
-        self.array.flags.writeable = False  # one compiled signature, whatever the buffer was
+        self.array = _read_only(data)
+        self.offset = indexed.offset
         self._position = BLOCK_HEADER_BYTES
         self.next_entry_id = indexed.first_entry_id
         self.payload_bytes = 0
         self.done = False
+        self.starved = False
+        self._cut_off = False
+        self._ahead: tuple[Bytes, int, int] | None = None
         with self._place():
+            if len(self.array) > indexed.length or (len(self.array) < indexed.length and not more):
+                raise TruncatedError(
+                    "a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array)
+                )
             self._check_header(object_format)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Go on in the next window, which begins where the last one ended.
+
+        An entry that lies across the two is copied together, and walked before the rest of the new window.
+        """
+        window = _read_only(data)
+        offset = self.offset + len(self.array)
+        rest = self.array[self._position :]
+        self.starved = self._cut_off = False
+        if len(rest) == 0:
+            self.array, self.offset, self._position = window, offset, 0
+            return
+        missing = self._missing_bytes(rest)
+        if missing is None or missing + TOGETHER_BYTES >= len(window):
+            joined = np.concatenate([rest, window])
+        else:
+            joined = np.concatenate([rest, window[: missing + TOGETHER_BYTES]])
+            self._ahead = (window, offset, len(rest))
+        self.array, self.offset, self._position = _read_only(joined.data), self.offset + self._position, 0
+
+    def _missing_bytes(self, rest: Bytes) -> int | None:
+        """How many bytes behind `rest` the frame at its start goes on; None if it does not tell."""
+        if len(rest) < FRAME_HEADER_BYTES:
+            return None
+        length = int.from_bytes(rest[:4].tobytes(), "big", signed=True)
+        return None if length < 0 else FRAME_HEADER_BYTES + length - len(rest)
+
+    def _go_ahead(self) -> None:
+        """Turn from what was copied together to the window whose beginning it holds, where the walk has come to."""
+        if self._ahead is not None and self._cut_off:
+            window, offset, before = self._ahead
+            self.array, self.offset, self._position = window, offset, self._position - before
+            self._ahead = None
 
     def locate(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte_room: int) -> int:
         """Find the payloads of the next entries in `array`, as many as fit the outputs; how many they are.
 
-        Stops after the entry with which their payloads reach `byte_room` bytes. 0 only at the end.
+        Stops after the entry with which their payloads reach `byte_room` bytes. 0 only at the end, of the block or of
+        the window.
         """
-        status, position, count = kernels.locate_entries(
-            self.array,
-            self._position,
-            len(self.array),
-            self.next_entry_id,
-            self._room(len(offsets)),
-            byte_room,
-            offsets,
-            lengths,
-        )
-        self.payload_bytes += int(lengths[:count].sum())
-        return self._advance(status, position, count)
+        while True:
+            self._go_ahead()
+            status, position, count = kernels.locate_entries(
+                self.array,
+                self._position,
+                self._block_end,
+                self.next_entry_id,
+                self._room(len(offsets)),
+                byte_room,
+                offsets,
+                lengths,
+            )
+            self.payload_bytes += int(lengths[:count].sum())
+            if self._advance(status, position, count):
+                return int(count)
 
     def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32]) -> int:
         """Copy the next entries' payloads behind one another into `values`; how many they are.
 
-        `value_offsets` gets their borders (one more than entries). 0 at the end, or if the next entry alone is
-        larger than `values`: then `done` is false and `next_length` tells its size.
+        `value_offsets` gets their borders (one more than entries). 0 at the end, of the block or of the window, or if
+        the next entry alone is larger than `values`: then neither `done` nor `starved`, and `next_length` tells its
+        size.
         """
-        status, position, count = kernels.copy_entries(
-            self.array,
-            self._position,
-            len(self.array),
-            self.next_entry_id,
-            self._room(len(value_offsets) - 1),
-            values,
-            value_offsets,
-        )
-        self.payload_bytes += int(value_offsets[count])
-        return self._advance(status, position, count)
+        while True:
+            self._go_ahead()
+            status, position, count = kernels.copy_entries(
+                self.array,
+                self._position,
+                self._block_end,
+                self.next_entry_id,
+                self._room(len(value_offsets) - 1),
+                values,
+                value_offsets,
+            )
+            self.payload_bytes += int(value_offsets[count])
+            if self._advance(status, position, count):
+                return int(count)
 
     def skip_to(self, entry_id: int) -> None:
         """Go on to `entry_id`, unless the cursor is there or past it already."""
         offsets = np.empty(4096, dtype=np.int64)
         lengths = np.empty(4096, dtype=np.int64)
-        while not self.done and self.next_entry_id < entry_id:
+        while not self.done and not self.starved and self.next_entry_id < entry_id:
             room = min(len(offsets), entry_id - self.next_entry_id)
             self.locate(offsets[:room], lengths[:room], self._indexed.length)
 
@@ -114,31 +170,35 @@ class BlockCursor:
         position = self._position
         return int.from_bytes(self.array[position : position + 4].tobytes(), "big")
 
+    @property
+    def _block_end(self) -> int:
+        """Where the block ends, counted from the window's start."""
+        return self._indexed.offset + self._indexed.length - self.offset
+
     def _room(self, room: int) -> int:
         return room if self._stop is None else max(0, min(room, self._stop - self.next_entry_id))
 
-    def _advance(self, status: int, position: int, count: int) -> int:
+    def _advance(self, status: int, position: int, count: int) -> bool:
+        """Take over what a kernel answered; False if it should be called again, on the window that waits."""
         self._position = position
         self.next_entry_id += count
         if status == kernels.BAD_FRAME:
             self._explain()
         if status == kernels.ALL_READ:
             self._check_end()
+        self._cut_off = status == kernels.CUT_OFF
+        self.starved = self._cut_off and self._ahead is None
         self.done = status == kernels.ALL_READ or (
             self._stop is not None and self.next_entry_id >= self._stop
         )
-        return count
+        return count > 0 or self.done or self.starved or not self._cut_off
 
     def _place(self) -> AbstractContextManager[None]:
         return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
 
     def _check_header(self, object_format: ObjectFormat) -> None:
         indexed = self._indexed
-        if len(self.array) != indexed.length:
-            raise TruncatedError(
-                "a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array)
-            )
-        header = parse_block_header(self._data, object_format, offset=indexed.offset)
+        header = parse_block_header(self.array.data, object_format, offset=indexed.offset)
         facts = [
             ("length", indexed.length, header.block_length, 12),
             ("first entry", indexed.first_entry_id, header.first_entry_id, 20),
@@ -162,7 +222,7 @@ class BlockCursor:
             raise EntryOrderError(
                 "a block does not end with the entry that its index says",
                 entry_id=self.next_entry_id,
-                offset=self._indexed.offset + self._position,
+                offset=self.offset + self._position,
                 expected="an entry" if end is None else f"entries up to {end - 1}",
                 found=f"the end after entry {self.next_entry_id - 1}",
             )
@@ -170,14 +230,21 @@ class BlockCursor:
     def _explain(self) -> None:
         with self._place():
             for _ in walk_frames(
-                memoryview(self._data),
+                self.array.data,
                 self._position,
-                len(self.array),
+                self._block_end,
                 self.next_entry_id,
-                block_offset=self._indexed.offset,
+                block_offset=self.offset,
             ):
                 break
         raise AssertionError("the kernel refuses a frame that its twin accepts")
+
+
+def _read_only(data: bytes | bytearray | memoryview) -> Bytes:
+    """The bytes as uint8, read only: one compiled signature, whatever the buffer was."""
+    array: Bytes = np.frombuffer(data, dtype=np.uint8)
+    array.flags.writeable = False
+    return array
 
 
 def write_block(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,6 +13,8 @@ from offload_hooks.errors import MetadataError
 
 Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def new_bytes(size: int) -> tuple[pa.Buffer, Bytes]:
@@ -42,9 +46,9 @@ def spans_to_array(
         MetadataError: text that is not UTF-8.
     """
     rows = len(offsets)
-    if rows == 0 or lengths.max() < 0:
-        return pa.nulls(rows, type=data_type)
-    total = int(np.maximum(lengths, 0).sum())
+    total = kernels.span_bytes(lengths)
+    if total < 0:
+        return nulls(data_type).rows(rows)
     values_buffer, values = new_bytes(total)
     offsets_buffer, value_offsets = new_offsets(rows)
     validity_buffer, validity = new_bytes((rows + 7) // 8)
@@ -69,12 +73,14 @@ def checked_text(array: pa.Array) -> pa.Array:
 def times_to_array(times_ms: Table, absent: int) -> pa.Array:
     """Timestamps (µs, UTC) from int64 milliseconds; null where they are `absent`, and where no timestamp reaches."""
     rows = len(times_ms)
+    if not (times_ms != absent).any():
+        return nulls(_TIMESTAMP).rows(rows)
     buffer = pa.allocate_buffer(8 * rows)
     validity_buffer, validity = new_bytes((rows + 7) // 8)
     validity[:] = 0
     missing = kernels.scale_times(times_ms, absent, np.frombuffer(buffer, dtype=np.int64), validity)
     buffers = [validity_buffer if missing else None, buffer]
-    return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, buffers, null_count=missing)
+    return pa.Array.from_buffers(_TIMESTAMP, rows, buffers, null_count=missing)
 
 
 def numbers_to_array(
@@ -98,3 +104,9 @@ class Constant:
         if count > len(array):
             array = self._array = pa.repeat(self._scalar, max(count, 2 * len(array)))
         return array[:count]
+
+
+@functools.cache
+def nulls(data_type: pa.DataType) -> Constant:
+    """A column of nothing but nulls."""
+    return Constant(pa.scalar(None, type=data_type))

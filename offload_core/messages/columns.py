@@ -119,6 +119,8 @@ def _value(group: Group) -> pa.Array:
 
 def _key(group: Group) -> pa.Array:
     stored = group.message_spans(f.M_KEY, f.METADATA_IN_SCRATCH, pa.binary())
+    if stored.null_count == len(stored):
+        return stored
     encoded = np.flatnonzero(group.messages[f.M_FLAGS] & f.KEY_IS_BASE64)
     if len(encoded) == 0:
         return stored
@@ -159,7 +161,7 @@ def _properties(group: Group) -> pa.Array:
     counts = group.messages[f.M_PROPERTIES]
     total = int(counts.sum())
     if total == 0:
-        return _without_properties(rows)
+        return _no_properties().rows(rows)
     room = int((group.messages[f.M_METADATA_END] - group.messages[f.M_METADATA])[counts > 0].sum())
     (row_buffer, row_offsets), (key_offsets_buffer, key_offsets) = new_offsets(rows), new_offsets(total)
     (keys_buffer, keys), (values_buffer, values) = new_bytes(room), new_bytes(room)
@@ -190,12 +192,9 @@ def _properties(group: Group) -> pa.Array:
     )
 
 
-def _without_properties(rows: int) -> pa.Array:
-    offsets = pa.py_buffer(bytes(4 * (rows + 1)))
-    none = pa.array([], type=_PAIR)
-    return pa.Array.from_buffers(
-        MESSAGE_COLUMNS["__messageProperties"], rows, [None, offsets], null_count=0, children=[none]
-    )
+@functools.cache
+def _no_properties() -> Constant:
+    return Constant(pa.scalar([], type=MESSAGE_COLUMNS["__messageProperties"]))
 
 
 def _encryption_keys(group: Group) -> pa.Array:

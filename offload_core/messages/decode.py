@@ -71,6 +71,7 @@ class MessageDecoder:
             if name in schema.names
         }
         self._scratch: Bytes = _EMPTY
+        self._entry_table, self._message_table = _Table(), _Table()
         self.counts = EntryCounts()
 
     def decode(
@@ -86,6 +87,8 @@ class MessageDecoder:
     ) -> Iterator[pa.RecordBatch]:
         """The messages of consecutive entries, in batches of about 1 MiB, none of them empty.
 
+        A decoder decodes one run of entries at a time: its tables are used again for the next.
+
         Args:
             block: uint8, read-only; the entries' payloads lie in it.
             block_offset: the block's place in its object, for errors.
@@ -98,21 +101,22 @@ class MessageDecoder:
             FormatError: a subclass, with ledger, entry and byte.
         """
         count = len(offsets)
-        table = np.empty((count, f.E_FIELDS), dtype=np.int64)
+        table = self._entry_table.shaped(count, f.E_FIELDS)
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
             self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
-        compressed, raw, sizes = self._survey(table)
-        too_large = np.flatnonzero(compressed & ((sizes < 0) | (sizes > self._max_message_bytes)))
-        if len(too_large):
-            self._explain(block, block_offset, first_entry_id, offsets, lengths, int(too_large[0]))
+        compressed, raw, sizes, packed = self._survey(table)
+        if packed:
+            too_large = np.flatnonzero((compressed != 0) & ((sizes < 0) | (sizes > self._max_message_bytes)))
+            if len(too_large):
+                self._explain(block, block_offset, first_entry_id, offsets, lengths, int(too_large[0]))
         for first, last in _groups(sizes):
             try:
                 scratch, scratch_offsets = self._decompress(block, table, compressed, sizes, first, last)
             except _WrongEntryError as wrong:
                 self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong.row)
-            room = self._message_room(table, raw, sizes, first, last)
-            messages = np.empty((f.M_FIELDS, room), dtype=np.int64)
+            room = batches.message_room(table, first, last, sizes, raw)
+            messages = self._message_table.shaped(f.M_FIELDS, room)
             made, wrong_row = batches.read_messages(
                 block, scratch, table, first, last, scratch_offsets, raw, messages
             )
@@ -147,24 +151,25 @@ class MessageDecoder:
                 ) from error.__cause__
             yield batch
 
-    def _survey(self, table: Table) -> tuple[npt.NDArray[np.bool_], Bytes, npt.NDArray[np.int64]]:
-        """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read."""
-        marker = table[:, f.E_MARKER_TYPE] >= 0
-        encrypted = (table[:, f.E_ENCRYPTION_KEYS] > 0) & ~marker
-        chunk = (table[:, f.E_CHUNKS] > 1) & ~marker
-        raw = encrypted | chunk
-        compressed = (table[:, f.E_COMPRESSION] != 0) & ~raw & ~marker
-        self.counts.encrypted += int(encrypted.sum())
-        self.counts.chunks += int(chunk.sum())
-        self.counts.transactional += int(((table[:, f.E_TXN_MOST] >= 0) & ~marker).sum())
-        sizes = np.where(compressed, table[:, f.E_UNCOMPRESSED_SIZE], table[:, f.E_PAYLOAD_LENGTH])
-        return compressed, raw.view(np.uint8), sizes
+    def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int]:
+        """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read.
+
+        Last, how many are to be decompressed.
+        """
+        count = len(table)
+        sizes = np.empty(count, dtype=np.int64)
+        compressed, raw = np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)
+        encrypted, chunks, transactional, packed = batches.survey_entries(table, sizes, compressed, raw)
+        self.counts.encrypted += encrypted
+        self.counts.chunks += chunks
+        self.counts.transactional += transactional
+        return compressed, raw, sizes, packed
 
     def _decompress(
         self,
         block: Bytes,
         table: Table,
-        compressed: npt.NDArray[np.bool_],
+        compressed: Bytes,
         sizes: npt.NDArray[np.int64],
         first: int,
         last: int,
@@ -191,14 +196,6 @@ class MessageDecoder:
                 raise _WrongEntryError(row) from error
             place = end
         return self._scratch, places
-
-    def _message_room(
-        self, table: Table, raw: Bytes, sizes: npt.NDArray[np.int64], first: int, last: int
-    ) -> int:
-        """How many messages a group can have: never more than its bytes have room for."""
-        declared = table[first:last, f.E_BATCH_SIZE]
-        possible = np.minimum(declared, sizes[first:last] // batches.LEAST_MESSAGE_BYTES)
-        return int(np.where((raw[first:last] != 0) | (declared < 0), 1, possible).sum())
 
     def _to_batch(self, group: Group) -> pa.RecordBatch:
         count = len(group.entry_rows)
@@ -249,6 +246,20 @@ class MessageDecoder:
             raise MetadataError("an entry's metadata is not right")
 
 
+class _Table:
+    """Memory of an int64 table, used again and again: to have new memory each time costs more than to fill it."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, dtype=np.int64)
+
+    def shaped(self, rows: int, columns: int) -> Table:
+        """A table of this shape, with whatever was in it before."""
+        size = rows * columns
+        if len(self._memory) < size:
+            self._memory = np.empty(size, dtype=np.int64)
+        return self._memory[:size].reshape(rows, columns)
+
+
 class _WrongEntryError(Exception):
     """Carries the row of an entry that does not decompress to the place that explains it."""
 
@@ -266,6 +277,9 @@ def _batch_index(messages: Table) -> npt.NDArray[np.int64]:
 def _groups(sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Split entries into runs, each ending with the entry that reaches `BATCH_BYTES`."""
     ends = np.cumsum(sizes)
+    if len(ends) < 2 or ends[-2] < BATCH_BYTES:
+        yield 0, len(sizes)  # as a run of entries that are not compressed always is
+        return
     first, before = 0, 0
     while first < len(sizes):
         last = min(int(np.searchsorted(ends, before + BATCH_BYTES)) + 1, len(sizes))

@@ -1,69 +1,118 @@
-"""Blocks of a run, fetched ahead of the reader: one unit is decoded while the next is on its way.
+"""The bytes of runs, fetched ahead of the reader in windows: some are on their way while one is decoded.
 
-A unit is one block, or several small ones behind one another. It is fetched by several ranges at once where the store
-gains from that. At most two units are held, whatever the ledger's size.
+A window is part of a large block, or a small block whole; small blocks behind one another are fetched by one range.
+What is held does not depend on the size of block or ledger.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-
-import numpy as np
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 from offload_core.codec.index import IndexedBlock
 from offload_core.scan.tasks import Run
 from offload_core.tier import Tier
-from offload_hooks.values import ByteRange
 
-UNIT_BYTES = 8 << 20
-"""Small blocks are fetched together up to this."""
-
-_RANGES_AT_ONCE = 4
+LEAST_RANGE_BYTES = 512
 
 
-def fetch_blocks(tier: Tier, runs: Sequence[Run]) -> Iterator[tuple[Run, IndexedBlock, memoryview]]:
-    """All blocks of all runs, in order, each with its bytes, which are valid until the next one is asked for."""
-    range_bytes = tier.describe().capabilities.range_bytes
-    units = ((run, unit) for run in runs for unit in _units(run.blocks))
-    with ThreadPoolExecutor(1, thread_name_prefix="offload-fetch") as ahead:
-        following = next(units, None)
-        pending = ahead.submit(_fetch, tier, *following, range_bytes) if following else None
-        while following is not None and pending is not None:
-            (run, unit), data = following, pending.result()
-            following = next(units, None)
-            pending = ahead.submit(_fetch, tier, *following, range_bytes) if following else None
-            base = unit[0].offset
-            for block in unit:
-                yield run, block, data[block.offset - base : block.offset - base + block.length]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """Bytes `data` of the run's data object, from its byte `offset` on; they lie in `block`."""
+
+    run: Run
+    block: IndexedBlock
+    offset: int
+    data: memoryview
+
+    @property
+    def begins_block(self) -> bool:
+        """Whether it is the block's first."""
+        return self.offset == self.block.offset
+
+    @property
+    def ends_block(self) -> bool:
+        """Whether it is the block's last."""
+        return self.offset + len(self.data) == self.block.offset + self.block.length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    """What is fetched by one request: `length` bytes from `offset`, all of them in these blocks of the run."""
+
+    run: Run
+    blocks: tuple[IndexedBlock, ...]
+    offset: int
+    length: int
+
+
+def fetch_windows(tier: Tier, runs: Sequence[Run]) -> Iterator[Window]:
+    """All bytes of all blocks of all runs, in order.
+
+    As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded.
+    """
+    capabilities = tier.describe().capabilities
+    ranges = (
+        planned for run in runs for planned in _plan(run, max(capabilities.range_bytes, LEAST_RANGE_BYTES))
+    )
+    if capabilities.ranges_ahead < 1:
+        for planned in ranges:
+            yield from _windows(planned, _fetch(tier, planned))
+        return
+    under_way: deque[tuple[_Range, Future[memoryview]]] = deque()
+    pool = ThreadPoolExecutor(capabilities.ranges_ahead, thread_name_prefix="offload-fetch")
+
+    def send(count: int) -> None:
+        for planned in itertools.islice(ranges, count):
+            under_way.append((planned, pool.submit(_fetch, tier, planned)))
+
+    try:
+        send(capabilities.ranges_ahead)
+        while under_way:
+            fetched, future = under_way.popleft()
+            data = future.result()
+            del future
+            send(1)
+            yield from _windows(fetched, data)
             del data
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
-def _units(blocks: Sequence[IndexedBlock]) -> Iterator[list[IndexedBlock]]:
-    unit: list[IndexedBlock] = []
-    for block in blocks:
-        adjoins = bool(unit) and unit[-1].offset + unit[-1].length == block.offset
-        if unit and (not adjoins or block.offset + block.length - unit[0].offset > UNIT_BYTES):
-            yield unit
-            unit = []
-        unit.append(block)
-    if unit:
-        yield unit
+def _fetch(tier: Tier, planned: _Range) -> memoryview:
+    return tier.read_range(planned.run.data_key, planned.offset, planned.length)
 
 
-def _fetch(tier: Tier, run: Run, unit: Sequence[IndexedBlock], range_bytes: int) -> memoryview:
-    """The bytes of a unit. Ranges are put in place as they come, so that no second copy of the whole is made."""
-    start = unit[0].offset
-    length = unit[-1].offset + unit[-1].length - start
-    if length <= range_bytes:
-        return tier.read_range(run.data_key, start, length)
-    whole = np.empty(length, dtype=np.uint8)  # numpy asks for huge pages: much faster to touch first
-    ranges = [
-        ByteRange(key=run.data_key, offset=start + at, length=min(range_bytes, length - at))
-        for at in range(0, length, range_bytes)
-    ]
-    for first in range(0, len(ranges), _RANGES_AT_ONCE):
-        some = ranges[first : first + _RANGES_AT_ONCE]
-        for wanted, data in zip(some, tier.read_ranges(some), strict=True):
-            whole[wanted.offset - start : wanted.end - start] = np.frombuffer(data, dtype=np.uint8)
-    return memoryview(whole.data)
+def _plan(run: Run, range_bytes: int) -> Iterator[_Range]:
+    """The ranges of a run: large blocks in parts, small ones that adjoin together."""
+    together: list[IndexedBlock] = []
+    for block in run.blocks:
+        if together:
+            begin, end = together[0].offset, together[-1].offset + together[-1].length
+            if block.offset == end and block.offset + block.length - begin <= range_bytes:
+                together.append(block)
+                continue
+            yield _Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+            together = []
+        if block.length <= range_bytes:
+            together = [block]
+        else:
+            end = block.offset + block.length
+            for offset in range(block.offset, end, range_bytes):
+                yield _Range(run=run, blocks=(block,), offset=offset, length=min(range_bytes, end - offset))
+    if together:
+        begin, end = together[0].offset, together[-1].offset + together[-1].length
+        yield _Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+
+
+def _windows(fetched: _Range, data: memoryview) -> Iterator[Window]:
+    if len(fetched.blocks) == 1:
+        yield Window(run=fetched.run, block=fetched.blocks[0], offset=fetched.offset, data=data)
+        return
+    for block in fetched.blocks:
+        start = block.offset - fetched.offset
+        part = data[start : start + block.length]
+        yield Window(run=fetched.run, block=block, offset=block.offset, data=part)

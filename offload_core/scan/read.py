@@ -6,6 +6,7 @@ object, ledger, block, entry and byte.
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 
@@ -13,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from offload_core.codec.blocks import BlockCursor
-from offload_core.codec.index import IndexedBlock
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
 from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecoder
 from offload_core.messages.schema import arrow_schema
-from offload_core.scan.fetch import fetch_blocks
+from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import ReadOptions, Run, ScanTask
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
@@ -26,7 +26,7 @@ _ENTRIES_AT_ONCE = 16384
 
 _log = logging.getLogger(__name__)
 
-ReadBlock = Callable[[BlockCursor, int], Iterator[pa.RecordBatch]]
+ReadWindow = Callable[[BlockCursor], Iterator[pa.RecordBatch]]
 
 
 def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -38,45 +38,55 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
     """
     schema = arrow_schema(options.level, options.columns)
-    current: Run | None = None
-    payload_bytes = 0
-    for run, block, data in fetch_blocks(tier, task.runs):
+    for run, windows in itertools.groupby(fetch_windows(tier, task.runs), key=lambda window: window.run):
         with placed(key=run.data_key):
-            if run is not current:
-                current, payload_bytes = run, 0
-                read = (
-                    entry_reader(run, schema)
-                    if options.level == "entries"
-                    else message_reader(run, schema, options)
-                )
-            cursor = _open(run, block, data)
-            yield from read(cursor, block.offset)
+            yield from _read_run(run, windows, schema, options)
+
+
+def _read_run(
+    run: Run, windows: Iterator[Window], schema: pa.Schema, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
+    decoder = message_decoder(run, schema, options)
+    read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
+    payload_bytes = 0
+    for window in windows:
+        if window.begins_block:
+            cursor = _open(run, window)
+        elif not cursor.done:
+            cursor.feed(window.data)
+        cursor.skip_to(run.start_entry_id)
+        yield from read(cursor)
+        if window.ends_block:
             payload_bytes += cursor.payload_bytes
-            if block is run.blocks[-1]:
-                _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
-            del cursor, data  # before the next one comes, so that never three are held
+    _warn_of_raw(run, decoder.counts)
+    _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
 
 
-def _open(run: Run, block: IndexedBlock, data: memoryview) -> BlockCursor:
-    stop = run.stop_entry_id
+def _open(run: Run, window: Window) -> BlockCursor:
+    stop, block = run.stop_entry_id, window.block
     if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
         stop = None  # the whole block is asked for: its end is checked as well
-    cursor = BlockCursor(data, run.object_format, run.ledger_id, block, stop_entry_id=stop)
-    cursor.skip_to(run.start_entry_id)
-    return cursor
+    return BlockCursor(
+        window.data,
+        run.object_format,
+        run.ledger_id,
+        block,
+        stop_entry_id=stop,
+        more=not window.ends_block,
+    )
 
 
-def entry_reader(run: Run, schema: pa.Schema) -> ReadBlock:
-    """How the blocks of a run are read at level `entries`: (cursor, block's offset) → batches."""
+def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
+    """How the blocks of a run are read at level `entries`: cursor → batches of its window."""
     constants = {
         name: Constant(pa.scalar(value, type=schema.field(name).type))
         for name, value in (("__topic", run.topic), ("__ledgerId", run.ledger_id))
         if name in schema.names
     }
 
-    def read(cursor: BlockCursor, _: int) -> Iterator[pa.RecordBatch]:
+    def read(cursor: BlockCursor) -> Iterator[pa.RecordBatch]:
         usual_room = room = min(BATCH_BYTES, len(cursor.array))
-        while not cursor.done:
+        while not cursor.done and not cursor.starved:
             first = cursor.next_entry_id
             (values_buffer, values), (offsets_buffer, offsets) = (
                 new_bytes(room),
@@ -85,7 +95,7 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadBlock:
             count = cursor.copy(values, offsets)
             room = usual_room
             if count == 0:
-                if not cursor.done:
+                if not cursor.done and not cursor.starved:
                     room = cursor.next_length  # an entry larger than a batch: a batch for itself
                 continue
             arrays = []
@@ -102,9 +112,9 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadBlock:
     return read
 
 
-def message_reader(run: Run, schema: pa.Schema, options: ReadOptions) -> ReadBlock:
-    """How the blocks of a run are read at level `messages`: (cursor, block's offset) → batches."""
-    decoder = MessageDecoder(
+def message_decoder(run: Run, schema: pa.Schema, options: ReadOptions) -> MessageDecoder:
+    """The decoder of a run's entries."""
+    return MessageDecoder(
         topic=run.topic,
         partition=run.partition,
         ledger_id=run.ledger_id,
@@ -112,26 +122,28 @@ def message_reader(run: Run, schema: pa.Schema, options: ReadOptions) -> ReadBlo
         verify_checksums=options.verify_checksums,
         max_message_bytes=options.max_message_bytes,
     )
+
+
+def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
+    """How the blocks of a run are read at level `messages`: cursor → batches of its window."""
     offsets = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
     lengths = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
 
-    def read(cursor: BlockCursor, block_offset: int) -> Iterator[pa.RecordBatch]:
-        while not cursor.done:
+    def read(cursor: BlockCursor) -> Iterator[pa.RecordBatch]:
+        while not cursor.done and not cursor.starved:
             first = cursor.next_entry_id
             count = cursor.locate(offsets, lengths, BATCH_BYTES)
             if count == 0:
                 break
             yield from decoder.decode(
                 cursor.array,
-                block_offset,
+                cursor.offset,
                 first,
                 offsets[:count],
                 lengths[:count],
                 start_batch=run.start_batch if first == run.start_entry_id else 0,
                 stop_batch=run.stop_batch or None if cursor.next_entry_id == run.stop_entry_id else None,
             )
-        if block_offset == run.blocks[-1].offset:
-            _warn_of_raw(run, decoder.counts)
 
     return read
 

@@ -247,9 +247,20 @@ def test_an_object_that_is_cut_while_it_is_read_is_an_error(driver, monkeypatch)
 
 
 def test_large_ranges_are_read_whole(driver):
-    data = bytes(range(256)) * (9 << 12)  # 9 MiB: beyond what is kept in small pages
+    data = bytes(range(256)) * (9 << 12)
     driver.write_index("large", data, "x/y", {}, True)
     assert driver.read_range("large", 5, len(data) - 5) == data[5:]
+
+
+def test_memory_of_large_reads_is_used_again_only_when_nobody_looks_at_it(driver):
+    driver.write_index("one", b"1" * (1 << 20), "x/y", {}, True)
+    driver.write_index("two", b"2" * (1 << 20), "x/y", {}, True)
+    kept = driver.read_range("one", 0, 1 << 20)[100:200]
+    views = [driver.read_range("two", 0, 1 << 20) for _ in range(10)]
+    assert bytes(kept) == b"1" * 100
+    assert all(bytes(view) == b"2" * (1 << 20) for view in views)
+    del views, kept
+    assert bytes(driver.read_range("one", 5, 300_000)) == b"1" * 300_000
 
 
 def test_short_writes_of_the_operating_system_are_continued(driver, monkeypatch):

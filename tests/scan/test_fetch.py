@@ -12,7 +12,6 @@ import pytest
 from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
 from tiers import MemoryDriver, Names, in_memory, numbered
 
-import offload_core.scan.fetch as fetch
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.codec.index import BlockEntry
@@ -20,7 +19,6 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Position
 from offload_core.tier import Tier
-from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import StoreError
 
 KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
@@ -50,16 +48,14 @@ def no_threads_but_these(before: set[threading.Thread]) -> bool:
 # --- ranges ------------------------------------------------------------------------------------
 
 
-def test_small_blocks_are_fetched_together_and_the_ranges_are_exact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 3000)
-    recorded = Recorded(blocks_of_1000(7))
+def test_small_blocks_are_fetched_together_and_the_ranges_are_exact() -> None:
+    recorded = Recorded(blocks_of_1000(7), range_bytes=3000)
     assert recorded.tier.scan(level="entries").to_table().num_rows == 14
     assert recorded.reads_of_data() == [(0, 3000), (3000, 3000), (6000, 1000)]
 
 
-def test_a_block_larger_than_a_unit_is_fetched_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 10)
-    recorded = Recorded(blocks_of_1000(3))
+def test_a_block_as_large_as_a_range_is_fetched_by_itself() -> None:
+    recorded = Recorded(blocks_of_1000(3), range_bytes=1000)
     recorded.tier.scan(level="entries").to_table()
     assert recorded.reads_of_data() == [(0, 1000), (1000, 1000), (2000, 1000)]
 
@@ -105,12 +101,9 @@ def test_only_the_blocks_of_the_asked_range_are_fetched() -> None:
     assert recorded.reads_of_data() == [(2000, 2000)]
 
 
-def test_more_than_range_bytes_is_split_into_ranges_that_cover_it_exactly(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 5000)
+def test_a_block_larger_than_a_range_is_fetched_in_parts_that_cover_it_exactly() -> None:
     payloads = [b"%03d" % i + b"y" * 421 for i in range(14)]
-    recorded = Recorded(pip17_object(payloads, ledger_id=7, max_block_bytes=1000), range_bytes=900)
+    recorded = Recorded(pip17_object(payloads, ledger_id=7, max_block_bytes=4000), range_bytes=900)
     values = recorded.tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
     assert values == payloads
     assert sorted(recorded.reads_of_data()) == [
@@ -118,38 +111,19 @@ def test_more_than_range_bytes_is_split_into_ranges_that_cover_it_exactly(
         (900, 900),
         (1800, 900),
         (2700, 900),
-        (3600, 900),
-        (4500, 500),
-        (5000, 900),
-        (5900, 900),
-        (6800, 200),
+        (3600, 400),
+        (4000, 900),
+        (4900, 900),
+        (5800, 900),
+        (6700, 44),
     ]
 
 
 @pytest.mark.parametrize(("range_bytes", "reads"), [(999, 2), (1000, 1), (1001, 1)])
-def test_a_unit_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: int) -> None:
+def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: int) -> None:
     recorded = Recorded(blocks_of_1000(1), range_bytes=range_bytes)
     recorded.tier.scan(level="entries").to_table()
     assert len(recorded.reads_of_data()) == reads
-
-
-class ManyRanges(MemoryDriver):
-    """Has its own `read_ranges`, as object stores do, and counts how many ranges each call asks for."""
-
-    def __init__(self, objects: dict[str, bytes]) -> None:
-        super().__init__(objects, metadata=Names().as_metadata("data"), range_bytes=100)
-        self.at_once: list[int] = []
-
-    @hookimpl
-    def read_ranges(self, ranges: list[ByteRange]) -> list[bytes]:
-        self.at_once.append(len(ranges))
-        return [self.objects[each.key][each.offset : each.end] for each in ranges]
-
-
-def test_few_ranges_are_asked_for_at_once() -> None:
-    driver = ManyRanges(numbered(blocks_of_1000(1)))
-    assert TierReader(Tier(driver)).scan(level="entries").to_table().num_rows == 2
-    assert driver.at_once == [4, 4, 2]
 
 
 # --- memory and threads ------------------------------------------------------------------------
@@ -170,18 +144,24 @@ class Watched:
 
 
 @pytest.mark.parametrize("level", ["entries", "messages"])
-def test_no_more_than_three_units_are_held_however_large_the_ledger(
-    monkeypatch: pytest.MonkeyPatch, level: str
-) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+def test_no_more_than_three_units_are_held_however_large_the_ledger(level: str) -> None:
     watched = Watched()
     written = pip17_object([entry(b"x" * 300)] * 80, ledger_id=7, max_block_bytes=1000)
-    recorded = Recorded(written, make=watched)
+    recorded = Recorded(written, make=watched, range_bytes=1000, ranges_ahead=1)
     batches = list(recorded.tier.scan(level=level))  # type: ignore[arg-type]
     assert sum(batch.num_rows for batch in batches) == 80
     assert len(recorded.reads_of_data()) == 40
     # one that is read, one that has come, and while the first is let go one that is asked for
     assert 1 <= watched.most <= 3
+
+
+@pytest.mark.parametrize("ranges_ahead", [0, 1, 3])
+def test_as_many_ranges_are_under_way_as_the_driver_asks_for(ranges_ahead: int) -> None:
+    recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=ranges_ahead)
+    batches = iter(recorded.tier.scan(level="entries"))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert 1 <= len(recorded.reads_of_data()) <= 1 + ranges_ahead
 
 
 def test_batches_of_small_ledgers_take_little_memory() -> None:
@@ -191,21 +171,17 @@ def test_batches_of_small_ledgers_take_little_memory() -> None:
     assert sum(batch.get_total_buffer_size() for batch in table.to_batches()) < 20 * 150_000
 
 
-def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
-    recorded = Recorded(blocks_of_1000(10))
+def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead() -> None:
+    recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=1)
     batches = iter(recorded.tier.scan(level="entries"))
     next(batches)
     batches.close()  # type: ignore[attr-defined]
     assert recorded.reads_of_data() == [(0, 1000), (1000, 1000)]
 
 
-def test_a_reader_that_stops_early_leaves_no_thread_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
     before = set(threading.enumerate())
-    recorded = Recorded(blocks_of_1000(10))
+    recorded = Recorded(blocks_of_1000(10), range_bytes=1000, ranges_ahead=1)
     batches = iter(recorded.tier.scan(level="entries"))
     next(batches)
     assert not no_threads_but_these(before)
@@ -222,12 +198,9 @@ def test_a_read_to_the_end_leaves_no_thread_behind() -> None:
 # --- errors ------------------------------------------------------------------------------------
 
 
-def test_an_error_of_the_store_comes_through_after_what_could_be_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(fetch, "UNIT_BYTES", 1000)
+def test_an_error_of_the_store_comes_through_after_what_could_be_read() -> None:
     before = set(threading.enumerate())
-    recorded = Recorded(blocks_of_1000(5), fail_at=2500)
+    recorded = Recorded(blocks_of_1000(5), fail_at=2500, range_bytes=1000, ranges_ahead=1)
     batches: list[pa.RecordBatch] = []
     with pytest.raises(StoreError, match="the store broke") as caught:
         batches.extend(recorded.tier.scan(level="entries"))
@@ -240,5 +213,5 @@ def test_an_error_in_one_of_several_ranges_comes_through() -> None:
     recorded = Recorded(blocks_of_1000(3), range_bytes=700, fail_at=2200)
     with pytest.raises(StoreError, match="the store broke") as caught:
         recorded.tier.scan(level="entries").to_table()
-    assert (caught.value.key, caught.value.offset) == (KEY, 2100)
+    assert (caught.value.key, caught.value.offset) == (KEY, 2000)
     recorded.tier.close()

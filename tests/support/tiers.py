@@ -116,7 +116,7 @@ class MemoryDriver:
 
     Args:
         objects: key → bytes.
-        range_bytes: the capability.
+        range_bytes, ranges_ahead: the capabilities.
         make: what a range's bytes are handed out as.
         fail_at: reads that reach this byte fail with a `StoreError`.
     """
@@ -129,21 +129,20 @@ class MemoryDriver:
         *,
         metadata: Mapping[str, str] | None = None,
         range_bytes: int = 8 << 20,
+        ranges_ahead: int = 4,
         make: Callable[[bytes], object] = bytes,
         fail_at: int | None = None,
     ) -> None:
         self.objects = dict(objects)
         self.reads: list[tuple[str, int, int]] = []
         self._metadata = {} if metadata is None else dict(metadata)
-        self._range_bytes = range_bytes
+        self._capabilities = Capabilities(range_bytes=range_bytes, ranges_ahead=ranges_ahead)
         self._make = make
         self._fail_at = fail_at
 
     @hookimpl
     def describe(self) -> DriverDescription:
-        return DriverDescription(
-            name="memory", location="memory:", capabilities=Capabilities(range_bytes=self._range_bytes)
-        )
+        return DriverDescription(name="memory", location="memory:", capabilities=self._capabilities)
 
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> object:

@@ -18,12 +18,14 @@ from offload_core.codec.kernels.intrinsics import (
     store_i64,
 )
 
-ALL_READ = 0
+ALL_READ = 1
 """The walk came to the block's end, or to its padding, which is right."""
-OUT_OF_ROOM = 1
+OUT_OF_ROOM = 0
 """The output arrays are full; call again from the answered position."""
 BAD_FRAME = 2
 """What stands at the answered position is neither an entry nor right padding."""
+CUT_OFF = 3
+"""What stands at the answered position goes on behind the window."""
 
 _FRAME = 12
 _PADDING = np.uint32(0xFEDCDEAD)
@@ -46,33 +48,42 @@ def _padding_is_right(block, position, end):
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _frame_length(block, position, end, next_entry_id):
-    """Length of the entry framed at `position`; −1 at the end or right padding, −2 for a bad frame."""
+def _frame_length(block, position, end, block_end, next_entry_id):
+    """Length of the entry framed at `position` of a window that ends at `end`, in a block that ends at `block_end`.
+
+    Else minus a status: the block's end or right padding, a bad frame, or a frame or padding that is cut off.
+    """
     remaining = end - position
     if remaining >= _FRAME:
         length = np.int64(load_i32(block, position))
-        if 0 <= length <= remaining - _FRAME:
-            if load_i64(block, position + 4) == next_entry_id:
-                return length
-            return np.int64(-2)
+        if 0 <= length <= block_end - position - _FRAME:
+            if load_i64(block, position + 4) != next_entry_id:
+                return np.int64(-BAD_FRAME)
+            return length if length <= remaining - _FRAME else np.int64(-CUT_OFF)
+    if end < block_end:
+        if remaining < _FRAME or load_u32(block, position) == _PADDING:
+            return np.int64(-CUT_OFF)
+        return np.int64(-BAD_FRAME)
     if _padding_is_right(block, position, end):
-        return np.int64(-1)
-    return np.int64(-2)
+        return np.int64(-ALL_READ)
+    return np.int64(-BAD_FRAME)
 
 
 @numba.njit(cache=True, nogil=True)
-def locate_entries(block, position, end, next_entry_id, room, byte_room, offsets, lengths):
+def locate_entries(block, position, block_end, next_entry_id, room, byte_room, offsets, lengths):
     """Find the payloads of consecutive entries, without copying them.
 
     At most `room` entries; no further one once their payloads have reached `byte_room` bytes.
-    `block` uint8, `offsets` int64 and `lengths` int64 (outputs). Answers (status, position, count).
+    `block` uint8, a window that begins in the block, which ends at `block_end` of it; `offsets` int64 and `lengths`
+    int64 (outputs). Answers (status, position, count).
     """
     count = 0
     used = np.int64(0)
+    end = np.int64(len(block))
     while True:
-        length = _frame_length(block, position, end, next_entry_id + count)
+        length = _frame_length(block, position, end, block_end, next_entry_id + count)
         if length < 0:
-            return (ALL_READ if length == -1 else BAD_FRAME), position, count
+            return -length, position, count
         if count == room or used >= byte_room:
             return OUT_OF_ROOM, position, count
         offsets[count] = position + _FRAME
@@ -83,18 +94,20 @@ def locate_entries(block, position, end, next_entry_id, room, byte_room, offsets
 
 
 @numba.njit(cache=True, nogil=True)
-def copy_entries(block, position, end, next_entry_id, room, values, value_offsets):
+def copy_entries(block, position, block_end, next_entry_id, room, values, value_offsets):
     """Copy the payloads of at most `room` consecutive entries behind one another, as Arrow's binary layout has them.
 
-    `block` uint8; `values` uint8 and `value_offsets` int32 (outputs). Answers (status, position, count).
+    `block` and `block_end` as of `locate_entries`; `values` uint8 and `value_offsets` int32
+    (outputs). Answers (status, position, count).
     """
     count = 0
     used = np.int64(0)
+    end = np.int64(len(block))
     value_offsets[0] = 0
     while True:
-        length = _frame_length(block, position, end, next_entry_id + count)
+        length = _frame_length(block, position, end, block_end, next_entry_id + count)
         if length < 0:
-            return (ALL_READ if length == -1 else BAD_FRAME), position, count
+            return -length, position, count
         if count == room or used + length > len(values):
             return OUT_OF_ROOM, position, count
         copy_bytes(values, used, block, position + _FRAME, length)

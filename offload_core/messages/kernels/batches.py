@@ -11,6 +11,9 @@ import numpy as np
 from offload_core.codec.kernels.intrinsics import load_i32
 from offload_core.messages.kernels.fields import (
     E_BATCH_SIZE,
+    E_CHUNKS,
+    E_COMPRESSION,
+    E_ENCRYPTION_KEYS,
     E_EVENT_TIME,
     E_FLAGS,
     E_KEY,
@@ -24,6 +27,7 @@ from offload_core.messages.kernels.fields import (
     E_PAYLOAD_LENGTH,
     E_PROPERTIES,
     E_SEQUENCE_ID,
+    E_TXN_MOST,
     E_UNCOMPRESSED_SIZE,
     KEY_IS_BASE64,
     M_BATCH_INDEX,
@@ -49,6 +53,39 @@ from offload_core.messages.kernels.protobuf import LAST_FIELD, read_varint, skip
 
 LEAST_MESSAGE_BYTES = 6
 """What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
+
+
+@numba.njit(cache=True, nogil=True)
+def survey_entries(entries, sizes, compressed, raw):
+    """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
+
+    `entries` int64 table; `sizes` int64, `compressed` and `raw` uint8 (outputs). Answers how many are encrypted,
+    chunks, of transactions, and compressed.
+    """
+    encrypted = chunks = transactional = packed = 0
+    for i in range(len(entries)):
+        entry = entries[i]
+        seen = entry[E_MARKER_TYPE] < 0
+        is_encrypted = seen and entry[E_ENCRYPTION_KEYS] > 0
+        is_chunk = seen and entry[E_CHUNKS] > 1
+        encrypted += is_encrypted
+        chunks += is_chunk
+        transactional += seen and entry[E_TXN_MOST] >= 0
+        raw[i] = is_encrypted or is_chunk
+        compressed[i] = seen and not raw[i] and entry[E_COMPRESSION] != 0
+        packed += compressed[i]
+        sizes[i] = entry[E_UNCOMPRESSED_SIZE] if compressed[i] else entry[E_PAYLOAD_LENGTH]
+    return encrypted, chunks, transactional, packed
+
+
+@numba.njit(cache=True, nogil=True)
+def message_room(entries, first, last, sizes, raw):
+    """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for."""
+    room = np.int64(0)
+    for i in range(first, last):
+        declared = entries[i, E_BATCH_SIZE]
+        room += 1 if raw[i] or declared < 0 else min(declared, sizes[i] // LEAST_MESSAGE_BYTES)
+    return room
 
 
 @numba.njit(cache=True, nogil=True)

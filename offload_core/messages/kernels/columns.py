@@ -15,6 +15,18 @@ from offload_core.messages.kernels.protobuf import read_varint, skip_field
 
 
 @numba.njit(cache=True, nogil=True)
+def span_bytes(lengths):
+    """How many bytes all spans have together; −1 if there is no span at all."""
+    total = np.int64(0)
+    present = False
+    for i in range(len(lengths)):
+        if lengths[i] >= 0:
+            present = True
+            total += lengths[i]
+    return total if present else np.int64(-1)
+
+
+@numba.njit(cache=True, nogil=True)
 def gather_spans(block, scratch, flags, scratch_flag, offsets, lengths, values, value_offsets, validity):
     """Copy one span per row behind one another into `values`; answers the number of rows without one.
 
