@@ -25,7 +25,8 @@ from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.types import spark_schema
 
 PAYLOAD_BYTES = 1 << 30
-PARTITIONS = 4
+BLOCK_BYTES = 64 << 20
+PARTITIONS = 8
 CASES = ((Compression.NONE, 0.8), (Compression.LZ4, 0.7))
 
 
@@ -82,7 +83,7 @@ def run(folder: Path) -> Iterator[Result]:
         shutil.rmtree(place, ignore_errors=True)
         entries = message_entries(1024, 100, compression)
         stored = PAYLOAD_BYTES * sum(map(len, entries)) // (len(entries) * 100 * 1024)
-        tier = write_ledger(place / "tier", entries, stored, max(stored // PARTITIONS + 4096, 1 << 20))
+        tier = write_ledger(place / "tier", entries, stored, min(BLOCK_BYTES, stored // PARTITIONS + 65536))
         rows, tasks = prebuild(tier, place / "batches.arrow")
         ours, peer, ratio = seconds_side_by_side(
             lambda place=place: consume(

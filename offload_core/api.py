@@ -42,6 +42,7 @@ class TierReader:
         topic: str | Sequence[str] = (),
         topics_pattern: str | None = None,
         ledger: int | None = None,
+        cluster: str | None = None,
         level: Level = "messages",
         columns: Sequence[str] | None = None,
         start: Offsets = "earliest",
@@ -59,6 +60,7 @@ class TierReader:
             topic: one topic's name, or several; a partitioned topic's base name stands for all its partitions.
             topics_pattern: instead of names, a regular expression that the whole name must match.
             ledger: only this ledger; without a topic also of objects that name none.
+            cluster: only what this Pulsar cluster offloaded; needed where two share a bucket and name a topic alike.
             level: `messages`, or `entries` as they are stored.
             columns: the columns to make, in this order (docs/columns.md); None for the default ones.
             start, stop: `earliest`, `latest`, or a position per topic; a start is inclusive, a stop exclusive.
@@ -81,7 +83,7 @@ class TierReader:
         )
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
-        selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger)
+        selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         topics = select_topics(self.catalogue(prefix=prefix), selection)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
         tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)

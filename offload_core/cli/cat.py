@@ -62,6 +62,7 @@ def cat(
         int | None, typer.Option(min=0, help="Only this ledger; a topic is not needed then.")
     ] = None,
     level: Annotated[LevelName, typer.Option(help="What a row is.")] = LevelName.MESSAGES,
+    cluster: Annotated[str | None, typer.Option(help="Only what this Pulsar cluster offloaded.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns, with commas between; as in Spark.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="How to write rows.")] = Format.TABLE,
@@ -88,6 +89,7 @@ def cat(
             scan = tier.scan(
                 topic=tuple(topic or ()),
                 ledger=ledger,
+                cluster=cluster,
                 level=row_level,
                 columns=_columns(columns, row_level, format_),
                 start=parse_offsets(start, "--start"),

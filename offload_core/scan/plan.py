@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Piece, Topic
 from offload_core.codec.index import IndexedBlock
-from offload_core.scan.positions import Offsets, Position, check_offsets, position_of
+from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.scan.tasks import Run, ScanTask
 from offload_hooks.errors import DataLossError
 
@@ -49,8 +49,10 @@ def plan_tasks(
         OptionError: a bound of another form.
         DataLossError: a ledger in the range has no complete copy (`fail_on_data_loss`).
     """
-    check_offsets(bounds.start, "start")
-    check_offsets(bounds.stop, "stop")
+    read = {topic.name for topic in topics if topic.name is not None}
+    for offsets, option in ((bounds.start, "start"), (bounds.stop, "stop")):
+        check_offsets(offsets, option)
+        check_topics(offsets, read, option)
     runs = [run for topic in topics for run in _plan_topic(topic, bounds)]
     share = max(1, min(task_bytes, -(-sum(run.data_bytes for run in runs) // max(1, min_partitions))))
     return list(_pack(runs, share))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,6 +79,18 @@ def parse_offsets(text: str, option: str) -> Offsets:
                 name = TopicName(f"{name.full}-partition-{int(partition)}")
             offsets[name] = position if position in ("earliest", "latest") else parse_position(position)  # type: ignore[assignment]
     return offsets
+
+
+def check_topics(offsets: Offsets, read: Collection[TopicName], option: str) -> None:
+    """Refuse positions of a topic that is not read, a slip of the pen perhaps: `OptionError`."""
+    if not isinstance(offsets, str):
+        others = sorted(topic for topic in offsets if topic not in read)
+        if others:
+            raise OptionError(
+                f"{option} names a topic that is not read",
+                expected=", ".join(str(topic) for topic in sorted(read)) or "no topic at all",
+                found=", ".join(str(topic) for topic in others),
+            )
 
 
 def check_offsets(offsets: Offsets, option: str) -> None:

@@ -18,11 +18,13 @@ class Selection:
         topics: names; a partitioned topic's base name stands for all its partitions.
         topics_pattern: a regular expression that the whole name (with or without `persistent://`) must match.
         ledger_id: one ledger; also of objects that name no topic.
+        cluster: only what this Pulsar cluster offloaded; a bucket may be shared.
     """
 
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
     ledger_id: int | None = None
+    cluster: str | None = None
 
 
 def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
@@ -35,10 +37,13 @@ def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
     """
     if selection.topics and selection.topics_pattern is not None:
         raise OptionError("topics are asked for by name and by pattern at once", expected="one of the two")
+    if selection.cluster is not None:
+        of_cluster = tuple(topic for topic in catalogue.topics if topic.cluster == selection.cluster)
+        catalogue = replace(catalogue, topics=of_cluster)
     topics = _by_name(catalogue, selection)
     if selection.ledger_id is not None:
         topics = _by_ledger(topics, selection.ledger_id)
-    elif selection.topics:
+    else:
         _refuse_same_names(topics)
     return topics
 
@@ -100,7 +105,7 @@ def _by_ledger(topics: list[Topic], ledger_id: int) -> list[Topic]:
             "several ledgers have this id",
             ledger_id=ledger_id,
             found=", ".join(f"{topic.label} of cluster {topic.cluster}" for topic in found),
-            hint="Name the topic as well, or a prefix that holds one cluster's objects.",
+            hint="Name the topic or the cluster as well.",
         )
     return found
 
@@ -113,7 +118,7 @@ def _refuse_same_names(topics: Sequence[Topic]) -> None:
             raise OptionError(
                 f"two clusters have offloaded a topic {topic.label} here",
                 found=f"{other.cluster}, {topic.cluster}",
-                hint="Give a prefix that holds one cluster's objects.",
+                hint="Name the cluster as well.",
             )
 
 

@@ -35,6 +35,7 @@ class SourceOptions:
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
     ledger: int | None = None
+    cluster: str | None = None
     level: Level = "messages"
     columns: tuple[str, ...] | None = None
     starting_offsets: Offsets = "earliest"
@@ -118,6 +119,7 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "topics": ("topics", _names),
     "topicsPattern": ("topics_pattern", _text),
     "ledger": ("ledger", _ledger),
+    "cluster": ("cluster", _text),
     "level": ("level", _text),
     "columns": ("columns", _names),
     "startingOffsets": ("starting_offsets", parse_offsets),

@@ -82,6 +82,7 @@ class OffloadReader(DataSourceReader):
                 topic=options.topics,
                 topics_pattern=options.topics_pattern,
                 ledger=options.ledger,
+                cluster=options.cluster,
                 level=options.level,
                 columns=self._read_options.columns,
                 start=options.starting_offsets,

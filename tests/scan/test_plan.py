@@ -15,6 +15,7 @@ from offload_core.catalogue import TopicName
 from offload_core.messages.schema import Level
 from offload_core.scan import Position, ScanTask, read_task
 from offload_core.scan.plan import Bounds, plan_tasks
+from offload_hooks.errors import OptionError
 
 NAME = TopicName(TOPIC)
 
@@ -163,10 +164,12 @@ def test_a_start_is_inclusive_and_a_stop_is_exclusive(start: str, stop: str, val
     assert table["value"].to_pylist() == values
 
 
-def test_bounds_of_one_topic_leave_others_as_they_are() -> None:
+@pytest.mark.parametrize("option", ["start", "stop"])
+def test_bounds_of_a_topic_that_is_not_read_are_refused(option: str) -> None:
     other = TopicName("persistent://acme/cold/other")
-    table = TIER.scan(start={other: "latest"}, stop={other: Position(3, 0)}).to_table()
-    assert table.num_rows == len(FULL["messages"])
+    with pytest.raises(OptionError, match=f"{option} names a topic that is not read") as caught:
+        TIER.scan(**{option: {other: Position(3, 0)}})  # type: ignore[arg-type]
+    assert caught.value.found == "persistent://acme/cold/other"
 
 
 def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:

@@ -78,14 +78,28 @@ def test_several_topics_come_in_the_catalogues_order_and_once() -> None:
 
 
 def test_without_a_choice_all_topics_that_have_a_name_are_read() -> None:
-    assert labels() == [
+    assert labels(cluster="east") == [
         "acme/cold/orders@east",
         "acme/cold/parts-partition-0@east",
         "acme/cold/parts-partition-1@east",
         "acme/hot/a/b@east",
         "acme/hot/twin@east",
-        "acme/hot/twin@west",
     ]
+
+
+def test_a_cluster_tells_topics_and_ledgers_of_one_name_apart() -> None:
+    assert labels(cluster="west") == ["acme/hot/twin@west"]
+    assert labels(cluster="west", topics=("acme/hot/twin",)) == ["acme/hot/twin@west"]
+    assert labels(cluster="east", topics_pattern=".*twin") == ["acme/hot/twin@east"]
+    assert labels(cluster="north") == []
+    with pytest.raises(UnknownLedgerError):
+        labels(cluster="west", ledger_id=5)
+
+
+@pytest.mark.parametrize("selection", [{}, {"topics_pattern": ".*twin"}])
+def test_topics_of_one_name_are_never_read_as_one(selection: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="two clusters have offloaded"):
+        labels(**selection)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +164,7 @@ def test_a_topic_that_two_clusters_have_is_refused_with_both() -> None:
     ) as caught:
         labels(topics=("acme/hot/twin",))
     assert caught.value.found == "east, west"
-    assert caught.value.hint == "Give a prefix that holds one cluster's objects."
+    assert caught.value.hint == "Name the cluster as well."
 
 
 def test_a_ledger_is_found_without_a_topic_also_of_an_unknown_one() -> None:
