@@ -73,12 +73,12 @@ def checked_text(array: pa.Array) -> pa.Array:
 def times_to_array(times_ms: Table, absent: int) -> pa.Array:
     """Timestamps (µs, UTC) from int64 milliseconds; null where they are `absent`, and where no timestamp reaches."""
     rows = len(times_ms)
-    if not (times_ms != absent).any():
-        return nulls(_TIMESTAMP).rows(rows)
     buffer = pa.allocate_buffer(8 * rows)
     validity_buffer, validity = new_bytes((rows + 7) // 8)
     validity[:] = 0
     missing = kernels.scale_times(times_ms, absent, np.frombuffer(buffer, dtype=np.int64), validity)
+    if missing == rows:
+        return nulls(_TIMESTAMP).rows(rows)
     buffers = [validity_buffer if missing else None, buffer]
     return pa.Array.from_buffers(_TIMESTAMP, rows, buffers, null_count=missing)
 
@@ -96,14 +96,17 @@ class Constant:
 
     def __init__(self, scalar: pa.Scalar) -> None:
         self._scalar = scalar
-        self._array = pa.repeat(scalar, 1024)
+        self._array = self._last = pa.repeat(scalar, 1024)
 
     def rows(self, count: int) -> pa.Array:
         """`count` rows of it."""
-        array = self._array
+        last, array = self._last, self._array
+        if len(last) == count:  # batches of a topic often have the same number of rows
+            return last
         if count > len(array):
             array = self._array = pa.repeat(self._scalar, max(count, 2 * len(array)))
-        return array[:count]
+        self._last = last = array[:count]
+        return last
 
 
 @functools.cache

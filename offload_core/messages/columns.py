@@ -159,9 +159,9 @@ def _message_id(group: Group) -> pa.Array:
 def _properties(group: Group) -> pa.Array:
     rows = len(group.entry_rows)
     counts = group.messages[f.M_PROPERTIES]
-    total = int(counts.sum())
-    if total == 0:
+    if not counts.any():
         return _no_properties().rows(rows)
+    total = int(counts.sum())
     room = int((group.messages[f.M_METADATA_END] - group.messages[f.M_METADATA])[counts > 0].sum())
     (row_buffer, row_offsets), (key_offsets_buffer, key_offsets) = new_offsets(rows), new_offsets(total)
     (keys_buffer, keys), (values_buffer, values) = new_bytes(room), new_bytes(room)
