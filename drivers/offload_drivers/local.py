@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from offload_drivers.local_commit import delete_objects, object_and_metadata, put_in_place
 from offload_drivers.local_files import opened_object, translated
 from offload_drivers.local_listing import list_keys
-from offload_drivers.local_memory import ROOM_BYTES, room_for
+from offload_drivers.local_memory import RANGE_BYTES, room_for
 from offload_drivers.local_paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
 from offload_drivers.local_uploads import Staging
 from offload_drivers.sidecar import ObjectMetadata, checked_metadata
@@ -62,7 +62,7 @@ class LocalDriver:
                 create_only=True,
                 user_metadata="sidecar",
                 stale_uploads=True,
-                range_bytes=ROOM_BYTES,  # stays in the processor's cache until it is decoded
+                range_bytes=RANGE_BYTES,
                 ranges_ahead=0,
             ),
         )

@@ -10,7 +10,10 @@ import ctypes
 import weakref
 from collections import deque
 
-ROOM_BYTES = 4 << 20
+RANGE_BYTES = 4 << 20
+"""What the ranges of a bulk read should be: it stays in the processor's cache until it is decoded."""
+
+ROOM_BYTES = RANGE_BYTES + (512 << 10)
 """Size of the buffers that are used again; smaller and larger reads get memory of their own."""
 
 LEAST_BYTES = 256 << 10

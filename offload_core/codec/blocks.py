@@ -78,18 +78,23 @@ class BlockCursor:
                 )
             self._check_header(object_format)
 
-    def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Go on in the next window, which begins where the last one ended.
+    @property
+    def reached(self) -> int:
+        """The place in the object up to which the block has been walked: where the next entry begins."""
+        return self.offset + self._position
 
-        An entry that lies across the two is copied together, and walked before the rest of the new window.
+    def feed(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        """Go on in the next window: the bytes `data` from the object's byte `offset` on.
+
+        It begins where the last one ended, or before that, but not behind `reached`: then the entry that was cut off is
+        whole in it. Else an entry that lies across the two is copied together, and walked before the rest.
         """
         window = _read_only(data)
-        offset = self.offset + len(self.array)
-        rest = self.array[self._position :]
         self.starved = self._cut_off = False
-        if len(rest) == 0:
-            self.array, self.offset, self._position = window, offset, 0
+        if offset <= self.reached:
+            self.array, self.offset, self._position = window, offset, self.reached - offset
             return
+        rest = self.array[self._position :]
         missing = self._missing_bytes(rest)
         if missing is None or missing + TOGETHER_BYTES >= len(window):
             joined = np.concatenate([rest, window])

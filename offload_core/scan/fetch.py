@@ -10,7 +10,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offload_core.codec.index import IndexedBlock
 from offload_core.scan.tasks import Run
@@ -19,14 +19,23 @@ from offload_core.tier import Tier
 LEAST_RANGE_BYTES = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Window:
-    """Bytes `data` of the run's data object, from its byte `offset` on; they lie in `block`."""
+    """Bytes `data` of the run's data object, from its byte `offset` on; they lie in `block`.
+
+    `follow_at` is where the next window of the block should begin: at its end, or at an entry that it cuts off.
+    """
 
     run: Run
     block: IndexedBlock
     offset: int
     data: memoryview
+    follow_at: int = -1
+
+    def walked_to(self, place: int) -> None:
+        """The reader has come to this byte of the object; to fetch from there on saves it a copy."""
+        if place > self.offset:
+            self.follow_at = place
 
     @property
     def begins_block(self) -> bool:
@@ -59,8 +68,7 @@ def fetch_windows(tier: Tier, runs: Sequence[Run]) -> Iterator[Window]:
         planned for run in runs for planned in _plan(run, max(capabilities.range_bytes, LEAST_RANGE_BYTES))
     )
     if capabilities.ranges_ahead < 1:
-        for planned in ranges:
-            yield from _windows(planned, _fetch(tier, planned))
+        yield from _one_by_one(tier, ranges)
         return
     under_way: deque[tuple[_Range, Future[memoryview]]] = deque()
     pool = ThreadPoolExecutor(capabilities.ranges_ahead, thread_name_prefix="offload-fetch")
@@ -80,6 +88,18 @@ def fetch_windows(tier: Tier, runs: Sequence[Run]) -> Iterator[Window]:
             del data
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _one_by_one(tier: Tier, ranges: Iterator[_Range]) -> Iterator[Window]:
+    """Nothing is under way meanwhile, so that each window of a large block can begin where the last was walked to."""
+    follow_at = 0
+    for planned in ranges:
+        last = planned.blocks[-1].offset + planned.blocks[-1].length
+        if planned.offset > planned.blocks[0].offset and 0 < follow_at < planned.offset:
+            planned = replace(planned, offset=follow_at, length=planned.offset + planned.length - follow_at)
+        for window in _windows(planned, _fetch(tier, planned)):
+            yield window
+            follow_at = window.follow_at if window.follow_at < last else 0
 
 
 def _fetch(tier: Tier, planned: _Range) -> memoryview:

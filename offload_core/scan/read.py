@@ -53,9 +53,10 @@ def _read_run(
         if window.begins_block:
             cursor = _open(run, window)
         elif not cursor.done:
-            cursor.feed(window.data)
+            cursor.feed(window.data, window.offset)
         cursor.skip_to(run.start_entry_id)
         yield from read(cursor)
+        window.walked_to(cursor.reached)
         if window.ends_block:
             payload_bytes += cursor.payload_bytes
     _warn_of_raw(run, decoder.counts)

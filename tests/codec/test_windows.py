@@ -24,13 +24,15 @@ def walk(
 ) -> list[tuple[int, bytes]]:
     """The entries of a block that comes in windows, cut at these places (from the header's end on)."""
     borders = [0, *sorted({cut for cut in cuts if 128 <= cut < len(data)}), len(data)]
-    first, *others = [data[a:b] for a, b in itertools.pairwise(borders)]
+    first, *rest = itertools.pairwise(borders)
+    others = [(data[a:b], a) for a, b in rest]
+    first = data[slice(*first)]
     cursor = BlockCursor(first, ObjectFormat.PIP17, 7, indexed, more=bool(others), **options)  # type: ignore[arg-type]
     entries: list[tuple[int, bytes]] = []
     for window in [None, *others]:
         if window is not None and not cursor.done:
             assert cursor.starved
-            cursor.feed(window)
+            cursor.feed(*window)
         entries += list(copied(cursor) if form == "copy" else located(cursor))
     return entries
 

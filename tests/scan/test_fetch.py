@@ -119,6 +119,31 @@ def test_a_block_larger_than_a_range_is_fetched_in_parts_that_cover_it_exactly()
     ]
 
 
+def test_where_nothing_is_fetched_ahead_a_range_begins_with_the_entry_that_was_cut_off() -> None:
+    payloads = [b"%03d" % i + b"y" * 421 for i in range(9)]
+    written = pip17_object(payloads, ledger_id=7, max_block_bytes=4000)
+    recorded = Recorded(written, range_bytes=900, ranges_ahead=0)
+    values = recorded.tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+    assert values == payloads
+    assert recorded.reads_of_data() == [
+        (0, 900),
+        (564, 1236),
+        (1436, 1264),
+        (2308, 1292),
+        (3180, 820),
+        (4000, 564),
+    ]
+
+
+def test_an_entry_larger_than_several_ranges_is_read_whether_ahead_or_not() -> None:
+    payloads = [b"a" * 100, b"b" * 5000, b"c" * 100, b"d" * 3000]
+    for ranges_ahead in (0, 1, 4):
+        written = pip17_object(payloads, ledger_id=7, max_block_bytes=1 << 16)
+        recorded = Recorded(written, range_bytes=600, ranges_ahead=ranges_ahead)
+        table = recorded.tier.scan(level="entries", columns=["value"]).to_table()
+        assert table["value"].to_pylist() == payloads
+
+
 @pytest.mark.parametrize(("range_bytes", "reads"), [(999, 2), (1000, 1), (1001, 1)])
 def test_a_block_of_exactly_range_bytes_is_one_range(range_bytes: int, reads: int) -> None:
     recorded = Recorded(blocks_of_1000(1), range_bytes=range_bytes)
