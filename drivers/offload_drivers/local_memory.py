@@ -10,7 +10,7 @@ import ctypes
 import weakref
 from collections import deque
 
-RANGE_BYTES = 4 << 20
+RANGE_BYTES = 2 << 20
 """What the ranges of a bulk read should be: it stays in the processor's cache until it is decoded."""
 
 ROOM_BYTES = RANGE_BYTES + (512 << 10)
