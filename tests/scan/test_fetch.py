@@ -201,7 +201,8 @@ def test_a_reader_that_is_not_asked_on_fetches_at_most_one_unit_ahead() -> None:
     batches = iter(recorded.tier.scan(level="entries"))
     next(batches)
     batches.close()  # type: ignore[attr-defined]
-    assert recorded.reads_of_data() == [(0, 1000), (1000, 1000)]
+    reads = recorded.reads_of_data()  # the second may have been called off before it began
+    assert reads in ([(0, 1000)], [(0, 1000), (1000, 1000)])
 
 
 def test_a_reader_that_stops_early_leaves_no_thread_behind() -> None:
