@@ -12,14 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.material import LEDGER_ID, Block, block_of, random_entries
+from benchmarks.material import LEDGER_ID, Block, block_of, random_entries, run_over
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.codec.blocks import BlockCursor
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.decode import BATCH_BYTES
 from offload_core.messages.schema import ENTRY_COLUMNS, arrow_schema
 from offload_core.scan.read import entry_reader
-from offload_core.scan.tasks import Run
 
 BLOCK_BYTES = 64 << 20
 TARGETS = {100: 0.4, 1024: 0.6, 65536: 0.9}
@@ -52,14 +51,7 @@ def run(_: Path) -> Iterator[Result]:
 
 def read(block: Block, columns: list[str] | None) -> None:
     """Decode the whole block."""
-    run_of_block = Run(
-        topic="persistent://bench/marks/topic",
-        partition=-1,
-        ledger_id=LEDGER_ID,
-        object_format=ObjectFormat.PIP17,
-        data_key="",
-        blocks=(block.indexed,),
-    )
+    run_of_block = run_over(block)
     reader = entry_reader(run_of_block, arrow_schema("entries", columns))
     cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
     rows = sum(batch.num_rows for batch in reader(cursor))

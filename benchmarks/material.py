@@ -19,6 +19,7 @@ from offload_core.codec.blocks import write_block
 from offload_core.codec.index import BlockEntry, IndexedBlock
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import BlockPlan, pack_pip17_index, plan_blocks
+from offload_core.scan.tasks import Run
 
 DISTINCT = 64
 """So many different entries are repeated."""
@@ -78,6 +79,18 @@ def block_of(entries: Sequence[bytes], total: int) -> Block:
         part_number=1, offset=0, length=len(data), first_entry_id=0, end_entry_id=len(repeated)
     )
     return Block(data=data, indexed=indexed, payload_bytes=int(lengths.sum()))
+
+
+def run_over(block: Block) -> Run:
+    """The run of a scan that reads just this block."""
+    return Run(
+        topic="persistent://bench/marks/topic",
+        partition=-1,
+        ledger_id=LEDGER_ID,
+        object_format=ObjectFormat.PIP17,
+        data_key="",
+        blocks=(block.indexed,),
+    )
 
 
 def write_ledger(folder: Path, entries: Sequence[bytes], total: int, max_block_bytes: int) -> TierReader:

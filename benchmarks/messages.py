@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.material import LEDGER_ID, Block, block_of, message_entries
+from benchmarks.material import LEDGER_ID, Block, block_of, message_entries, run_over
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.codec.blocks import BlockCursor
 from offload_core.codec.object_format import ObjectFormat
@@ -13,7 +13,7 @@ from offload_core.messages.checksum import crc32c
 from offload_core.messages.compression import Compression
 from offload_core.messages.schema import MESSAGE_COLUMNS, arrow_schema
 from offload_core.scan.read import message_decoder, message_reader
-from offload_core.scan.tasks import ReadOptions, Run
+from offload_core.scan.tasks import ReadOptions
 
 BLOCK_BYTES = 32 << 20
 
@@ -56,14 +56,7 @@ def run(_: Path) -> Iterator[Result]:
 
 def read(block: Block, columns: list[str] | None) -> int:
     """Decode the whole block; the number of messages."""
-    run_of_block = Run(
-        topic="persistent://bench/marks/topic",
-        partition=-1,
-        ledger_id=LEDGER_ID,
-        object_format=ObjectFormat.PIP17,
-        data_key="",
-        blocks=(block.indexed,),
-    )
+    run_of_block = run_over(block)
     decoder = message_decoder(run_of_block, arrow_schema("messages", columns), ReadOptions())
     reader = message_reader(run_of_block, decoder)
     cursor = BlockCursor(block.data, ObjectFormat.PIP17, LEDGER_ID, block.indexed)
