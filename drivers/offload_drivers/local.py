@@ -13,15 +13,17 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from offload_drivers.arguments import bad_range, checked_block, object_size
 from offload_drivers.local_commit import delete_objects, object_and_metadata, put_in_place
 from offload_drivers.local_files import opened_object, translated
 from offload_drivers.local_listing import list_keys
 from offload_drivers.local_memory import RANGE_BYTES, room_for
 from offload_drivers.local_paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
 from offload_drivers.local_uploads import Staging
-from offload_drivers.sidecar import ObjectMetadata, checked_metadata
+from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_hooks import (
     BlockReceipt,
+    ByteRange,
     Capabilities,
     DriverDescription,
     ListedObject,
@@ -31,7 +33,15 @@ from offload_hooks import (
     Upload,
     hookimpl,
 )
-from offload_hooks.errors import RangeError, UploadError
+from offload_hooks.errors import UploadError
+
+CAPABILITIES = Capabilities(
+    create_only=True,
+    user_metadata="sidecar",
+    stale_uploads=True,
+    range_bytes=RANGE_BYTES,
+    ranges_ahead=0,
+)
 
 
 class LocalDriver:
@@ -58,13 +68,7 @@ class LocalDriver:
         return DriverDescription(
             name="local",
             location=root_url(self._root),
-            capabilities=Capabilities(
-                create_only=True,
-                user_metadata="sidecar",
-                stale_uploads=True,
-                range_bytes=RANGE_BYTES,
-                ranges_ahead=0,
-            ),
+            capabilities=CAPABILITIES,
         )
 
     @hookimpl
@@ -80,15 +84,7 @@ class LocalDriver:
         self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
     ) -> BlockReceipt:
         """See `TierHooks`; the receipt's tag is the upload's id."""
-        view = memoryview(data).cast("B")
-        if part_number < 1 or offset < 0 or not view.nbytes:
-            raise UploadError(
-                "a block is at least one byte, of a part from 1, at an offset from 0",
-                key=upload.key,
-                block=part_number,
-                offset=offset,
-                found=f"{view.nbytes} bytes",
-            )
+        view = checked_block(upload, part_number, offset, data, CAPABILITIES)
         with translated("write a block", self._root, upload.key):
             self._staging.write(upload, view, offset)
         return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=upload.upload_id)
@@ -96,7 +92,12 @@ class LocalDriver:
     @hookimpl
     def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
         """See `TierHooks`."""
-        size_bytes = _total(upload, receipts)
+        size_bytes = object_size(upload, receipts, CAPABILITIES)
+        for receipt in receipts:
+            if receipt.tag != upload.upload_id:
+                raise UploadError(
+                    "a receipt is not of this upload", key=upload.key, block=receipt.part_number
+                )
         with translated("commit an object", self._root, upload.key):
             metadata = self._staging.metadata(upload)
             info = put_in_place(self._staging, upload, size_bytes, create_only)
@@ -135,15 +136,16 @@ class LocalDriver:
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """See `TierHooks`."""
         with translated("read", self._root, key), opened_object(path_of(self._root, key)) as descriptor:
+            wanted = ByteRange(key=key, offset=offset, length=length)
             size_bytes = os.fstat(descriptor).st_size
-            if offset < 0 or length < 1 or offset + length > size_bytes:
-                raise _bad_range(key, offset, length, size_bytes)
+            if offset < 0 or length < 1 or wanted.end > size_bytes:
+                raise bad_range(wanted, size_bytes)
             data = room_for(length)
             done = 0
             while done < length:  # again for more than 2 GiB, or after a signal
                 more = os.preadv(descriptor, [data[done:]], offset + done)
                 if not more:  # somebody cut the file meanwhile
-                    raise _bad_range(key, offset, length, offset + done)
+                    raise bad_range(wanted, offset + done)
                 done += more
             return data
 
@@ -174,36 +176,6 @@ class LocalDriver:
         with translated("list uploads", self._root):
             os.stat(self._root)
             return iter(list(self._staging.uploads(prefix)))
-
-
-def _bad_range(key: str, offset: int, length: int, size_bytes: int) -> RangeError:
-    return RangeError(
-        "the object does not have this range",
-        key=key,
-        offset=offset,
-        expected=f"1 or more bytes from byte 0 to {size_bytes}, where it ends",
-        found=f"{length} bytes from byte {offset}",
-    )
-
-
-def _total(upload: Upload, receipts: Sequence[BlockReceipt]) -> int:
-    """The object's size, once its receipts cover it without hole or overlap."""
-    end, last_part = 0, 0
-    for receipt in receipts:
-        if receipt.tag != upload.upload_id:
-            raise UploadError("a receipt is not of this upload", key=upload.key, block=receipt.part_number)
-        if receipt.part_number <= last_part or receipt.offset != end or receipt.length < 1:
-            raise UploadError(
-                "the blocks are out of order, overlap or leave a hole",
-                key=upload.key,
-                block=receipt.part_number,
-                expected=f"a part after {last_part} at byte {end}",
-                found=f"part {receipt.part_number}, {receipt.length} bytes at byte {receipt.offset}",
-            )
-        end, last_part = end + receipt.length, receipt.part_number
-    if not receipts:
-        raise UploadError("an object needs at least one block", key=upload.key)
-    return end
 
 
 def _object_stat(key: str, info: os.stat_result, metadata: ObjectMetadata) -> ObjectStat:

@@ -42,8 +42,10 @@ from offload_drivers.local_files import (
     write_durably,
 )
 from offload_drivers.local_paths import path_of, target_of
-from offload_drivers.local_uploads import Staging, gone
-from offload_drivers.sidecar import SUFFIX, ObjectMetadata, decode_sidecar, encode_sidecar
+from offload_drivers.local_uploads import Staging
+from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.sidecar import SUFFIX, decode_sidecar, encode_sidecar
+from offload_drivers.upload_records import gone
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectExistsError, UploadError
 

@@ -13,10 +13,7 @@ An upload's id is 32 hexadecimal digits; no other text is ever made part of a pa
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import re
-import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -29,13 +26,20 @@ from offload_drivers.local_files import (
     write_all,
     write_durably,
 )
-from offload_drivers.local_paths import STAGING, is_key
-from offload_drivers.sidecar import SUFFIX, VERSION, ObjectMetadata, metadata_from_json
+from offload_drivers.local_paths import STAGING
+from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.sidecar import SUFFIX
+from offload_drivers.upload_records import (
+    RECORD_SUFFIX,
+    check_upload_id,
+    decode_record,
+    encode_record,
+    gone,
+    is_upload_id,
+    metadata_of,
+    new_upload,
+)
 from offload_hooks import StaleUpload, Upload
-from offload_hooks.errors import MetadataError, UploadError
-
-_UPLOAD_ID = re.compile(r"[0-9a-f]{32}\Z")
-_RECORD = ".json"
 
 
 class Staging:
@@ -48,16 +52,10 @@ class Staging:
 
     def begin(self, key: str, metadata: ObjectMetadata) -> Upload:
         """Make an upload that another process may go on with, also after a crash of this one."""
-        upload = Upload(key=key, upload_id=uuid.uuid4().hex)
-        record = {
-            "version": VERSION,
-            "key": key,
-            "content_type": metadata.content_type,
-            "user_metadata": dict(metadata.user_metadata),
-        }
+        upload = new_upload(key)
         make_directories(self.directory)
         try:
-            write_durably(self._file(upload, _RECORD), json.dumps(record).encode())
+            write_durably(self._file(upload, RECORD_SUFFIX), encode_record(key, metadata))
             with opened(self.data(upload), os.O_WRONLY | os.O_CREAT | os.O_EXCL):
                 return upload
         except OSError:
@@ -74,23 +72,16 @@ class Staging:
 
     def metadata(self, upload: Upload) -> ObjectMetadata:
         """The metadata that the upload was begun with; `UploadError` if it is gone or of another key."""
-        record = read_whole(self._file(upload, _RECORD))
-        if record is None:
-            raise gone(upload)
-        key, metadata = _decode_record(record, upload.upload_id)
-        if key != upload.key:
-            raise UploadError("the upload belongs to another key", key=upload.key, found=key)
-        return metadata
+        return metadata_of(upload, read_whole(self._file(upload, RECORD_SUFFIX)))
 
     def drop(self, upload: Upload) -> bool:
         """Remove all of an upload; whether there was anything."""
-        if not _UPLOAD_ID.match(upload.upload_id) or not os.path.isdir(self.directory):
+        if not is_upload_id(upload.upload_id) or not os.path.isdir(self.directory):
             return False
         with locked(self.lock):
-            was_there = [
-                remove(self._file(upload, s)) for s in (".data", SUFFIX, SUFFIX + ".tmp", _RECORD + ".tmp")
-            ]
-            return remove(self._file(upload, _RECORD)) or any(was_there)
+            rests = (".data", SUFFIX, SUFFIX + ".tmp", RECORD_SUFFIX + ".tmp")
+            was_there = [remove(self._file(upload, suffix)) for suffix in rests]
+            return remove(self._file(upload, RECORD_SUFFIX)) or any(was_there)
 
     def uploads(self, prefix: str) -> Iterator[StaleUpload]:
         """All uploads of keys that begin with `prefix`, in order of their ids."""
@@ -99,14 +90,14 @@ class Staging:
         except FileNotFoundError:
             return
         for name in names:
-            upload_id = name.removesuffix(_RECORD)
+            upload_id = name.removesuffix(RECORD_SUFFIX)
             path = f"{self.directory}/{name}"
-            if name == upload_id or not _UPLOAD_ID.match(upload_id):
+            if name == upload_id or not is_upload_id(upload_id):
                 continue
             record = read_whole(path)
             if record is None:
                 continue
-            key, _ = _decode_record(record, upload_id)
+            key, _ = decode_record(record, upload_id)
             try:
                 started_at = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
             except FileNotFoundError:
@@ -127,24 +118,5 @@ class Staging:
         return f"{self.directory}/{hashlib.sha256(key.encode()).hexdigest()[:32]}.replaced"
 
     def _file(self, upload: Upload, suffix: str) -> str:
-        if not _UPLOAD_ID.match(upload.upload_id):
-            raise UploadError("this is no upload of a local tier", key=upload.key, found=upload.upload_id)
+        check_upload_id(upload)
         return f"{self.directory}/{upload.upload_id}{suffix}"
-
-
-def gone(upload: Upload) -> UploadError:
-    """The error for an upload that was committed or aborted, or never begun."""
-    return UploadError(
-        "there is no such upload: it was committed or aborted", key=upload.key, found=upload.upload_id
-    )
-
-
-def _decode_record(record: bytes, upload_id: str) -> tuple[str, ObjectMetadata]:
-    try:
-        document = json.loads(record)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(f"the record of the upload {upload_id} is not JSON") from error
-    key = document.get("key") if isinstance(document, dict) else None
-    if not isinstance(key, str) or not is_key(key):
-        raise MetadataError(f"the record of the upload {upload_id} has no key", found=key)
-    return key, metadata_from_json(document, key)

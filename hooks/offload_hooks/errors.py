@@ -167,9 +167,22 @@ class StoreFullError(StoreError):
 
 
 class StoreUnavailableError(StoreError, ConnectionError):
-    """The store does not answer, or says that it cannot serve now."""
+    """The store does not answer, or says that it cannot serve now.
+
+    Args:
+        retry_after_s: how long the store asks to wait before the call is made again, in seconds.
+    """
 
     retryable = True
+
+    def __init__(self, what: str, *, retry_after_s: float | None = None, **fields: Any) -> None:
+        super().__init__(what, **fields)
+        self.retry_after_s = retry_after_s
+
+    def fields(self) -> dict[str, Any]:
+        """See `OffloadError`."""
+        waiting = {} if self.retry_after_s is None else {"retry_after_s": self.retry_after_s}
+        return super().fields() | waiting
 
 
 class StoreTimeoutError(StoreUnavailableError, TimeoutError):

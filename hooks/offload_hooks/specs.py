@@ -3,7 +3,10 @@
 A **driver** is a class whose constructor takes its options by keyword and whose methods implement these hooks, marked
 with `@hookimpl`. It is found by entry point (group `pulsar_offload.drivers`), and by the schemes of the URLs it
 serves (group `pulsar_offload.url_schemes`; it then has a class method `options_from_url(url) -> dict`).
-It carries `hook_spec_version = 1`.
+It carries `hook_spec_version = 1`. It may also have:
+- `option_aliases`, a mapping of other names for its options (Pulsar's, say) to its own. Aliases, and its own names,
+  are found whatever the case of their letters: Spark hands options over in lower case. Values may all be text;
+- `close()`, which gives back the calling process's connections; the driver can be used on, and then makes new ones.
 
 For all hooks:
 - Calls are synchronous and may come from many threads at once.
@@ -50,7 +53,8 @@ class TierHooks:
     def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload | None:
         """Begin a data object. Nothing is visible under `key` until `commit_data`.
 
-        Two uploads of one key may run at once; the last commit wins, or under `create_only` the first.
+        Two uploads of one key may run at once; the last commit wins, or under `create_only` the first. Where the
+        driver declares `exclusive_uploads`, a commit ends the key's other uploads: theirs is an `UploadError`.
         """
 
     @hookspec(firstresult=True)

@@ -91,6 +91,7 @@ class Capabilities:
     Attributes:
         create_only: a commit with `create_only=True` fails when the key exists, also under a race.
         ordered_parts: blocks must be written one after another, in order; the Tier serialises them.
+        exclusive_uploads: a commit ends all other uploads of its key.
         user_metadata: `native` in the store, or a `sidecar` beside the object.
         stale_uploads: `list_uploads` and `abort_data` of another process's upload work.
         min_block_bytes: the least size of every block but the last.
@@ -103,6 +104,7 @@ class Capabilities:
 
     create_only: bool = False
     ordered_parts: bool = False
+    exclusive_uploads: bool = False
     user_metadata: Literal["native", "sidecar"] = "native"
     stale_uploads: bool = False
     min_block_bytes: int = 1

@@ -89,9 +89,13 @@ class Chain:
             rest._calls = {name: self._call(name, level, rest) for name in self._hook_names}
 
     def close(self) -> None:
-        """Stop the threads that this process started for concurrent reads."""
+        """Stop the threads that this process started for concurrent reads, and close the plugins that can be."""
         for reads in self._reads:
             reads.close()
+        for plugin in self._plugins:
+            shut = getattr(plugin, "close", None)
+            if callable(shut):
+                shut()
 
     def _register(self, plugin: object, who: str, level: int) -> None:
         if plugin is None:

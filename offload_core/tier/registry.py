@@ -92,7 +92,7 @@ def driver_of_entry(scheme: EntryPoint) -> str:
             found=scheme.value,
             hint=f"It must offer the same class in the entry-point group {DRIVERS}.",
         )
-    return scheme.name if scheme.name in names else names[0]
+    return scheme.name if scheme.name in names else min(names, key=lambda name: (len(name), name))
 
 
 def load_driver_entry(entry: EntryPoint) -> type[Any]:
@@ -147,6 +147,7 @@ def _load(entry: EntryPoint) -> Any:
 def _construct(
     entry: EntryPoint, make: Callable[..., object], args: tuple[object, ...], options: Mapping[str, object]
 ) -> object:
+    options = _by_own_names(entry, make, options)
     _check_options(entry, make, args, options)
     try:
         return make(*args, **options)
@@ -159,6 +160,25 @@ def _construct(
             f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)} cannot be constructed",
             found=type(error).__name__,
         ) from error
+
+
+def _by_own_names(
+    entry: EntryPoint, make: Callable[..., object], options: Mapping[str, object]
+) -> Mapping[str, object]:
+    """The options by the plugin's own names for them, whatever alias or case of letters they came in."""
+    own = {name.casefold(): name for name in inspect.signature(make).parameters}
+    aliases: Mapping[str, str] = getattr(make, "option_aliases", {})
+    names = {alias.casefold(): name for alias, name in aliases.items()} | own
+    named: dict[str, object] = {}
+    for given, value in options.items():
+        name = names.get(given.casefold(), given)
+        if name in named and named[name] != value:
+            raise OptionError(
+                f"the {_NOUNS[entry.group]} {entry.name!r} is given its option {name!r} twice, once as {given!r}",
+                hint="Give it once.",
+            )
+        named[name] = value
+    return named
 
 
 def _check_options(

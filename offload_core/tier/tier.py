@@ -183,7 +183,7 @@ class Tier:
     # --- the Tier itself -----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop the threads that this process started for reading; idempotent, and the Tier can be used on."""
+        """Stop this process's threads and connections; idempotent, and the Tier can be used on."""
         self._chain.close()
 
     def __enter__(self) -> Self:

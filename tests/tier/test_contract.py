@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from offload_hooks import OPTIONAL_HOOKS, PROJECT, TierHooks, errors
-from offload_hooks.errors import OffloadError
+from offload_hooks.errors import OffloadError, StoreUnavailableError
 
 HOOKS = {name: f for name, f in vars(TierHooks).items() if hasattr(f, f"{PROJECT}_spec")}
 
@@ -93,3 +93,9 @@ def test_the_place_is_filled_in_but_not_overwritten():
     assert error.fields() == {"what": "bad", "key": "k", "offset": 0}
     with pytest.raises(TypeError, match="no place called 'hint'"):
         error.at(hint="x")
+
+
+def test_a_waiting_time_survives_pickling():
+    error = pickle.loads(pickle.dumps(StoreUnavailableError("busy", key="k", retry_after_s=2.5)))
+    assert (error.retry_after_s, error.key, error.fields()["retry_after_s"]) == (2.5, "k", 2.5)
+    assert "retry_after_s" not in StoreUnavailableError("busy").fields()

@@ -1,0 +1,76 @@
+"""What a store that has no multipart uploads of its own keeps of one: a small JSON record, so that any process can
+go on with it, and `list_uploads` can tell of it.
+
+`{"version": 1, "key": "…", "content_type": "…", "user_metadata": {…}}`, named by the upload's id, which is 32
+hexadecimal digits. No other text ever becomes part of a name in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+
+from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.sidecar import VERSION, metadata_from_json
+from offload_hooks import Upload
+from offload_hooks.errors import MetadataError, UploadError
+
+RECORD_SUFFIX = ".json"
+_UPLOAD_ID = re.compile(r"[0-9a-f]{32}\Z")
+
+
+def new_upload(key: str) -> Upload:
+    """An upload with an id of its own."""
+    return Upload(key=key, upload_id=uuid.uuid4().hex)
+
+
+def is_upload_id(text: str) -> bool:
+    """Whether a text has the form of an upload's id."""
+    return _UPLOAD_ID.match(text) is not None
+
+
+def check_upload_id(upload: Upload) -> None:
+    """Refuse an id that none of these drivers made (`UploadError`)."""
+    if not is_upload_id(upload.upload_id):
+        raise UploadError("this is no upload of this tier", key=upload.key, found=upload.upload_id)
+
+
+def encode_record(key: str, metadata: ObjectMetadata) -> bytes:
+    """The record of an upload of this key."""
+    record = {
+        "version": VERSION,
+        "key": key,
+        "content_type": metadata.content_type,
+        "user_metadata": dict(metadata.user_metadata),
+    }
+    return json.dumps(record).encode()
+
+
+def decode_record(record: bytes, upload_id: str) -> tuple[str, ObjectMetadata]:
+    """The key and metadata of an upload; `MetadataError` for what is no record."""
+    try:
+        document = json.loads(record)
+    except (ValueError, RecursionError) as error:
+        raise MetadataError(f"the record of the upload {upload_id} is not JSON") from error
+    key = document.get("key") if isinstance(document, dict) else None
+    if not isinstance(key, str) or not key:
+        raise MetadataError(f"the record of the upload {upload_id} has no key", found=key)
+    return key, metadata_from_json(document, key)
+
+
+def metadata_of(upload: Upload, record: bytes | None) -> ObjectMetadata:
+    """The metadata that an upload was begun with; `UploadError` if its record is gone or of another key."""
+    if record is None:
+        raise gone(upload)
+    key, metadata = decode_record(record, upload.upload_id)
+    if key != upload.key:
+        raise UploadError("the upload belongs to another key", key=upload.key, found=key)
+    return metadata
+
+
+def gone(upload: Upload) -> UploadError:
+    """The error for an upload that was committed or aborted, or never begun."""
+    return UploadError(
+        "there is no such upload: it was committed or aborted", key=upload.key, found=upload.upload_id
+    )

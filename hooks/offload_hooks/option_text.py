@@ -1,0 +1,47 @@
+"""Options as they arrive, which may all be text (from Spark, a command line, a file), to typed values."""
+
+from __future__ import annotations
+
+from offload_hooks.errors import OptionError
+
+
+def as_flag(option: str, value: object) -> bool:
+    """A truth value: a bool, or `true` or `false`."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise OptionError(f"the option {option!r} is neither true nor false", expected="true or false")
+
+
+def as_count(option: str, value: object, *, least: int = 1) -> int:
+    """A whole number of at least `least`."""
+    number = as_seconds(option, value) if not isinstance(value, int) else value
+    if int(number) != number or number < least:
+        raise OptionError(f"the option {option!r} is not a whole number", expected=f"{least} or more")
+    return int(number)
+
+
+def as_seconds(option: str, value: object) -> float:
+    """A time in seconds, 0 or more."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number < float("inf"):
+        raise OptionError(f"the option {option!r} is not a number", expected="0 or more")
+    return number
+
+
+def as_name(option: str, value: object) -> str:
+    """A text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise OptionError(f"the option {option!r} is empty or no text")
+    return value.strip()
+
+
+def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
+    """One of a few words."""
+    if value not in choices:
+        raise OptionError(f"the option {option!r} has a value that is none", expected=" or ".join(choices))
+    return str(value)
