@@ -1,6 +1,8 @@
 """A Tier: a driver and its layers behind one typed face; the only caller of the driver hooks."""
 
+from offload_core.tier.block_upload import check_blocks, upload_blocks
 from offload_core.tier.chain import Layer, Rest
+from offload_core.tier.memory_budget import MemoryBudget
 from offload_core.tier.opening import open_store
 from offload_core.tier.registry import driver_of_scheme, load_driver
 from offload_core.tier.spec import LayerSpec, TierSpec
@@ -10,12 +12,15 @@ from offload_core.tier.tier import Tier
 __all__ = [
     "Layer",
     "LayerSpec",
+    "MemoryBudget",
     "PluginReport",
     "Rest",
     "Tier",
     "TierSpec",
+    "check_blocks",
     "driver_of_scheme",
     "load_driver",
     "open_store",
     "survey",
+    "upload_blocks",
 ]

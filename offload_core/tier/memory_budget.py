@@ -1,0 +1,63 @@
+"""A budget of bytes that many threads share: who wants more than is left waits, first come, first served."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+
+from offload_hooks.errors import OptionError
+
+DEFAULT_BUDGET_BYTES = 256 << 20
+
+
+class MemoryBudget:
+    """At most `limit_bytes` are taken at any time.
+
+    Raises:
+        OptionError: the limit is not positive.
+    """
+
+    def __init__(self, limit_bytes: int = DEFAULT_BUDGET_BYTES) -> None:
+        if limit_bytes < 1:
+            raise OptionError("a memory budget is at least one byte", found=limit_bytes)
+        self.limit_bytes = limit_bytes
+        self._taken = 0
+        self._changed = threading.Condition()
+        self._queue: deque[object] = deque()
+
+    @property
+    def taken_bytes(self) -> int:
+        """How many bytes are taken now."""
+        with self._changed:
+            return self._taken
+
+    def check(self, count: int, what: str) -> None:
+        """Refuse what would wait for ever: one thing that is larger than the whole budget (`OptionError`)."""
+        if count > self.limit_bytes:
+            raise OptionError(
+                f"{what} is larger than the whole memory budget",
+                expected=f"{self.limit_bytes:,} bytes or less",
+                found=f"{count:,} bytes",
+                hint="Enlarge the budget, or make it smaller.",
+            )
+
+    def take(self, count: int) -> None:
+        """Take `count` bytes; wait until there are so many left, and nobody waits who came before."""
+        self.check(count, "what is asked for")
+        ticket = object()
+        with self._changed:
+            self._queue.append(ticket)
+            try:
+                self._changed.wait_for(
+                    lambda: self._queue[0] is ticket and self._taken + count <= self.limit_bytes
+                )
+                self._taken += count
+            finally:
+                self._queue.remove(ticket)
+                self._changed.notify_all()
+
+    def give_back(self, count: int) -> None:
+        """Give back bytes that were taken."""
+        with self._changed:
+            self._taken -= count
+            self._changed.notify_all()
