@@ -114,7 +114,8 @@ def open_tier(
     Args:
         url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, or a driver's name.
         driver: a driver's name, which overrides the scheme.
-        layers: names of layers, or pairs of name and options, outermost first.
+        layers: what stands before the driver, outermost first (docs/layers.md): each a pair of name and options, or
+            a text, `retry` or `retry:attempts=5`.
         options: the driver's own options.
 
     Raises:

@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from offload_core.cli.rows import print_table, write_jsonl, write_parquet
-from offload_core.cli.shared import Debug, Driver, Prefix, StorageOptions, Url, err, opened, reported
+from offload_core.cli.shared import Debug, Driver, Layers, Prefix, StorageOptions, Url, err, opened, reported
 from offload_core.messages.schema import Level
 from offload_core.scan import Scan, parse_offsets, read_task
 from offload_hooks.errors import OptionError
@@ -72,6 +72,7 @@ def cat(
     prefix: Prefix = "",
     driver: Driver = None,
     option: StorageOptions = None,
+    layer: Layers = None,
     debug: Debug = False,
 ) -> None:
     """Print or write the messages (or stored entries) of topics, or of one ledger."""
@@ -85,7 +86,7 @@ def cat(
                 "a table is for the terminal", expected="--format jsonl or parquet with --output"
             )
         row_level: Level = "entries" if level is LevelName.ENTRIES else "messages"
-        with opened(url, driver, option) as tier:
+        with opened(url, driver, option, layer) as tier:
             scan = tier.scan(
                 topic=tuple(topic or ()),
                 ledger=ledger,

@@ -10,7 +10,18 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.cli.shared import AsJson, Debug, Driver, StorageOptions, Url, cell, opened, out, reported
+from offload_core.cli.shared import (
+    AsJson,
+    Debug,
+    Driver,
+    Layers,
+    StorageOptions,
+    Url,
+    cell,
+    opened,
+    out,
+    reported,
+)
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
@@ -25,11 +36,12 @@ def inspect(
     key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
     driver: Driver = None,
     option: StorageOptions = None,
+    layer: Layers = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show an object's index and blocks, and whether each block's header agrees with the index."""
-    with reported(debug), opened(url, driver, option) as tier:
+    with reported(debug), opened(url, driver, option, layer) as tier:
         parsed = parse_key(key)
         if parsed is None:
             raise OptionError(

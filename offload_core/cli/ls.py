@@ -14,6 +14,7 @@ from offload_core.cli.shared import (
     AsJson,
     Debug,
     Driver,
+    Layers,
     Prefix,
     StorageOptions,
     Url,
@@ -32,11 +33,12 @@ def ls(
     prefix: Prefix = "",
     driver: Driver = None,
     option: StorageOptions = None,
+    layer: Layers = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """List the offloaded topics of a tier, with their ledgers, sizes, formats and problems."""
-    with reported(debug), opened(url, driver, option) as tier:
+    with reported(debug), opened(url, driver, option, layer) as tier:
         catalogue = tier.catalogue(prefix=prefix)
         if as_json:
             typer.echo(json.dumps(_to_json(catalogue), indent=2))

@@ -27,6 +27,14 @@ StorageOptions = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the driver; may be given again."),
 ]
+Layers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--layer",
+        metavar="NAME[:OPTION=VALUE,…]",
+        help="A layer before the driver, e.g. retry; may be given again, outermost first.",
+    ),
+]
 Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin so.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
@@ -58,7 +66,9 @@ def reported(debug: bool) -> Iterator[None]:
         raise typer.Exit(2 if isinstance(error, OptionError) else 1) from None
 
 
-def opened(url: str, driver: str | None, options: Sequence[str] | None) -> TierReader:
+def opened(
+    url: str, driver: str | None, options: Sequence[str] | None, layers: Sequence[str] | None = None
+) -> TierReader:
     """The tier that the arguments name."""
     named: dict[str, Any] = {}
     for option in options or ():
@@ -68,7 +78,7 @@ def opened(url: str, driver: str | None, options: Sequence[str] | None) -> TierR
                 "an option of the driver has another form", expected="NAME=VALUE", found=repr(name)
             )
         named[name] = value
-    return open_tier(url, driver=driver, **named)
+    return open_tier(url, driver=driver, layers=layers or (), **named)
 
 
 def printable(text: str) -> str:

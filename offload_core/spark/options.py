@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from offload_core.messages.schema import Level
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
 from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
 STORAGE_PREFIX = "storage."
@@ -24,6 +25,7 @@ class SourceOptions:
     Attributes:
         path: URL or path of the tier; None if `driver` and `storage` say where it is.
         topics: names of topics; empty for all (or those of `topics_pattern`, or of `ledger`).
+        layers: what stands before the driver, outermost first, each as text.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
     """
@@ -31,6 +33,7 @@ class SourceOptions:
     path: str | None = None
     driver: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+    layers: tuple[str, ...] = field(default=(), repr=False)
     prefix: str = ""
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
@@ -114,6 +117,7 @@ def _truth(text: str, option: str) -> bool:
 KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "path": ("path", _text),
     "driver": ("driver", _text),
+    "layers": ("layers", lambda text, _: parse_layers(text)),
     "prefix": ("prefix", _text),
     "topic": ("topics", lambda text, _: (text.strip(),)),
     "topics": ("topics", _names),

@@ -107,8 +107,8 @@ class OffloadReader(DataSourceReader):
 
 def _open(options: SourceOptions) -> TierReader:
     if options.path is None:
-        return open_tier(options.driver or "", **options.storage)
-    return open_tier(options.path, driver=options.driver, **options.storage)
+        return open_tier(options.driver or "", layers=options.layers, **options.storage)
+    return open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
 
 
 @functools.lru_cache(maxsize=8)

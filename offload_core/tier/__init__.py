@@ -2,6 +2,7 @@
 
 from offload_core.tier.block_upload import check_blocks, upload_blocks
 from offload_core.tier.chain import Layer, Rest
+from offload_core.tier.layer_text import parse_layers
 from offload_core.tier.memory_budget import MemoryBudget
 from offload_core.tier.opening import open_store
 from offload_core.tier.registry import driver_of_scheme, load_driver
@@ -21,6 +22,7 @@ __all__ = [
     "driver_of_scheme",
     "load_driver",
     "open_store",
+    "parse_layers",
     "survey",
     "upload_blocks",
 ]

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from offload_core.tier import registry
+from offload_core.tier.layer_text import parse_layer
 from offload_core.tier.spec import LayerSpec, TierSpec
 from offload_core.tier.tier import Tier
 from offload_hooks.errors import BrokenPluginError, OffloadError, OptionError, UnknownPluginError
@@ -34,7 +35,7 @@ def open_store(
     Args:
         url_or_driver: a URL, a path of this machine, or the name of an installed driver.
         driver: the driver to use for the URL instead of the one that its scheme picks.
-        layers: names of layers, or pairs of name and options, outermost first.
+        layers: outermost first; each a pair of name and options, or a text, `retry` or `retry:attempts=5`.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),
@@ -48,11 +49,9 @@ def open_store(
             raise OptionError(
                 f"the option {option!r} is given twice, by the URL and by name", hint="Give it once."
             )
-    layer_specs = [
-        LayerSpec(name=layer) if isinstance(layer, str) else LayerSpec(name=layer[0], options=dict(layer[1]))
-        for layer in layers
-    ]
-    return Tier.open(TierSpec(driver=name, options={**from_url, **options}, layers=tuple(layer_specs)))
+    pairs = [parse_layer(layer) if isinstance(layer, str) else layer for layer in layers]
+    layer_specs = tuple(LayerSpec(name=layer, options=dict(given)) for layer, given in pairs)
+    return Tier.open(TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs))
 
 
 def _driver_and_options(
