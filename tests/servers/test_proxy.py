@@ -1,0 +1,96 @@
+"""The proxy spoils as it says, seen through a real HTTP server."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import threading
+import time
+
+import pytest
+from proxy import WHOLE, Proxy, Spoil
+
+BODY = bytes(range(256)) * 1024
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        self.wfile.write(BODY)
+
+    def do_PUT(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture
+def server():
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made.daemon_threads = True
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{made.server_port}"
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def ask(proxy, method="GET", body=None, timeout=30):
+    connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=timeout)
+    try:
+        connection.request(method, "/", body=body)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def test_it_passes_on_what_it_does_not_spoil(server):
+    with Proxy(server) as proxy:
+        assert ask(proxy) == (200, BODY)
+        assert ask(proxy, "PUT", BODY) == (204, b"")
+        assert (proxy.connections, proxy.spoiled) == (2, 0)
+
+
+def test_a_delay_is_added_and_nothing_is_lost(server):
+    with Proxy(server, lambda _: Spoil(delay_s=0.05)) as proxy:
+        began = time.monotonic()
+        assert ask(proxy) == (200, BODY)
+        assert time.monotonic() - began >= 0.1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (Spoil(refuse=True), ConnectionResetError),
+        (Spoil(truncate_after=1000), http.client.IncompleteRead),
+        (Spoil(reset_after=1000), (ConnectionResetError, http.client.IncompleteRead)),
+        (Spoil(silent_after=1000), TimeoutError),
+    ],
+)
+def test_answers_are_spoiled(server, spoil, error):
+    with Proxy(server, lambda number: spoil if number == 0 else WHOLE) as proxy:
+        with pytest.raises(error):
+            ask(proxy, timeout=0.5)
+        assert ask(proxy) == (200, BODY)
+        assert proxy.spoiled == 1
+
+
+def test_requests_are_spoiled(server):
+    with Proxy(server, lambda _: Spoil(reset_request_after=1000)) as proxy:
+        with pytest.raises(ConnectionError):
+            ask(proxy, "PUT", BODY)
+        assert proxy.spoiled == 1
+
+
+def test_a_server_that_is_down_is_down_behind_the_proxy():
+    with Proxy("http://127.0.0.1:1") as proxy, pytest.raises(ConnectionError):
+        ask(proxy)

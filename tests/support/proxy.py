@@ -1,0 +1,221 @@
+"""A TCP proxy that spoils connections: it delays, cuts, truncates, resets, refuses or falls silent.
+
+It runs on a thread of its own. What it does to a connection is decided when the connection is made, by `Spoil`; what is
+under way changes only by `cut_all`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
+
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spoil:
+    """What happens to one connection; bytes are counted from its beginning, over all its requests.
+
+    Attributes:
+        delay_s: every chunk comes so much later, in both directions; the rate stays.
+        refuse: it is reset at once.
+        silent_after: after so many bytes of answers nothing is passed on any more, and nothing is closed.
+        truncate_after: after so many bytes of answers it is closed as if they were complete.
+        reset_after: after so many bytes of answers it is reset.
+        reset_request_after: after so many bytes of requests it is reset.
+    """
+
+    delay_s: float = 0.0
+    refuse: bool = False
+    silent_after: int | None = None
+    truncate_after: int | None = None
+    reset_after: int | None = None
+    reset_request_after: int | None = None
+
+
+WHOLE = Spoil()
+Choose = Callable[[int], Spoil]
+
+
+class Proxy:
+    """A proxy on a free loopback port before `url`'s host and port.
+
+    Attributes:
+        choose: from the number of a connection (from 0) to what happens to it.
+        connections: how many there were.
+        spoiled: how many of them were cut short.
+    """
+
+    def __init__(self, url: str, choose: Choose = lambda _: WHOLE) -> None:
+        split = urlsplit(url)
+        assert split.hostname
+        assert split.port
+        self._target = (split.hostname, split.port)
+        self._scheme = split.scheme
+        self.choose = choose
+        self.connections = 0
+        self.spoiled = 0
+        self._open: set[asyncio.StreamWriter] = set()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="spoiling-proxy")
+        self._thread.start()
+        self._server = asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(30)
+        self.port: int = self._server.sockets[0].getsockname()[1]
+
+    @property
+    def url(self) -> str:
+        """The proxy's own URL, for clients."""
+        return f"{self._scheme}://127.0.0.1:{self.port}"
+
+    def cut_all(self) -> None:
+        """Reset all connections that are open."""
+
+        async def cut() -> None:
+            for writer in list(self._open):
+                _reset(writer)
+
+        asyncio.run_coroutine_threadsafe(cut(), self._loop).result(30)
+
+    def close(self) -> None:
+        """Stop listening, drop all connections, end the thread."""
+
+        async def end() -> None:
+            self._server.close()
+            for writer in list(self._open):
+                writer.transport.abort()
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), self._loop).result(30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, "127.0.0.1", 0)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number, self.connections = self.connections, self.connections + 1
+        spoil = self.choose(number)
+        self._open.add(writer)
+        upstream: asyncio.StreamWriter | None = None
+        try:
+            if spoil.refuse:
+                self._spoil(writer)
+                return
+            try:
+                answers, upstream = await asyncio.open_connection(*self._target)
+            except OSError:  # the server is down: so is the proxy
+                _reset(writer)
+                return
+            self._open.add(upstream)
+            await asyncio.gather(
+                self._requests(reader, upstream, writer, spoil), self._answers(answers, writer, spoil)
+            )
+        except OSError:
+            pass
+        finally:
+            for each in (writer, upstream):
+                if each is not None:
+                    self._open.discard(each)
+                    each.transport.abort()
+
+    async def _requests(
+        self,
+        reader: asyncio.StreamReader,
+        upstream: asyncio.StreamWriter,
+        client: asyncio.StreamWriter,
+        spoil: Spoil,
+    ) -> None:
+        passed = 0
+        async for chunk in _delayed(reader, spoil.delay_s):
+            room = None if spoil.reset_request_after is None else spoil.reset_request_after - passed
+            if room is not None and len(chunk) >= room:
+                upstream.write(chunk[: max(room, 0)])
+                self._spoil(client)
+                upstream.transport.abort()
+                return
+            upstream.write(chunk)
+            await upstream.drain()
+            passed += len(chunk)
+        if upstream.can_write_eof():
+            upstream.write_eof()
+
+    async def _answers(
+        self, answers: asyncio.StreamReader, client: asyncio.StreamWriter, spoil: Spoil
+    ) -> None:
+        passed = 0
+        limits = (spoil.silent_after, spoil.truncate_after, spoil.reset_after)
+        limit = min((each for each in limits if each is not None), default=None)
+        async for chunk in _delayed(answers, spoil.delay_s):
+            if limit is not None and passed + len(chunk) >= limit:
+                client.write(chunk[: max(limit - passed, 0)])
+                await client.drain()
+                if limit == spoil.silent_after:
+                    self.spoiled += 1
+                    await asyncio.Event().wait()
+                if limit == spoil.truncate_after:
+                    self.spoiled += 1
+                    client.close()
+                else:
+                    self._spoil(client)
+                return
+            client.write(chunk)
+            await client.drain()
+            passed += len(chunk)
+        client.close()
+
+    def _spoil(self, client: asyncio.StreamWriter) -> None:
+        self.spoiled += 1
+        _reset(client)
+
+
+async def _delayed(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterator[bytes]:
+    """The chunks as they come, each `delay_s` later than it came."""
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(maxsize=256)
+
+    async def fill() -> None:
+        try:
+            while chunk := await reader.read(CHUNK):
+                await queue.put((loop.time() + delay_s, chunk))
+        finally:
+            await queue.put((0.0, b""))
+
+    filling = asyncio.ensure_future(fill())
+    try:
+        while True:
+            due, chunk = await queue.get()
+            if not chunk:
+                await filling
+                return
+            if (wait := due - loop.time()) > 0:
+                await asyncio.sleep(wait)
+            yield chunk
+    finally:
+        filling.cancel()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Close with RST instead of FIN."""
+    handle = writer.get_extra_info("socket")
+    if handle is not None:
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
