@@ -106,7 +106,7 @@ def open_tier(
     url_or_driver: str | os.PathLike[str],
     *,
     driver: str | None = None,
-    layers: Sequence[str | tuple[str, Mapping[str, object]]] = (),
+    layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
     **options: object,
 ) -> TierReader:
     """Open a tier.
@@ -115,7 +115,7 @@ def open_tier(
         url_or_driver: a URL whose scheme picks the driver (`file:///data/tier`), a path, or a driver's name.
         driver: a driver's name, which overrides the scheme.
         layers: what stands before the driver, outermost first (docs/layers.md): each a pair of name and options, or
-            a text, `retry` or `retry:attempts=5`.
+            a text, `retry` or `retry:attempts=5`. None for those that the driver asks for.
         options: the driver's own options.
 
     Raises:

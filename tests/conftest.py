@@ -1,4 +1,4 @@
-"""What all tests share: what may be skipped where a part is missing, and one Spark session."""
+"""What all tests share: what may be skipped where a part is missing, one Spark session, and the storage servers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from servers.azurite import Azurite
+from servers.fake_gcs import FakeGcs
+from servers.minihdfs import MiniHdfs
+from servers.server import AnyServer, StartServer
+from servers.toolchains import ToolchainMissing
+from servers.versitygw import Versitygw
+
+# Read when gcsfs is imported; otherwise it asks the server for an API that only Google has, for minutes.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 REQUIRED = frozenset(filter(None, os.environ.get("OFFLOAD_REQUIRE", "").split(",")))
 
@@ -51,3 +62,52 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def started(server: AnyServer, folders: pytest.TempPathFactory) -> AnyServer:
+    """Install and start `server`; skip where its toolchain or its client is missing, and only there."""
+    need(server.part, find_spec(server.client) is not None, f"pip install 'pulsar-offload[{server.part}]'")
+    try:
+        return server.start(folders.mktemp(server.name))
+    except ToolchainMissing as missing:
+        need(missing.part, False, missing.how)
+        raise
+
+
+@pytest.fixture
+def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServer]:
+    """Start servers of the test's own, which it may kill and restart: `start_server(Azurite(on_disk=True))`."""
+    with ExitStack() as stack:
+
+        def start(server: AnyServer) -> AnyServer:
+            return stack.enter_context(started(server, tmp_path_factory))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def versitygw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Versitygw]:
+    """One S3 service for all tests; each test makes its own bucket."""
+    with started(Versitygw(), tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeGcs]:
+    """One Google Cloud Storage service, in memory, for all tests; each test makes its own bucket."""
+    with started(FakeGcs(), tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
+    """One Azure blob service, in memory, for all tests; each test makes its own container."""
+    with started(Azurite(), tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def minihdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
+    """One HDFS file system for all tests; each test makes its own folder."""
+    with started(MiniHdfs(), tmp_path_factory) as server:
+        yield server

@@ -6,6 +6,7 @@ serves (group `pulsar_offload.url_schemes`; it then has a class method `options_
 It carries `hook_spec_version = 1`. It may also have:
 - `option_aliases`, a mapping of other names for its options (Pulsar's, say) to its own. Aliases, and its own names,
   are found whatever the case of their letters: Spark hands options over in lower case. Values may all be text;
+- `default_layers`, the names of the layers that it is opened under where the configuration names none;
 - `close()`, which gives back the calling process's connections; the driver can be used on, and then makes new ones.
 
 For all hooks:

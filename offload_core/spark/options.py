@@ -25,7 +25,7 @@ class SourceOptions:
     Attributes:
         path: URL or path of the tier; None if `driver` and `storage` say where it is.
         topics: names of topics; empty for all (or those of `topics_pattern`, or of `ledger`).
-        layers: what stands before the driver, outermost first, each as text.
+        layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
     """
@@ -33,7 +33,7 @@ class SourceOptions:
     path: str | None = None
     driver: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
-    layers: tuple[str, ...] = field(default=(), repr=False)
+    layers: tuple[str, ...] | None = field(default=None, repr=False)
     prefix: str = ""
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None

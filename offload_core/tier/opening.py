@@ -27,7 +27,7 @@ def open_store(
     url_or_driver: str | os.PathLike[str],
     *,
     driver: str | None = None,
-    layers: Sequence[str | tuple[str, Mapping[str, object]]] = (),
+    layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
     **options: object,
 ) -> Tier:
     """Open a tier by a URL, a path or a driver's name.
@@ -35,7 +35,8 @@ def open_store(
     Args:
         url_or_driver: a URL, a path of this machine, or the name of an installed driver.
         driver: the driver to use for the URL instead of the one that its scheme picks.
-        layers: outermost first; each a pair of name and options, or a text, `retry` or `retry:attempts=5`.
+        layers: outermost first; each a pair of name and options, or a text, `retry` or `retry:attempts=5`. None for
+            those that the driver asks for by its `default_layers`.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),
@@ -49,6 +50,8 @@ def open_store(
             raise OptionError(
                 f"the option {option!r} is given twice, by the URL and by name", hint="Give it once."
             )
+    if layers is None:
+        layers = getattr(registry.load_driver(name), "default_layers", ())
     pairs = [parse_layer(layer) if isinstance(layer, str) else layer for layer in layers]
     layer_specs = tuple(LayerSpec(name=layer, options=dict(given)) for layer, given in pairs)
     return Tier.open(TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs))

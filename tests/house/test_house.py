@@ -39,14 +39,14 @@ def test_the_version_is_the_same_everywhere():
 def test_no_module_is_too_long_to_read_in_one_go():
     sources = [
         path
-        for folder in ("offload_core", "hooks", "drivers", "benchmarks", "examples")
+        for folder in ("offload_core", "hooks", "drivers", "layers", "benchmarks", "examples")
         for path in (ROOT / folder).rglob("*.py")
     ]
     assert [path.name for path in sources if len(path.read_text().splitlines()) > 400] == []
 
 
 def test_source_roots_are_no_packages():
-    assert [root for root in ("hooks", "drivers", "proto") if (ROOT / root / "__init__.py").exists()] == []
+    assert [root for root in ("hooks", "drivers", "layers", "proto") if (ROOT / root / "__init__.py").exists()] == []
 
 
 def test_python_in_the_readme_compiles():

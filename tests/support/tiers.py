@@ -43,10 +43,15 @@ def put(store: Tier, key: str, data: bytes, metadata: Mapping[str, str]) -> None
 def lay_out_broker_objects(root: Path, topics: Collection[str] | None = None) -> None:
     """The objects that a broker wrote, into a local tier: all, or those of topics `acme/cold/<topic>`."""
     with open_store(root) as store:
-        for stored in json.loads((BROKER / "objects.json").read_text()):
-            if topics is None or stored["metadata"]["managedledgername"].rpartition("/")[2] in topics:
-                data = gzip.decompress((BROKER / "objects" / f"{stored['key']}.gz").read_bytes())
-                put(store, stored["key"], data, stored["metadata"])
+        put_broker_objects(store, topics)
+
+
+def put_broker_objects(store: Tier, topics: Collection[str] | None = None) -> None:
+    """The same into any tier."""
+    for stored in json.loads((BROKER / "objects.json").read_text()):
+        if topics is None or stored["metadata"]["managedledgername"].rpartition("/")[2] in topics:
+            data = gzip.decompress((BROKER / "objects" / f"{stored['key']}.gz").read_bytes())
+            put(store, stored["key"], data, stored["metadata"])
 
 
 def lay_out_case(root: Path, folder: str, name: str) -> None:

@@ -147,3 +147,27 @@ def test_wrong_options_of_a_layer_are_refused(install, module_name, tmp_path):
         OptionError, match=r"the layer 'again' takes no option 'atempts'.*Its options: attempts"
     ):
         open_store(tmp_path, layers=[("again", {"atempts": 1})])
+
+
+def test_a_driver_is_opened_under_its_default_layers_unless_others_are_named(install, module_name):
+    source = """
+        from offload_drivers.local import LocalDriver
+
+        class Driver(LocalDriver):
+            default_layers = ("quiet",)
+
+        class Layer:
+            def __init__(self, rest):
+                pass
+    """
+    install(
+        "layered",
+        {
+            "pulsar_offload.drivers": {"layered": f"{module_name}:Driver"},
+            "pulsar_offload.layers": {name: f"{module_name}:Layer" for name in ("quiet", "other")},
+        },
+        {module_name: source},
+    )
+    assert repr(open_store("layered", root="/x")).endswith("under quiet>")
+    assert repr(open_store("layered", root="/x", layers=["other"])).endswith("under other>")
+    assert "under" not in repr(open_store("layered", root="/x", layers=[]))

@@ -1,0 +1,264 @@
+"""Upload and reading of one object on a real S3 service on this machine, against the clients that others use.
+
+The service, the peer and we share the machine, and the object is in its page cache. Blocks are 64 MiB, as Pulsar's.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import boto3
+import obstore
+import s3fs
+from boto3.s3.transfer import TransferConfig
+from botocore.config import Config
+from obstore.store import S3Store
+from offload_drivers.s3 import S3Driver
+from servers.versitygw import Versitygw
+
+from benchmarks.measure import Result
+from offload_core.codec.index import IndexedBlock
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.scan.fetch import fetch_windows
+from offload_core.scan.tasks import Run
+from offload_core.tier import Layer, MemoryBudget, Tier, open_store, upload_blocks
+from offload_hooks import hookimpl
+
+MIB = 1 << 20
+BLOCK_BYTES = 64 * MIB
+OBJECT_BYTES = 1 << 30
+READ_BYTES = 512 * MIB
+PARTS = 8
+BUDGET_BYTES = 640 * MIB
+LATENCY_S = 0.03
+ROUNDS = 5
+READERS = (1, 2, 4, 8)
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """Upload against s3fs and boto3, reading against obstore, with latency, and by many readers."""
+    place = folder / "stores"
+    place.mkdir(parents=True, exist_ok=True)
+    source = place / "ledger"
+    with source.open("wb") as file:
+        block = bytes(range(256)) * (MIB // 256)
+        for _ in range(OBJECT_BYTES // MIB):
+            file.write(block)
+    try:
+        with Versitygw().start(place / "server") as server:
+            server.make_bucket("bench")
+            yield from upload(server, source)
+            yield from read(server)
+            yield readers(server)
+    finally:
+        subprocess.run(["rm", "-rf", str(place)], check=True)
+
+
+def options(server: Versitygw) -> dict[str, str]:
+    """The driver's options."""
+    return {
+        "endpoint_url": server.endpoint,
+        "region": server.region,
+        "access_key_id": server.root.access_key,
+        "secret_access_key": server.root.secret_key,
+    }
+
+
+def opened(server: Versitygw, client: str = "s3fs") -> Tier:
+    """The tier, through one client."""
+    return open_store("s3://bench/ours", client=client, **options(server))
+
+
+def upload(server: Versitygw, source: Path) -> Iterator[Result]:
+    """A 1 GiB ledger in 64 MiB blocks, 8 at once, from a file in the page cache."""
+    filesystem = s3fs.S3FileSystem(
+        key=server.root.access_key,
+        secret=server.root.secret_key,
+        endpoint_url=server.endpoint,
+        skip_instance_cache=True,
+    )
+    client = boto3.client(
+        "s3",
+        endpoint_url=server.endpoint,
+        region_name=server.region,
+        aws_access_key_id=server.root.access_key,
+        aws_secret_access_key=server.root.secret_key,
+        config=Config(s3={"addressing_style": "path"}),
+    )
+    transfer = TransferConfig(multipart_chunksize=BLOCK_BYTES, max_concurrency=PARTS)
+    tier = opened(server)
+
+    def blocks() -> Iterator[bytes]:
+        with source.open("rb", buffering=0) as file:
+            while data := file.read(BLOCK_BYTES):
+                yield data
+
+    def ours() -> None:
+        upload_blocks(
+            tier,
+            "object",
+            blocks(),
+            block_bytes=BLOCK_BYTES,
+            total_bytes=OBJECT_BYTES,
+            budget=MemoryBudget(BUDGET_BYTES),
+            parts_in_flight=PARTS,
+        )
+
+    runs: dict[str, Callable[[], object]] = {
+        "ours": ours,
+        "s3fs": lambda: filesystem.put_file(
+            str(source), "bench/s3fs", chunksize=BLOCK_BYTES, max_concurrency=PARTS
+        ),
+        "boto3": lambda: client.upload_file(str(source), "bench", "boto3", Config=transfer),
+    }
+    taken = side_by_side(runs)
+    tier.close()
+    client.close()
+    fastest = min(("s3fs", "boto3"), key=lambda name: statistics.median(taken[name]))
+    peers = zip(taken["ours"], *(taken[name] for name in ("s3fs", "boto3")), strict=True)
+    others = ", ".join(f"{name} {rate(OBJECT_BYTES, taken[name])}" for name in ("s3fs", "boto3"))
+    yield Result(
+        name=f"upload 1 GiB, 64 MiB blocks, 8 at once, against the faster ({fastest})",
+        ours=rate(OBJECT_BYTES, taken["ours"]),
+        peer=others,
+        ratio=statistics.median(min(theirs) / mine for mine, *theirs in peers),
+        limit=1.0,
+    )
+
+
+def read(server: Versitygw) -> Iterator[Result]:
+    """The whole object by ranges ahead, as a scan fetches it, through each client, without and with latency."""
+    size = READ_BYTES
+    peer = S3Store(
+        "bench",
+        endpoint=server.endpoint,
+        region=server.region,
+        access_key_id=server.root.access_key,
+        secret_access_key=server.root.secret_key,
+        client_options={"allow_http": True},
+    )
+    for client, limit in (("obstore", 0.8), ("s3fs", None)):
+        tier = opened(server, client)
+        step = tier.describe().capabilities.range_bytes
+        starts = range(0, size, step)
+        driver = S3Driver(bucket="bench", prefix="ours", client=client, **options(server))
+        delayed = Tier(driver, [Layer(name="delay", make=DelayLayer)])
+        runs: dict[str, Callable[[], object]] = {
+            "ours": lambda tier=tier: fetch(tier, size),
+            "whole": lambda: obstore.get_range(peer, "ours/object", start=0, length=size),
+            "ranges": lambda step=step, starts=starts: obstore.get_ranges(
+                peer, "ours/object", starts=list(starts), lengths=[step] * len(starts), coalesce=0
+            ),
+            "delayed": lambda tier=delayed: fetch(tier, size),
+        }
+        taken = side_by_side(runs)
+        peers = zip(taken["ours"], taken["whole"], taken["ranges"], strict=True)
+        best = min(("whole", "ranges"), key=lambda name: statistics.median(taken[name]))
+        yield Result(
+            name=f"scan's ranges of one object, client {client}, against obstore's best ({best})",
+            ours=rate(size, taken["ours"]),
+            peer=rate(size, taken[best]),
+            ratio=statistics.median(min(theirs) / mine for mine, *theirs in peers),
+            limit=limit,
+        )
+        yield Result(
+            name=f"the same, client {client}, 30 ms added to each request, against none added",
+            ours=rate(size, taken["delayed"]),
+            peer=rate(size, taken["ours"]),
+            ratio=statistics.median(
+                mine / late for mine, late in zip(taken["ours"], taken["delayed"], strict=True)
+            ),
+            limit=0.7,
+        )
+        tier.close()
+        delayed.close()
+
+
+def readers(server: Versitygw) -> Result:
+    """Processes that read one object at the same time, each all of it."""
+    rates = []
+    for count in READERS:
+        began = [
+            subprocess.Popen(_reader_command(server), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            for _ in range(count)
+        ]
+        for process in began:
+            assert process.stdout
+            process.stdout.readline()  # it has read a little, and waits for the word to go
+        start = time.perf_counter()
+        for process in began:
+            process.communicate(b"go\n")
+        rates.append(count * READ_BYTES / (time.perf_counter() - start))
+    shown = ", ".join(f"{count}: {rate / MIB:,.0f}" for count, rate in zip(READERS, rates, strict=True))
+    return Result(
+        name="8 readers of one object at once, all their MiB/s together against one reader's",
+        ours=shown,
+        peer=f"{rates[0] / MIB:,.0f} MiB/s",
+        ratio=rates[-1] / rates[0],
+        limit=1.0,
+    )
+
+
+def _reader_command(server: Versitygw) -> list[str]:
+    code = f"from benchmarks.stores import work; work({json.dumps(options(server))})"
+    return [sys.executable, "-c", code]
+
+
+def work(given: dict[str, str]) -> None:
+    """One reader: read a little, say so, wait for a line, read the whole object."""
+    with open_store("s3://bench/ours", client="obstore", **given) as tier:
+        fetch(tier, 8 * MIB)
+        print("ready", flush=True)
+        sys.stdin.readline()
+        fetch(tier, READ_BYTES)
+
+
+def fetch(tier: Tier, size: int) -> None:
+    """The first `size` bytes of the object, in the windows of a scan."""
+    block = IndexedBlock(part_number=1, offset=0, length=size, first_entry_id=0, end_entry_id=1)
+    run = Run(
+        topic=None,
+        partition=-1,
+        ledger_id=1,
+        object_format=ObjectFormat.PIP17,
+        data_key="object",
+        blocks=(block,),
+    )
+    got = sum(len(window.data) for window in fetch_windows(tier, [run]))
+    if got != size:
+        raise AssertionError(f"{got} bytes instead of {size}")
+
+
+class DelayLayer:
+    """30 ms before each range, as a far store has them."""
+
+    def __init__(self, rest: object) -> None:
+        del rest
+
+    @hookimpl(wrapper=True)
+    def read_range(self):  # type: ignore[no-untyped-def]
+        """See `TierHooks`."""
+        time.sleep(LATENCY_S)
+        return (yield)
+
+
+def side_by_side(runs: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Seconds of each, in turn, round by round; the first round is not counted."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(ROUNDS + 1):
+        for name, call in runs.items():
+            began = time.perf_counter()
+            call()
+            taken[name].append(time.perf_counter() - began)
+    return {name: seconds[1:] for name, seconds in taken.items()}
+
+
+def rate(size: int, seconds: list[float]) -> str:
+    """Median rate as text."""
+    return f"{size / MIB / statistics.median(seconds):,.0f} MiB/s"

@@ -1,0 +1,1 @@
+"""Layers over any driver: retries, limits, metrics, tracing, caching and hedging."""

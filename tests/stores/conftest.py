@@ -1,0 +1,24 @@
+"""One empty tier on each of the five stores, and one that holds what a broker offloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from stores import NAMES, Store, new_store
+from tiers import put_broker_objects
+
+
+@pytest.fixture(params=NAMES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty tier of its own on each store."""
+    return new_store(request.param, request.getfixturevalue, tmp_path)
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A tier on each store with all that a broker offloaded."""
+    made = new_store(request.param, request.getfixturevalue, tmp_path_factory.mktemp("stores"))
+    with made.open() as tier:
+        put_broker_objects(tier)
+    return made

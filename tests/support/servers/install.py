@@ -1,0 +1,96 @@
+"""Install the pinned servers into `.servers/`: `PYTHONPATH=tests/support python -m servers.install` does them all."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from pathlib import Path
+
+from servers.once import BuildError, Run, built_once
+from servers.toolchains import ToolchainMissing, go, java, maven, node, npm, with_path
+
+VERSITYGW = "1.8.0"
+FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
+AZURITE = "3.35.0"
+HADOOP = "3.4.2"  # also in hdfs/pom.xml
+
+_FAKE_GCS = Path(__file__).with_name("gcs")
+_HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"
+
+
+def versitygw() -> Path:
+    """The program `versitygw`; raises `ToolchainMissing` or `BuildError`, as the others here do."""
+    module = f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW}"
+    return _go_program("s3", f"versitygw-{VERSITYGW}", module) / "versitygw"
+
+
+def fake_gcs_server() -> Path:
+    """The program `fake-gcs-server`, with the compose request mended (`gcs/main.go` says how)."""
+
+    def build(folder: Path, run: Run) -> None:
+        run([str(go("gcs")), "build", "-C", str(_FAKE_GCS), "-o", str(folder / "fake-gcs-server"), "."], {})
+
+    source = hashlib.sha256(
+        b"".join((_FAKE_GCS / name).read_bytes() for name in ("main.go", "go.sum"))
+    ).hexdigest()
+    return built_once(f"fake-gcs-server-{FAKE_GCS_SERVER}-{source[:8]}", build) / "fake-gcs-server"
+
+
+def azurite() -> tuple[Path, Path]:
+    """The program `node`, and the script of Azurite's blob service to run with it."""
+    program = node("azure")
+
+    def build(folder: Path, run: Run) -> None:
+        arguments = ["install", "--prefix", str(folder), "--no-audit", "--no-fund", f"azurite@{AZURITE}"]
+        run([*npm("azure"), *arguments], with_path(program.parent))
+
+    folder = built_once(f"azurite-{AZURITE}", build)
+    return program, folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
+
+
+def minihdfs() -> tuple[Path, Path]:
+    """The program `java`, and the folder with the jars of Hadoop's mini cluster."""
+
+    def build(folder: Path, run: Run) -> None:
+        arguments = [
+            "-q",
+            "-B",
+            "-f",
+            str(_HDFS_POM),
+            f"-DoutputDirectory={folder}",
+            "dependency:copy-dependencies",
+        ]
+        run([str(maven("hdfs")), *arguments], {})
+
+    program = java("hdfs")
+    pom = hashlib.sha256(_HDFS_POM.read_bytes()).hexdigest()  # so the folder follows the list of jars
+    return program, built_once(f"hadoop-{HADOOP}-{pom[:8]}", build)
+
+
+def main() -> int:
+    """Install every server, print a line for each, and return 1 if one failed."""
+    failed = []
+    for install in (versitygw, fake_gcs_server, azurite, minihdfs):
+        begun = time.monotonic()
+        try:
+            install()
+        except (ToolchainMissing, BuildError) as error:
+            failed.append(install.__name__)
+            print(f"{install.__name__}: failed: {error}", flush=True)
+        else:
+            print(f"{install.__name__}: there ({time.monotonic() - begun:.1f} s)", flush=True)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _go_program(part: str, name: str, module: str) -> Path:
+    def build(folder: Path, run: Run) -> None:
+        run([str(go(part)), "install", module], {"GOBIN": str(folder)})
+
+    return built_once(name, build)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

