@@ -1,0 +1,26 @@
+"""What a driver is tried with: the conformance suite, a driver in memory, and faults that are planned."""
+
+import pytest
+
+for _module in ("cases", "forks", "state_machine", "store", "threads"):
+    pytest.register_assert_rewrite(f"{__name__}.{_module}")  # before they are imported: failures show values
+
+from offload_hooks.testing.back_door import BackDoor  # noqa: E402
+from offload_hooks.testing.conformance import DriverConformance  # noqa: E402
+from offload_hooks.testing.fault_plan import DoneFault, Fault, FaultPlan  # noqa: E402
+from offload_hooks.testing.faults import FaultLayer  # noqa: E402
+from offload_hooks.testing.memory import MemoryBackDoor, MemoryDriver, MemoryTier  # noqa: E402
+from offload_hooks.testing.state_machine import driver_state_machine  # noqa: E402
+
+__all__ = [
+    "BackDoor",
+    "DoneFault",
+    "DriverConformance",
+    "Fault",
+    "FaultLayer",
+    "FaultPlan",
+    "MemoryBackDoor",
+    "MemoryDriver",
+    "MemoryTier",
+    "driver_state_machine",
+]

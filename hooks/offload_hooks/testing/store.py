@@ -1,0 +1,251 @@
+"""A driver as the program calls it: through pluggy, by keyword, every answer checked for its type.
+
+An implementation of a hook may leave out arguments, and only pluggy knows which. So the cases never call a driver's
+methods; they call a `Store`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pluggy
+import pytest
+
+from offload_hooks import (
+    OPTIONAL_HOOKS,
+    PROJECT,
+    BlockReceipt,
+    ByteRange,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    TierHooks,
+    Upload,
+)
+from offload_hooks.errors import OffloadError
+
+BYTES = "application/octet-stream"
+NONE: Mapping[str, str] = {}
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Refusal:
+    """What `Store.refuses` caught."""
+
+    error: OffloadError
+
+
+class Store:
+    """One driver behind the hooks.
+
+    Args:
+        driver: an object that implements the hooks.
+        secrets: texts that no error may show.
+    """
+
+    def __init__(self, driver: object, secrets: Sequence[str] = ()) -> None:
+        self.driver = driver
+        self._secrets = tuple(secrets)
+        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager.add_hookspecs(TierHooks)
+        self._names = tuple(vars(self._manager.hook))
+        self._manager.register(driver)
+        self._manager.check_pending()
+
+    # --- what it is ------------------------------------------------------------------------------
+
+    def describe(self) -> DriverDescription:
+        """See `TierHooks`."""
+        return self._call(DriverDescription, "describe")
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """What the driver says it can do."""
+        return self.describe().capabilities
+
+    def implements(self, hook: str) -> bool:
+        """Whether the driver has an implementation of a hook."""
+        return bool(getattr(self._manager.hook, hook).get_hookimpls())
+
+    def missing_hooks(self) -> list[str]:
+        """The required hooks that the driver does not implement."""
+        return [name for name in self._names if name not in OPTIONAL_HOOKS and not self.implements(name)]
+
+    def requires(self, capability: str) -> None:
+        """Skip the case unless the driver declares the capability."""
+        if not getattr(self.capabilities, capability):
+            pytest.skip(f"the driver does not declare the capability {capability}")
+
+    def requires_not(self, capability: str) -> None:
+        """Skip the case if the driver declares the capability."""
+        if getattr(self.capabilities, capability):
+            pytest.skip(f"the driver declares the capability {capability}")
+
+    def requires_hook(self, hook: str) -> None:
+        """Skip the case unless the driver implements the optional hook."""
+        if not self.implements(hook):
+            pytest.skip(f"the driver does not implement the optional hook {hook}")
+
+    def close(self) -> None:
+        """Close the driver if it can be closed."""
+        close = getattr(self.driver, "close", None)
+        if callable(close):
+            close()
+
+    # --- the hooks -------------------------------------------------------------------------------
+
+    def begin(self, key: str, user_metadata: Mapping[str, str] = NONE, content_type: str = BYTES) -> Upload:
+        """See `TierHooks.begin_data`."""
+        arguments = {"key": key, "content_type": content_type, "user_metadata": dict(user_metadata)}
+        return self._call(Upload, "begin_data", **arguments)
+
+    def write(self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer) -> BlockReceipt:
+        """See `TierHooks.write_block`."""
+        arguments = {"upload": upload, "part_number": part_number, "offset": offset, "data": data}
+        return self._call(BlockReceipt, "write_block", **arguments)
+
+    def commit(
+        self, upload: Upload, receipts: Sequence[BlockReceipt], *, create_only: bool = False
+    ) -> ObjectStat:
+        """See `TierHooks.commit_data`."""
+        arguments = {"upload": upload, "receipts": list(receipts), "create_only": create_only}
+        return self._call(ObjectStat, "commit_data", **arguments)
+
+    def abort(self, upload: Upload) -> bool:
+        """See `TierHooks.abort_data`."""
+        return self._call(bool, "abort_data", upload=upload)
+
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        user_metadata: Mapping[str, str] = NONE,
+        content_type: str = BYTES,
+        *,
+        create_only: bool = False,
+    ) -> ObjectStat:
+        """See `TierHooks`."""
+        arguments = {"key": key, "data": data, "content_type": content_type, "create_only": create_only}
+        return self._call(ObjectStat, "write_index", user_metadata=dict(user_metadata), **arguments)
+
+    def read(self, key: str, offset: int, length: int) -> bytes:
+        """See `TierHooks.read_range`."""
+        return bytes(self.view(key, offset, length))
+
+    def view(self, key: str, offset: int, length: int) -> memoryview:
+        """As `read`, but the very bytes that the driver gave."""
+        answer = self._call(object, "read_range", key=key, offset=offset, length=length)
+        return _bytes(answer, "read_range")
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """See `TierHooks`."""
+        read = self._call(list, "read_ranges", ranges=list(ranges))
+        return [bytes(_bytes(each, "read_ranges")) for each in read]
+
+    def stat(self, key: str) -> ObjectStat:
+        """See `TierHooks`."""
+        return self._call(ObjectStat, "stat", key=key)
+
+    def listing(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
+        """See `TierHooks.list_objects`."""
+        answer = self._call(object, "list_objects", prefix=prefix, start_after=start_after)
+        assert isinstance(answer, Iterator), f"list_objects answered {answer!r}, which is no iterator"
+        for found in answer:
+            assert isinstance(found, ListedObject), f"list_objects listed {found!r}"
+            yield found
+
+    def keys(self, prefix: str = "", start_after: str = "") -> list[str]:
+        """The keys of `listing`."""
+        return [found.key for found in self.listing(prefix, start_after)]
+
+    def delete(self, *keys: str) -> int:
+        """See `TierHooks`."""
+        return self._call(int, "delete", keys=list(keys))
+
+    def uploads(self, prefix: str = "") -> list[StaleUpload]:
+        """See `TierHooks.list_uploads`."""
+        answer = self._call(object, "list_uploads", prefix=prefix)
+        assert isinstance(answer, Iterator), f"list_uploads answered {answer!r}, which is no iterator"
+        found = list(answer)
+        for each in found:
+            assert isinstance(each, StaleUpload), f"list_uploads listed {each!r}"
+        return found
+
+    # --- several of them -------------------------------------------------------------------------
+
+    @property
+    def block_bytes(self) -> int:
+        """A size that a block may have wherever it is in its object; as small as it goes, but not tiny."""
+        return min(max(self.capabilities.min_block_bytes, 1000), self.capabilities.max_block_bytes)
+
+    def write_all(self, upload: Upload, blocks: Sequence[bytes]) -> list[BlockReceipt]:
+        """Write these blocks one after another."""
+        offset, receipts = 0, []
+        for part_number, block in enumerate(blocks, 1):
+            receipts.append(self.write(upload, part_number, offset, block))
+            offset += len(block)
+        return receipts
+
+    def put(
+        self,
+        key: str,
+        *blocks: bytes,
+        user_metadata: Mapping[str, str] = NONE,
+        content_type: str = BYTES,
+        create_only: bool = False,
+    ) -> ObjectStat:
+        """Write a data object of these blocks, of which all but the last must be large enough."""
+        upload = self.begin(key, user_metadata, content_type)
+        return self.commit(upload, self.write_all(upload, blocks), create_only=create_only)
+
+    def whole(self, key: str) -> bytes:
+        """All bytes of an object."""
+        size_bytes = self.stat(key).size_bytes
+        return self.read(key, 0, size_bytes) if size_bytes else b""
+
+    def exists(self, key: str) -> bool:
+        """Whether `stat` finds the object."""
+        try:
+            self.stat(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    @contextmanager
+    def refuses(self, *kinds: type[OffloadError], key: str | None = None) -> Iterator[Refusal]:
+        """What is done here must raise one of these errors: one that can be pickled and shows no secret.
+
+        With `key` it must name the object.
+        """
+        refusal = Refusal(OffloadError("nothing was raised"))
+        with pytest.raises(OffloadError) as caught:
+            yield refusal
+        error = refusal.error = caught.value
+        assert isinstance(error, kinds), f"expected {' or '.join(k.__name__ for k in kinds)}, got {error!r}"
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301
+        assert (type(again), str(again), again.fields()) == (type(error), str(error), error.fields())
+        shown = f"{error} {error!r}"
+        assert not [secret for secret in self._secrets if secret in shown], "an error shows a secret"
+        if key is not None:
+            assert error.key == key, "the error must name the object's key"
+
+    def _call(self, kind: type[T], hook: str, **arguments: Any) -> T:
+        answer = getattr(self._manager.hook, hook)(**arguments)
+        assert answer is not None, f"{hook} answered None: a hook must say what it did"
+        assert isinstance(answer, kind), f"{hook} answered {answer!r}, which is no {kind.__name__}"
+        return answer
+
+
+def _bytes(answer: object, hook: str) -> memoryview:
+    assert isinstance(answer, bytes | bytearray | memoryview), f"{hook} gave {answer!r}, which is no bytes"
+    return memoryview(answer).cast("B")

@@ -1,0 +1,48 @@
+"""The conformance suite over each driver that lies, and over the one that does not.
+
+Collected by a pytest of its own (`tests/conformance/test_planted_faults.py`): its cases are to fail.
+"""
+
+from __future__ import annotations
+
+import planted_in_objects
+import planted_in_tiers
+import pytest
+from planting import FAULTS, SECRET
+
+from offload_hooks.testing import DriverConformance, MemoryBackDoor, MemoryDriver, MemoryTier
+
+
+class Suite(DriverConformance):
+    driver: type[MemoryDriver] = MemoryDriver
+    secrets = (SECRET,)
+    many_keys = 50
+    races = 1
+    racers = 4
+    max_examples = 40
+    shrink = False
+
+    @pytest.fixture
+    def tier(self):
+        return MemoryTier()
+
+    @pytest.fixture
+    def make_driver(self, tier):
+        return lambda: self.driver(tier)
+
+    @pytest.fixture
+    def back_door(self, tier):
+        return MemoryBackDoor(tier)
+
+
+class TestNoFault(Suite):
+    """The same suite finds nothing in the driver without faults."""
+
+
+for _driver in FAULTS:
+    _hangs = {"deadline_s": 2.0} if _driver is planted_in_tiers.HangsInAForkedChild else {}
+    globals()[f"Test{_driver.__name__}"] = type(
+        f"Test{_driver.__name__}", (Suite,), {"driver": _driver, **_hangs}
+    )
+
+assert planted_in_objects  # whose drivers are listed, too

@@ -1,0 +1,265 @@
+"""Drivers that lie about an object: its metadata, its bytes, how it is written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from planting import SEQUENCES, caught_by
+
+from offload_hooks import hookimpl
+from offload_hooks.errors import OffloadError
+from offload_hooks.testing import MemoryDriver, MemoryTier
+
+# --- metadata -------------------------------------------------------------------------------------
+
+
+@caught_by("test_user_metadata_and_content_type_are_kept[data]", SEQUENCES)
+class DropsMetadata(MemoryDriver):
+    @hookimpl
+    def begin_data(self, key, content_type):
+        return super().begin_data(key, content_type, {})
+
+
+@caught_by("test_a_replacement_replaces_them[data]", "test_a_replacement_replaces_them[index]", SEQUENCES)
+class KeepsTheMetadataOfTheOldObject(MemoryDriver):
+    def store(self, key, blocks, content_type, user_metadata, create_only):
+        old = self.tier.objects.get(key)
+        user_metadata = {**(old.stat.user_metadata if old else {}), **user_metadata}
+        return super().store(key, blocks, content_type, user_metadata, create_only)
+
+
+@caught_by("test_deleted_and_written_anew_an_object_has_the_new_ones[data]")
+class LeavesTheSidecar(MemoryDriver):
+    sidecars: dict = {}  # noqa: RUF012
+
+    def store(self, key, blocks, content_type, user_metadata, create_only):
+        user_metadata = self.sidecars.setdefault((id(self.tier), key), user_metadata)
+        return super().store(key, blocks, content_type, user_metadata, create_only)
+
+
+@caught_by("test_names_are_lower_case[index]", SEQUENCES)
+class KeepsUpperCase(MemoryDriver):
+    @hookimpl
+    def write_index(self, key, data, content_type, user_metadata, create_only):
+        super().write_index(key, b"", content_type, {}, create_only)  # all checks
+        return self.store(key, [bytes(data)], content_type, user_metadata, False)
+
+
+@caught_by("test_kept_exactly_or_refused_is[a value with spaces around-data]")
+class StripsValues(MemoryDriver):
+    @hookimpl
+    def begin_data(self, key, content_type, user_metadata):
+        stripped = {name: value.strip() for name, value in user_metadata.items()}
+        return super().begin_data(key, content_type, stripped)
+
+
+@caught_by("test_the_time_is_in_utc_and_now[data]", "test_sizes_and_times_are_those_of_the_objects")
+class TellsNaiveTimes(MemoryDriver):
+    def store(self, key, blocks, content_type, user_metadata, create_only):
+        stat = super().store(key, blocks, content_type, user_metadata, create_only)
+        stat = replace(stat, modified_at=stat.modified_at.replace(tzinfo=None))
+        self.tier.objects[key] = replace(self.tier.objects[key], stat=stat)
+        return stat
+
+
+# --- bytes ----------------------------------------------------------------------------------------
+
+
+@caught_by("test_a_range_is_exact[in the middle]", SEQUENCES)
+class ReadsOneByteLater(MemoryDriver):
+    @hookimpl
+    def read_range(self, key, offset, length):
+        super().read_range(key, offset, length)
+        moved = min(offset + 1, self.stat(key).size_bytes - length)
+        return super().read_range(key, moved, length)
+
+
+@caught_by("test_ranges_cross_the_borders_of_blocks", SEQUENCES)
+class StopsAtTheBlocksEnd(MemoryDriver):
+    @hookimpl
+    def read_range(self, key, offset, length):
+        data = super().read_range(key, offset, length)
+        border = 0
+        for block in self.tier.objects[key].blocks:
+            border += len(block)
+            if offset < border:
+                return data[: border - offset]
+        return data
+
+
+@caught_by("test_no_object_has_a_range[one byte past the end]", SEQUENCES)
+class IsSilentAboutTheEnd(MemoryDriver):
+    @hookimpl
+    def read_range(self, key, offset, length):
+        size_bytes = self.stat(key).size_bytes
+        if 0 <= offset < size_bytes and length > 0:
+            length = min(length, size_bytes - offset)
+        return super().read_range(key, offset, length)
+
+
+@caught_by("test_what_was_read_stays_as_it_is")
+class UsesItsBufferAgain(MemoryDriver):
+    buffer = bytearray(1 << 20)
+
+    @hookimpl
+    def read_range(self, key, offset, length):
+        self.buffer[:length] = super().read_range(key, offset, length)
+        return memoryview(self.buffer)[:length]
+
+
+@caught_by("test_what_another_program_replaced_is_read_anew", SEQUENCES)
+class RemembersObjects(MemoryDriver):
+    def __init__(self, tier):
+        super().__init__(tier)
+        self._read = {}
+
+    def store(self, key, blocks, content_type, user_metadata, create_only):
+        self._read.pop(key, None)
+        return super().store(key, blocks, content_type, user_metadata, create_only)
+
+    @hookimpl
+    def read_range(self, key, offset, length):
+        if key in self.tier.objects:
+            current = self._read.setdefault(key, self.tier.objects[key])
+            tier = MemoryTier({key: current})
+            return MemoryDriver(tier).read_range(key, offset, length)
+        return super().read_range(key, offset, length)
+
+
+@caught_by("test_many_readers_do_not_disturb_each_other")
+class HasOnePosition(MemoryDriver):
+    @hookimpl
+    def read_range(self, key, offset, length):
+        super().read_range(key, offset, length)
+        self._offset = offset  # a file that all share
+        time.sleep(0.001)
+        return self.tier.objects[key].data[self._offset : self._offset + length]
+
+
+@caught_by("test_many_ranges_come_in_their_order", SEQUENCES)
+class AnswersInTheOrderOfOffsets(MemoryDriver):
+    @hookimpl
+    def read_ranges(self, ranges):
+        return super().read_ranges(sorted(ranges, key=lambda wanted: wanted.offset))
+
+
+@caught_by("test_many_ranges_are_all_or_nothing[0]", "test_many_ranges_are_all_or_nothing[9]")
+class AnswersErrorsAmongTheRanges(MemoryDriver):
+    @hookimpl
+    def read_ranges(self, ranges):
+        return [self._outcome(wanted) for wanted in ranges]
+
+    def _outcome(self, wanted):
+        try:
+            return self.read_range(wanted.key, wanted.offset, wanted.length)
+        except OffloadError as error:
+            return error
+
+
+# --- uploads --------------------------------------------------------------------------------------
+
+
+@caught_by("test_nothing_is_visible_before_the_commit", SEQUENCES)
+class ShowsTheObjectAsItIsWritten(MemoryDriver):
+    @hookimpl
+    def write_block(self, upload, part_number, offset, data):
+        receipt = super().write_block(upload, part_number, offset, data)
+        self.store(upload.key, [bytes(data)], "text/plain", {}, False)
+        return receipt
+
+
+@caught_by("test_an_object_stays_as_it_was_until_the_commit_that_replaces_it", SEQUENCES)
+class ClearsTheWayFirst(MemoryDriver):
+    @hookimpl
+    def begin_data(self, key, content_type, user_metadata):
+        self.tier.objects.pop(key, None)
+        return super().begin_data(key, content_type, user_metadata)
+
+
+@caught_by("test_blocks_may_come_in_any_order", SEQUENCES)
+class PutsBlocksInTheOrderOfTheirArrival(MemoryDriver):
+    def checked_blocks(self, upload, opened, receipts):
+        blocks = super().checked_blocks(upload, opened, receipts)
+        return [block for _, block in opened.blocks.values()][: len(blocks)]
+
+
+@caught_by("test_of_a_block_written_twice_the_last_counts", SEQUENCES)
+class LosesTheSecondOfTwoWrites(MemoryDriver):
+    @hookimpl
+    def write_block(self, upload, part_number, offset, data):
+        opened = self.tier.uploads.get(upload)
+        if opened and part_number in opened.blocks:
+            return opened.blocks[part_number][0]
+        return super().write_block(upload, part_number, offset, data)
+
+
+@caught_by("test_the_callers_buffer_is_not_kept")
+class KeepsTheCallersBuffer(MemoryDriver):
+    @hookimpl
+    def write_block(self, upload, part_number, offset, data):
+        receipt = super().write_block(upload, part_number, offset, data)
+        self.tier.uploads[upload].blocks[part_number] = (receipt, memoryview(data))
+        return receipt
+
+
+@caught_by("test_the_parts_in_the_store_are_exactly_the_blocks")
+class JoinsBlocks(MemoryDriver):
+    def checked_blocks(self, upload, opened, receipts):
+        return [b"".join(super().checked_blocks(upload, opened, receipts))]
+
+
+@caught_by(
+    "test_a_commit_is_refused_with_receipts[with a hole]",
+    "test_a_commit_is_refused_with_receipts[without the first]",
+    "test_blocks_that_are_large_enough_are_refused_with_a_hole_or_overlap",
+)
+class LooksAtNoOffset(MemoryDriver):
+    def checked_blocks(self, upload, opened, receipts):
+        end, moved = 0, []
+        for receipt in receipts:
+            stored, block = opened.blocks[receipt.part_number]
+            moved.append(replace(stored, offset=end))
+            opened.blocks[receipt.part_number] = (moved[-1], block)
+            end += stored.length
+        return super().checked_blocks(upload, opened, moved)
+
+
+@caught_by("test_an_upload_cannot_be_committed_twice", SEQUENCES)
+class CommitsAgain(MemoryDriver):
+    @hookimpl
+    def commit_data(self, upload, receipts, create_only):
+        opened = self.tier.uploads.get(upload)
+        stat = super().commit_data(upload, receipts, create_only)
+        self.tier.uploads[upload] = opened
+        return stat
+
+
+@caught_by("test_an_aborted_upload_cannot_be_committed", "test_an_upload_that_ended_is_not_listed", SEQUENCES)
+class AbortsNothing(MemoryDriver):
+    @hookimpl
+    def abort_data(self, upload):
+        return upload in self.tier.uploads
+
+
+@caught_by("test_of_two_uploads_of_a_key_the_last_commit_wins", SEQUENCES)
+class EndsOtherUploadsWithoutSayingSo(MemoryDriver):
+    @hookimpl
+    def commit_data(self, upload, receipts, create_only):
+        stat = super().commit_data(upload, receipts, create_only)
+        for other in [other for other in self.tier.uploads if other.key == upload.key]:
+            del self.tier.uploads[other]
+        return stat
+
+
+@caught_by("test_an_upload_is_listed_with_its_time", SEQUENCES)
+class DeclaresStaleUploadsAndHasNone(MemoryDriver):
+    @hookimpl
+    def list_uploads(self):
+        return iter([])
+
+
+@caught_by("test_another_instance_can_go_on_with_an_upload", "test_another_instance_can_abort_an_upload")
+class RemembersItsOwnUploadsOnly(MemoryDriver):
+    def __init__(self, tier):
+        super().__init__(MemoryTier(tier.objects, {}, tier.lock))
