@@ -1,0 +1,91 @@
+"""Ranges read by obstore, a client in Rust: for any driver that can hand it a store and has another way to read.
+
+obstore has threads of its own, which a fork does not copy: in a child of a process that has used it every request
+would wait for ever. So it serves the process that used it first, and in all that were forked from that one it says, by
+None, that they must read the other way. It says the same of whatever it could not read. The other way then
+reads it, or knows the error in its own terms.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from offload_hooks.errors import MissingExtraError
+
+_log = logging.getLogger(__name__)
+
+_first_user: int | None = None
+"""The process that used obstore before all others: this one, or one that it was forked from."""
+
+
+class ObstoreReads:
+    """One obstore store for each process that can have one, made by `make` at its first use there."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        if importlib.util.find_spec("obstore") is None:
+            raise MissingExtraError(
+                "the option client='obstore' needs the module 'obstore', which is not installed",
+                hint="Install it: pip install 'pulsar-offload[obstore]'",
+            )
+        self._make = make
+        self._made: dict[int, Any] = {}
+
+    def read(self, name: str, offset: int, length: int) -> memoryview | None:
+        """Exactly `length` bytes of an object from an offset, or None."""
+        import obstore
+
+        store = self._store()
+        if store is None:
+            return None
+        try:
+            return _whole(obstore.get_range(store, name, start=offset, length=length), length)
+        except Exception as error:
+            _log_given_up(error)
+            return None
+
+    def reader(self) -> Callable[[str, int, int], Awaitable[memoryview | None]] | None:
+        """A coroutine function that does the same as `read`, to be had outside of the event loop; None for none."""
+        import obstore
+
+        store = self._store()
+        if store is None:
+            return None
+
+        async def read(name: str, offset: int, length: int) -> memoryview | None:
+            try:
+                data = await obstore.get_range_async(store, name, start=offset, length=length)
+            except Exception as error:
+                _log_given_up(error)
+                return None
+            return _whole(data, length)
+
+        return read
+
+    def close(self) -> None:
+        """Give back this process's connections; a later use makes new ones."""
+        self._made.pop(os.getpid(), None)
+
+    def _store(self) -> Any:
+        global _first_user
+        process = os.getpid()
+        if _first_user is None:
+            _first_user = process
+        if _first_user != process:
+            return None
+        store = self._made.get(process)
+        if store is None:
+            store = self._made.setdefault(process, self._make())
+        return store
+
+
+def _whole(data: Any, length: int) -> memoryview | None:
+    view = memoryview(data)
+    return view if view.nbytes == length else None
+
+
+def _log_given_up(error: Exception) -> None:
+    _log.info("obstore could not read a range (%s), which is read the other way", type(error).__name__)

@@ -1,0 +1,190 @@
+"""The options of the driver `s3`, checked and as values, and what an `s3:` URL stands for.
+
+Options may come as text; an empty one counts as not given, as in Pulsar's configuration. What makes no sense is
+refused with `OptionError`, which never repeats what may be a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from offload_drivers.object_keys import checked_prefix
+from offload_hooks.errors import OptionError
+from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds
+
+SCHEMES = ("s3", "s3a", "s3n")
+
+ALIASES = {
+    "s3ManagedLedgerOffloadBucket": "bucket",
+    "s3ManagedLedgerOffloadRegion": "region",
+    "s3ManagedLedgerOffloadServiceEndpoint": "endpoint_url",
+    "s3ManagedLedgerOffloadRole": "role_arn",
+    "s3ManagedLedgerOffloadRoleSessionName": "role_session_name",
+    "s3ManagedLedgerOffloadCredentialId": "access_key_id",
+    "s3ManagedLedgerOffloadCredentialSecret": "secret_access_key",
+    "managedLedgerOffloadBucket": "bucket",
+    "managedLedgerOffloadRegion": "region",
+    "managedLedgerOffloadServiceEndpoint": "endpoint_url",
+}
+"""Pulsar's names of the options."""
+
+ADDRESSING_STYLES = ("auto", "path", "virtual")
+CLIENTS = ("s3fs", "obstore")
+ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z|arn:aws[a-z-]*:s3[a-z-]*:[A-Za-z0-9:/._-]+\Z")
+_OTHER = {
+    "anonymous",
+    "connect_timeout_s",
+    "read_timeout_s",
+    "max_connections",
+}
+"""The options that are no text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Options:
+    """Where a tier is and how it is reached; see `S3Driver` for what each one means. Secrets are not in its repr."""
+
+    bucket: str
+    prefix: str
+    region: str
+    endpoint_url: str
+    profile: str
+    access_key_id: str = field(repr=False)
+    secret_access_key: str = field(repr=False)
+    session_token: str = field(repr=False)
+    role_arn: str
+    role_session_name: str
+    external_id: str = field(repr=False)
+    sts_endpoint_url: str
+    anonymous: bool
+    ca_bundle: str
+    proxy: str = field(repr=False)
+    addressing_style: str
+    connect_timeout_s: float
+    read_timeout_s: float
+    max_connections: int
+    client: str
+    server_side_encryption: str
+    kms_key_id: str
+    storage_class: str
+
+
+def checked_options(**given: object) -> S3Options:
+    """The options of `S3Driver` as values; `OptionError` for what makes no sense."""
+    text = {name: _text(name, value) for name, value in given.items() if name not in _OTHER}
+    text["prefix"] = checked_prefix(text["prefix"])
+    for name in ("endpoint_url", "sts_endpoint_url"):
+        text[name] = _server(name, text[name])
+    for name, choices in (
+        ("addressing_style", ADDRESSING_STYLES),
+        ("client", CLIENTS),
+        ("server_side_encryption", ("", *ENCRYPTIONS)),
+    ):
+        as_choice(name, text[name], choices)
+    if not _BUCKET.match(text["bucket"]):
+        raise OptionError("the option 'bucket' is no name of a bucket", found=repr(text["bucket"]))
+    _check_proxy(text["proxy"])
+    options = S3Options(
+        **text,
+        anonymous=as_flag("anonymous", given["anonymous"] or False),
+        connect_timeout_s=_above_zero("connect_timeout_s", given["connect_timeout_s"]),
+        read_timeout_s=_above_zero("read_timeout_s", given["read_timeout_s"]),
+        max_connections=as_count("max_connections", given["max_connections"]),
+    )
+    _check_credentials(options)
+    if options.kms_key_id and not options.server_side_encryption.startswith("aws:kms"):
+        raise OptionError(
+            "the option 'kms_key_id' is of no use without encryption by such a key",
+            hint="Set server_side_encryption to aws:kms or aws:kms:dsse.",
+        )
+    return options
+
+
+def options_from_url(url: str) -> dict[str, object]:
+    """The options that `s3://bucket/prefix` stands for; names are taken as they are, without %-escapes."""
+    parts = _split(url)
+    if parts is None or parts.scheme.lower() not in SCHEMES:
+        raise OptionError("the URL is not one of S3", expected="s3://bucket/prefix")
+    if "@" in parts.netloc:
+        raise OptionError(
+            "the URL must not hold a user or password",
+            hint="Give credentials by option, or leave them to the environment.",
+        )
+    if "?" in url or "#" in url:
+        raise OptionError("the URL must not have a query or fragment", hint="Give options by name instead.")
+    if not _BUCKET.match(parts.netloc):
+        raise OptionError("the URL names no bucket", expected="s3://bucket/prefix")
+    prefix = parts.path.strip("/")
+    options: dict[str, object] = {"bucket": parts.netloc}
+    return options | ({"prefix": prefix} if prefix else {})
+
+
+def _check_credentials(options: S3Options) -> None:
+    if bool(options.access_key_id) != bool(options.secret_access_key):
+        raise OptionError(
+            "the options 'access_key_id' and 'secret_access_key' go together", hint="Give both."
+        )
+    if options.session_token and not options.access_key_id:
+        raise OptionError("the option 'session_token' is of no use without 'access_key_id'")
+    kinds = [name for name in ("access_key_id", "profile", "anonymous") if getattr(options, name)]
+    if options.anonymous and options.role_arn:
+        kinds.append("role_arn")
+    if len(kinds) > 1:
+        raise OptionError(
+            f"the options {' and '.join(repr(kind) for kind in kinds)} exclude each other", hint="Give one."
+        )
+    for name in ("external_id", "sts_endpoint_url"):
+        if getattr(options, name) and not options.role_arn:
+            raise OptionError(f"the option {name!r} is of no use without 'role_arn'")
+
+
+def _text(name: str, value: object) -> str:
+    text = "" if value is None else str(value).strip()
+    if any(character < " " or character == "\x7f" for character in text):
+        raise OptionError(f"the option {name!r} holds a control character")
+    return text
+
+
+def _above_zero(name: str, value: object) -> float:
+    seconds = as_seconds(name, value)
+    if not seconds:
+        raise OptionError(f"the option {name!r} is 0", expected="more than 0 seconds")
+    return seconds
+
+
+def _server(name: str, url: str) -> str:
+    """A server's URL without a slash at its end."""
+    if not url:
+        return ""
+    parts = _split(url)
+    if (
+        parts is None
+        or parts.scheme.lower() not in ("http", "https")
+        or not parts.hostname
+        or "@" in parts.netloc
+    ):
+        raise OptionError(
+            f"the option {name!r} is no URL of a server", expected="http://host:port or https://host"
+        )
+    if parts.query or parts.fragment:
+        raise OptionError(f"the option {name!r} must not have a query or fragment")
+    return url.rstrip("/")
+
+
+def _check_proxy(url: str) -> None:
+    parts = _split(url)
+    if url and (parts is None or parts.scheme.lower() not in ("http", "https") or not parts.hostname):
+        raise OptionError("the option 'proxy' is no URL of a proxy", expected="http://host:port")
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - its check is wanted
+    except ValueError:
+        return None
+    return parts

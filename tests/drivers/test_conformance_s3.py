@@ -1,0 +1,34 @@
+"""The driver `s3` passes the suite, with either client."""
+
+from __future__ import annotations
+
+import pytest
+from s3 import PREFIX, Boto, new_bucket, options
+
+from offload_drivers.s3 import S3Driver
+from offload_hooks.testing import DriverConformance
+
+
+class TestS3(DriverConformance):
+    own_keys = (".offload-uploads/x",)
+    secrets = ("root-secret-key",)
+    client = "s3fs"
+
+    @pytest.fixture
+    def bucket(self, versitygw):
+        return new_bucket(versitygw)
+
+    @pytest.fixture
+    def make_driver(self, versitygw, bucket):
+        given = options(versitygw, bucket=bucket, prefix=PREFIX, client=self.client)
+        return lambda: S3Driver(**given)
+
+    @pytest.fixture
+    def back_door(self, versitygw, bucket):
+        boto = Boto(versitygw, bucket)
+        yield boto
+        boto.close()
+
+
+class TestS3WithObstore(TestS3):
+    client = "obstore"

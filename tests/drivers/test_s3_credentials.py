@@ -1,0 +1,312 @@
+"""Whose requests they are: each way to credentials, with real services that hand them out and a server that checks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs
+
+import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
+from http_front import Answer, Front
+from s3 import Boto, new_bucket, opened, options
+from s3_front import S3Front
+
+from offload_hooks import ByteRange
+from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
+
+ROLE = "arn:aws:iam::123456789012:role/cold-storage"
+TOKEN = "a-session-token"
+TEMPORARY = "ASIATEMPORARY"
+
+
+@pytest.fixture(autouse=True)
+def _no_aws_settings(monkeypatch, tmp_path):
+    for name in ("AWS_PROFILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture
+def bucket(versitygw):
+    return new_bucket(versitygw)
+
+
+@pytest.fixture
+def place(versitygw, bucket):
+    """Where the tier is, without credentials."""
+    return {"bucket": bucket, "endpoint_url": versitygw.endpoint, "region": versitygw.region}
+
+
+def works(driver):
+    driver.write_index("k", b"data", "a/b", {}, False)
+    assert driver.read_range("k", 1, 2) == b"at"
+    return True
+
+
+class Sts:
+    """STS for one role: what it was asked, and how long the credentials are valid that it gives."""
+
+    def __init__(self, valid_s):
+        self.valid_s = valid_s
+        self.asked = []
+
+    def __call__(self, request):
+        asked = {name: values[0] for name, values in parse_qs(request.body.decode()).items()}
+        asked["by"] = request.headers.get("authorization", "nobody")
+        self.asked.append(asked)
+        expires = datetime.now(UTC) + timedelta(seconds=self.valid_s)
+        body = f"""
+            <{asked["Action"]}Response xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+              <{asked["Action"]}Result>
+                <AssumedRoleUser><Arn>{ROLE}/x</Arn><AssumedRoleId>AROA:x</AssumedRoleId></AssumedRoleUser>
+                <Credentials>
+                  <AccessKeyId>{TEMPORARY}</AccessKeyId>
+                  <SecretAccessKey>{"t" * 40}</SecretAccessKey>
+                  <SessionToken>{TOKEN}-{len(self.asked)}</SessionToken>
+                  <Expiration>{expires:%Y-%m-%dT%H:%M:%SZ}</Expiration>
+                </Credentials>
+              </{asked["Action"]}Result>
+            </{asked["Action"]}Response>""".strip()
+        return Answer(status=200, body=body.encode(), headers={"Content-Type": "text/xml"})
+
+
+class Sessions:
+    """What versitygw lacks: requests with temporary credentials are signed anew with those of its root user."""
+
+    def __init__(self, server):
+        self._credentials = Credentials(server.root.access_key, server.root.secret_key)
+        self._server = server
+        self.tokens = []
+
+    def __call__(self, request):
+        if f"Credential={TEMPORARY}/" not in request.headers["authorization"]:
+            return request
+        self.tokens.append(request.headers["x-amz-security-token"])
+        dropped = {"authorization", "x-amz-security-token", "x-amz-date", "expect", "connection"}
+        headers = {name: value for name, value in request.headers.items() if name not in dropped}
+        again = AWSRequest(
+            request.method, f"http://{headers['host']}{request.target}", headers, data=request.body
+        )
+        S3SigV4Auth(self._credentials, "s3", self._server.region).add_auth(again)
+        signed = {name.lower(): value for name, value in again.headers.items()}
+        return replace(request, headers=signed)
+
+
+@pytest.fixture
+def front(versitygw):
+    """The server, which knows temporary credentials."""
+    with S3Front(versitygw.endpoint) as front:
+        front.change = Sessions(versitygw)
+        yield front
+
+
+@pytest.fixture
+def behind(place, front):
+    return place | {"endpoint_url": front.url}
+
+
+# --- static ones, and those of the environment ---------------------------------------------------
+
+
+def test_static_keys(place, versitygw):
+    with opened(**options(versitygw, **place)) as driver:
+        assert works(driver)
+
+
+def test_a_session_token_goes_with_every_request(behind, front):
+    given = {"access_key_id": TEMPORARY, "secret_access_key": "t" * 40, "session_token": TOKEN}
+    with opened(**behind, **given) as driver:
+        assert works(driver)
+    assert set(front.change.tokens) == {TOKEN}
+    assert len(front.change.tokens) == len(front.requests)
+
+
+def test_the_environments_keys(place, versitygw, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", versitygw.root.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", versitygw.root.secret_key)
+    with opened(**place) as driver:
+        assert works(driver)
+
+
+def test_a_profiles_keys(place, versitygw, tmp_path):
+    (tmp_path / "credentials").write_text(
+        f"[cold]\naws_access_key_id = {versitygw.root.access_key}\n"
+        f"aws_secret_access_key = {versitygw.root.secret_key}\n"
+    )
+    with opened(**place, profile="cold") as driver:
+        assert works(driver)
+
+
+def test_an_option_goes_before_the_environment(place, versitygw, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody-else")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "x" * 40)
+    with opened(**options(versitygw, **place)) as driver:
+        assert works(driver)
+
+
+def test_the_roles_of_an_instance_and_of_a_container(behind, monkeypatch):
+    def given(request):
+        found = {
+            "Code": "Success",
+            "AccessKeyId": TEMPORARY,
+            "SecretAccessKey": "t" * 40,
+            "Token": TOKEN,
+            "Expiration": f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}",
+        }
+        if request.path == "/latest/api/token":
+            return Answer(status=200, body=b"a-token")
+        if request.path == "/latest/meta-data/iam/security-credentials/":
+            return Answer(status=200, body=b"the-role")
+        assert request.path in ("/latest/meta-data/iam/security-credentials/the-role", "/container")
+        return Answer(status=200, body=json.dumps(found).encode())
+
+    with Front(rule=given) as service:
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{service.url}/container")
+        with opened(**behind) as driver:
+            assert works(driver)
+        monkeypatch.delenv("AWS_CONTAINER_CREDENTIALS_FULL_URI")
+        monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", service.url)
+        with opened(**behind) as driver:
+            assert works(driver)
+
+
+def test_without_any_credentials_access_is_denied_with_a_hint(place):
+    with opened(**place) as driver, pytest.raises(AccessDeniedError) as caught:
+        driver.stat("k")
+    assert "access_key_id" in str(caught.value)
+
+
+def test_anonymous_requests_are_not_signed(place, versitygw, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", versitygw.root.access_key)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", versitygw.root.secret_key)
+    boto = Boto(versitygw, place["bucket"])
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": "*",
+                "Action": ["s3:GetObject"],
+                "Resource": f"arn:aws:s3:::{place['bucket']}/*",
+            }
+        ],
+    }
+    boto.client.put_bucket_policy(Bucket=place["bucket"], Policy=json.dumps(policy))
+    boto.client.put_object(Bucket=place["bucket"], Key="k", Body=b"data")
+    boto.close()
+    with S3Front(versitygw.endpoint) as front:
+        with opened(**place | {"endpoint_url": front.url}, anonymous="true") as driver:
+            assert driver.read_range("k", 1, 2) == b"at"
+            with pytest.raises(AccessDeniedError):
+                driver.write_index("other", b"data", "a/b", {}, False)
+        assert not [request for request in front.requests if "authorization" in request.headers]
+
+
+# --- a role to assume ----------------------------------------------------------------------------
+
+ASKING = {"access_key_id": "who-asks", "secret_access_key": "hunter2secret", "role_arn": ROLE}
+
+
+@pytest.fixture
+def sts():
+    """STS at `sts.url`."""
+    rule = Sts(valid_s=3600)
+    with Front(rule=rule) as service:
+        rule.url = service.url
+        yield rule
+
+
+def test_a_role_is_assumed_once_and_used_for_all(behind, front, sts):
+    given = behind | ASKING | {"sts_endpoint_url": sts.url}
+    with opened(**given, role_session_name="me", external_id="theirs") as driver:
+        assert works(driver)
+    assert set(front.change.tokens) == {f"{TOKEN}-1"}
+    (asked,) = sts.asked
+    assert "Credential=who-asks/" in asked.pop("by")
+    assert asked.pop("Version")
+    assert asked == {
+        "Action": "AssumeRole",
+        "RoleArn": ROLE,
+        "RoleSessionName": "me",
+        "ExternalId": "theirs",
+    }
+
+
+def test_a_role_is_assumed_with_what_the_environment_has(behind, sts, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "who-asks")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s" * 40)
+    with opened(**behind | {"region": ""}, sts_endpoint_url=sts.url, role_arn=ROLE) as driver:
+        assert works(driver)
+    assert "Credential=who-asks/" in sts.asked[0]["by"]
+    assert sts.asked[0]["RoleSessionName"] == "pulsar-offload"
+
+
+def test_credentials_of_a_role_are_renewed_before_they_expire(behind, front, sts):
+    sts.valid_s = 5
+    with opened(**behind | ASKING, sts_endpoint_url=sts.url) as driver:
+        assert works(driver)
+        assert len(sts.asked) > 1, "what is about to expire is not used on"
+        sts.valid_s = 3600
+        assert works(driver)
+        asked = len(sts.asked)
+        assert works(driver)
+        assert len(sts.asked) == asked
+    assert front.change.tokens[-1] == f"{TOKEN}-{asked}"
+
+
+def test_credentials_that_have_expired_when_they_arrive_are_denied(behind, sts):
+    sts.valid_s = -60
+    with opened(**behind | ASKING, sts_endpoint_url=sts.url) as driver, pytest.raises(AccessDeniedError):
+        driver.stat("k")
+
+
+def test_a_role_that_must_not_be_assumed_is_denied(behind):
+    body = b"<ErrorResponse><Error><Code>AccessDenied</Code><Message>no</Message></Error></ErrorResponse>"
+    with (
+        Front(rule=lambda _: Answer(status=403, body=body)) as service,
+        opened(**behind | ASKING, sts_endpoint_url=service.url) as driver,
+        pytest.raises(AccessDeniedError) as caught,
+    ):
+        driver.stat("k")
+    assert "role_arn" in str(caught.value)
+    assert "hunter2secret" not in f"{caught.value!r}{caught.value.__cause__!r}"
+
+
+def test_a_service_for_roles_that_is_down_may_be_asked_again(behind):
+    with (
+        Front(rule=lambda _: Answer(status=503)) as service,
+        opened(**behind | ASKING, sts_endpoint_url=service.url) as driver,
+        pytest.raises(StoreUnavailableError),
+    ):
+        driver.stat("k")
+
+
+def test_a_web_identity_is_changed_for_credentials(behind, sts, monkeypatch, tmp_path):
+    (tmp_path / "identity").write_text("an-identity-token")
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "identity"))
+    monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
+    with opened(**behind) as driver:
+        assert works(driver)
+    (asked,) = sts.asked
+    assert (asked["Action"], asked["by"]) == ("AssumeRoleWithWebIdentity", "nobody")
+    assert (asked["RoleArn"], asked["WebIdentityToken"]) == (ROLE, "an-identity-token")
+
+
+def test_obstore_uses_the_same_credentials(behind, front, sts):
+    with opened(**behind | ASKING, sts_endpoint_url=sts.url, client="obstore") as driver:
+        driver.write_index("k", b"data", "a/b", {}, False)
+        requests = len(front.requests)
+        assert driver.read_range("k", 1, 2) == b"at"
+        assert driver.read_ranges([ByteRange(key="k", offset=0, length=4)]) == [b"data"]
+    assert len(front.requests) - requests == 2, "obstore read both at once"
+    assert set(front.change.tokens) == {f"{TOKEN}-1"}
+    assert "aiobotocore" not in front.requests[-1].headers["user-agent"].lower()
+    assert len(sts.asked) == 1

@@ -1,0 +1,104 @@
+"""An S3 tier on a real server for tests of the driver `s3`: its options, and the same bucket through boto3."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from servers.versitygw import Versitygw
+
+from offload_drivers.s3 import S3Driver
+
+PREFIX = "some/tier"
+
+_numbers = itertools.count()
+
+
+def new_bucket(server: Versitygw) -> str:
+    """An empty bucket of the test's own."""
+    return server.make_bucket(f"s3-tests-{os.getpid()}-{next(_numbers)}")
+
+
+def options(server: Versitygw, **more: object) -> dict[str, Any]:
+    """What a driver is told of the server."""
+    told: dict[str, Any] = {
+        "endpoint_url": server.endpoint,
+        "region": server.region,
+        "access_key_id": server.root.access_key,
+        "secret_access_key": server.root.secret_key,
+    }
+    return told | more
+
+
+@contextmanager
+def opened(**options: Any) -> Iterator[S3Driver]:
+    """A driver that is closed in the end."""
+    driver = S3Driver(**options)
+    try:
+        yield driver
+    finally:
+        driver.close()
+
+
+class Boto:
+    """The tier in a bucket, by boto3."""
+
+    def __init__(self, server: Versitygw, bucket: str) -> None:
+        self.bucket = bucket
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=server.endpoint,
+            region_name=server.region,
+            aws_access_key_id=server.root.access_key,
+            aws_secret_access_key=server.root.secret_key,
+            config=Config(max_pool_connections=32),
+        )
+
+    def put(
+        self, key: str, data: bytes, user_metadata: Mapping[str, str] = {}, content_type: str = "a/b"
+    ) -> None:
+        """Store an object."""
+        properties = {"Metadata": dict(user_metadata), "ContentType": content_type}
+        self.client.put_object(**self._at(key), Body=data, **properties)
+
+    def get(self, key: str) -> bytes | None:
+        """An object's bytes, if there is one."""
+        try:
+            with self.client.get_object(**self._at(key))["Body"] as body:
+                return body.read()
+        except self.client.exceptions.NoSuchKey:
+            return None
+
+    def head(self, key: str) -> dict[str, Any]:
+        """The answer to HEAD."""
+        return self.client.head_object(**self._at(key))
+
+    def keys(self) -> set[str]:
+        """All names in the bucket, without the prefix."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket)
+        names = [found["Key"] for page in pages for found in page.get("Contents", ())]
+        return {name.removeprefix(f"{PREFIX}/") for name in names}
+
+    def uploads(self) -> list[str]:
+        """The names of all uploads that are under way."""
+        answer = self.client.list_multipart_uploads(Bucket=self.bucket)
+        return [found["Key"] for found in answer.get("Uploads", ())]
+
+    def part_sizes(self, key: str) -> list[int]:
+        """The sizes of the parts that an object was uploaded in."""
+        first = self.client.head_object(**self._at(key), PartNumber=1)
+        counts = range(1, first.get("PartsCount", 1) + 1)
+        heads = (self.client.head_object(**self._at(key), PartNumber=number) for number in counts)
+        return [head["ContentLength"] for head in heads]
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self.client.close()
+
+    def _at(self, key: str) -> dict[str, str]:
+        return {"Bucket": self.bucket, "Key": f"{PREFIX}/{key}"}
