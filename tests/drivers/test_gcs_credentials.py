@@ -1,0 +1,322 @@
+"""Who the driver `gcs` says it is. The emulator takes any credentials, so a front before it demands tokens.
+
+Google's token server cannot run here; the front plays it, too.
+"""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import traceback
+
+import aiohttp
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from gcs import PREFIX, new_bucket, opened
+from google.auth.impersonated_credentials import Credentials as ImpersonatedCredentials
+from http_front import NEVER_SENT, Answer, Front
+
+from offload_drivers.gcs_credentials import STORAGE_SCOPE, make_credentials
+from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
+
+SECRET = "ya29.a-recognisable-secret"
+
+
+class Google(Front):
+    """A front before the emulator that gives tokens and takes only the last one that it gave.
+
+    Attributes:
+        given: how many tokens were given.
+        lifetime_s: how long they say that they last.
+    """
+
+    def __init__(self, server):
+        super().__init__(server.host, server.port, self.judge)
+        self.given = 0
+        self.lifetime_s = 3600
+        self.token_answer = None
+
+    def judge(self, request):
+        if request.path == "/token":
+            self.given += 1
+            body = {"access_token": self.token, "expires_in": self.lifetime_s, "token_type": "Bearer"}
+            return self.token_answer or Answer(status=200, body=json.dumps(body).encode())
+        if request.headers.get("authorization") != f"Bearer {self.token}":
+            return Answer(status=401, body=b'{"error": {"code": 401, "message": "Invalid Credentials"}}')
+        return None
+
+    @property
+    def token(self):
+        return f"{SECRET}-{self.given}"
+
+
+@pytest.fixture
+def google(fake_gcs):
+    with Google(fake_gcs) as google:
+        yield google
+
+
+@pytest.fixture
+def bucket(fake_gcs):
+    return new_bucket(fake_gcs)
+
+
+@pytest.fixture
+def options(google, bucket):
+    return {"bucket": bucket, "prefix": PREFIX, "endpoint_url": google.url}
+
+
+@pytest.fixture(autouse=True)
+def machine_without_credentials(monkeypatch, tmp_path):
+    monkeypatch.setenv("NO_GCE_CHECK", "true")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
+    for name in ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "HTTP_PROXY", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def private_key():
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def pem(private_key):
+    return private_key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+
+
+@pytest.fixture
+def key(google, private_key):
+    return json.dumps(
+        {
+            "type": "service_account",
+            "client_email": "writer@project.iam.gserviceaccount.com",
+            "token_uri": f"{google.url}/token",
+            "private_key": pem(private_key),
+        }
+    )
+
+
+def use(driver):
+    driver.write_index("k", b"x", "a/b", {}, False)
+    assert driver.stat("k").size_bytes == 1
+
+
+# --- kinds of credentials -----------------------------------------------------------------------------------
+
+
+def test_a_service_account_by_its_key(options, google, key, tmp_path):
+    path = tmp_path / "key.json"
+    path.write_text(key)
+    for more in ({"service_account_json": key}, {"service_account_file": str(path)}):
+        with opened(**options, **more) as driver:
+            use(driver)
+    assert google.given == 2
+    grants = [request.body for request in google.requests if request.path == "/token"]
+    assert all(b"assertion=" in body for body in grants)
+
+
+def test_application_default_credentials_by_the_environment(options, google, key, tmp_path, monkeypatch):
+    path = tmp_path / "key.json"
+    path.write_text(key)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    with opened(**options) as driver:
+        use(driver)
+    assert google.given == 1
+
+
+def test_application_default_credentials_of_a_user_by_gcloud(options, google, tmp_path, monkeypatch):
+    user = {"type": "authorized_user", "client_id": "i", "client_secret": SECRET, "refresh_token": SECRET}
+    path = tmp_path / "gcloud" / "application_default_credentials.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(user | {"token_uri": f"{google.url}/token", "quota_project_id": "q"}))
+    with opened(**options) as driver:
+        credentials = driver._filesystem.get().credentials.credentials
+        assert credentials.refresh_token == SECRET
+
+
+def test_a_token_is_used_as_it_is(options, google):
+    with opened(**options, token=google.token) as driver:
+        use(driver)
+    assert google.given == 0
+
+
+def test_anonymous_requests_have_no_credentials(options, google):
+    with opened(**options, anonymous=True) as driver, pytest.raises(AccessDeniedError):
+        driver.stat("k")
+    assert "authorization" not in google.requests[0].headers
+
+
+def test_another_service_account_is_acted_as(options, key):
+    with opened(
+        **options, service_account_json=key, impersonate_service_account="other@project.iam"
+    ) as driver:
+        credentials = make_credentials(driver._options, None)
+    assert isinstance(credentials, ImpersonatedCredentials)
+    assert credentials.service_account_email == "other@project.iam"
+    assert credentials._target_scopes == [STORAGE_SCOPE]
+    assert credentials._source_credentials.service_account_email == "writer@project.iam.gserviceaccount.com"
+
+
+def test_the_project_that_pays_is_named_in_every_request(options, google):
+    with opened(**options, token=google.token, user_project="payer") as driver:
+        use(driver)
+        upload = driver.begin_data("data", "a/b", {})
+        driver.commit_data(upload, [driver.write_block(upload, 1, 0, b"x")], True)
+        driver.read_range("data", 0, 1)
+        driver.delete(["data"])
+        list(driver.list_objects("", ""))
+    assert {request.parameters.get("userProject") for request in google.requests} == {"payer"}
+
+
+def test_drivers_that_differ_in_their_secrets_only_share_nothing(options, google):
+    with opened(**options, token=google.token) as right, opened(**options, token=f"{SECRET}-wrong") as wrong:
+        use(right)
+        with pytest.raises(AccessDeniedError):
+            wrong.stat("k")
+        use(right)
+
+
+# --- tokens that expire -------------------------------------------------------------------------------------
+
+
+def test_a_token_that_is_about_to_expire_is_renewed_before_it_is_sent(options, google, key):
+    google.lifetime_s = 1
+    with opened(**options, service_account_json=key) as driver:
+        use(driver)
+    assert google.given == 2
+
+
+def test_a_token_that_is_refused_is_renewed_once_and_the_request_sent_again(options, google, key):
+    with opened(**options, service_account_json=key) as driver:
+        upload = driver.begin_data("k", "a/b", {})
+        google.given += 1  # what was given before counts no more
+        receipt = driver.write_block(upload, 1, 0, b"block" * 1_000_000)
+        google.given += 1
+        assert driver.commit_data(upload, [receipt], True).size_bytes == 5_000_000
+
+
+def test_credentials_that_are_refused_with_a_new_token_are_denied(options, google, key):
+    google.rule = lambda request: google.judge(request) if request.path == "/token" else Answer(status=401)
+    with opened(**options, service_account_json=key) as driver, pytest.raises(AccessDeniedError):
+        driver.stat("k")
+    assert google.given == 2
+
+
+def test_a_token_server_that_denies_and_one_that_is_down(options, google, key):
+    denial = b'{"error": "invalid_grant", "error_description": "Invalid JWT Signature."}'
+    google.token_answer = Answer(status=400, body=denial, headers={"Content-Type": "application/json"})
+    with (
+        opened(**options, service_account_json=key) as driver,
+        pytest.raises(AccessDeniedError, match="no access token"),
+    ):
+        driver.stat("k")
+    google.rule = lambda _: NEVER_SENT
+    with (
+        opened(**options, service_account_json=key) as driver,
+        pytest.raises(StoreUnavailableError, match="access tokens"),
+    ):
+        driver.stat("k")
+
+
+def test_an_expired_token_without_a_way_to_renew_it_is_denied(options):
+    with opened(**options, token=f"{SECRET}-old") as driver:
+        with pytest.raises(AccessDeniedError, match="not accepted") as caught:
+            driver.stat("k")
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+# --- none, or malformed -------------------------------------------------------------------------------------
+
+
+def test_a_machine_without_credentials_is_told_what_to_do(options):
+    with (
+        opened(**options) as driver,
+        pytest.raises(AccessDeniedError, match="GOOGLE_APPLICATION_CREDENTIALS"),
+    ):
+        driver.stat("k")
+
+
+@pytest.mark.parametrize("text", [SECRET, "[]", "{}", json.dumps({"type": "authorized_user", "x": SECRET})])
+def test_a_key_that_is_none_is_refused_without_repeating_it(options, tmp_path, text):
+    path = tmp_path / "key.json"
+    path.write_text(text)
+    for more in ({"service_account_json": text}, {"service_account_file": str(path)}):
+        with opened(**options, **more) as driver, pytest.raises(OptionError, match="no key") as caught:
+            driver.stat("k")
+        assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_key_that_is_damaged_is_refused_without_repeating_it(options, key):
+    damaged = json.dumps(json.loads(key) | {"private_key": f"-----BEGIN PRIVATE KEY-----\n{SECRET}\n"})
+    with opened(**options, service_account_json=damaged) as driver, pytest.raises(OptionError) as caught:
+        driver.stat("k")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+def test_files_that_are_not_there_are_named(options, tmp_path):
+    for name in ("service_account_file", "ca_bundle"):
+        more = {name: str(tmp_path / "none")} | (
+            {} if name == "service_account_file" else {"anonymous": True}
+        )
+        with opened(**options, **more) as driver, pytest.raises(OptionError, match=name):
+            driver.stat("k")
+
+
+# --- the line -----------------------------------------------------------------------------------------------
+
+
+def certificate(private_key):
+    """A certificate of 127.0.0.1 that signs itself, for a day."""
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    alternatives = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    built = (
+        x509.CertificateBuilder(name, name, private_key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(alternatives, critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(private_key, hashes.SHA256())
+    )
+    return built.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def test_only_a_certificate_that_is_trusted_is_talked_to(fake_gcs, bucket, private_key, tmp_path):
+    trusted = tmp_path / "ca.pem"
+    trusted.write_text(certificate(private_key))
+    both = tmp_path / "server.pem"
+    both.write_text(trusted.read_text() + pem(private_key))
+    front = Front(fake_gcs.host, fake_gcs.port)
+    front.speak_tls(str(both))
+    with front:
+        options = {"bucket": bucket, "endpoint_url": front.url, "anonymous": True}
+        with opened(**options, ca_bundle=str(trusted)) as driver:
+            use(driver)
+        with opened(**options) as driver, pytest.raises(StoreError, match="ca_bundle") as caught:
+            driver.stat("k")
+        assert not caught.value.retryable
+        assert isinstance(caught.value.__cause__, aiohttp.ClientSSLError)
+
+
+def test_a_proxy_is_used_for_the_store_and_for_tokens(google, bucket, key):
+    key = key.replace(google.url, "http://tokens.invalid")
+    proxy = f"http://user:password@127.0.0.1:{google.port}"
+    options = {"bucket": bucket, "endpoint_url": "http://store.invalid", "service_account_json": key}
+    with opened(**options, proxy=proxy) as driver:
+        use(driver)
+    assert {request.target.split("/")[2] for request in google.requests} == {
+        "tokens.invalid",
+        "store.invalid",
+    }
+    assert all(request.headers["proxy-authorization"].startswith("Basic ") for request in google.requests)
+
+
+def test_the_proxy_of_the_environment_is_used(google, bucket, monkeypatch):
+    monkeypatch.setenv("http_proxy", google.url)
+    with opened(bucket=bucket, endpoint_url="http://store.invalid", token=google.token) as driver:
+        use(driver)
+    assert google.requests
