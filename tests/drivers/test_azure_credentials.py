@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import traceback
+import uuid
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from azure.storage.blob import (
+    BlobServiceClient,
+    ContainerSasPermissions,
+    PublicAccess,
+    generate_container_sas,
+)
+from azure_front import Front
+from azure_identity import TENANT, Identities, SecureAzurite, make_certificate
+
+from offload_drivers.azure import AzureDriver
+from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
+
+VARIABLES = [
+    "AZURE_AUTHORITY_HOST",
+    "AZURE_CLIENT_ID",
+    "AZURE_CLIENT_SECRET",
+    "AZURE_FEDERATED_TOKEN_FILE",
+    "AZURE_STORAGE_ACCESS_KEY",
+    "AZURE_STORAGE_ACCOUNT",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_ACCOUNT_NAME",
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_TENANT_ID",
+    "AZURE_TOKEN_CREDENTIALS",
+    "IDENTITY_ENDPOINT",
+    "IDENTITY_HEADER",
+    "MSI_ENDPOINT",
+]
+
+
+@pytest.fixture(autouse=True)
+def bare_environment(monkeypatch):
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    # So that the default chain asks nobody outside of this machine.
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def secure(start_server, tls):
+    """Azurite with https, which checks tokens; and its container."""
+    server = start_server(SecureAzurite(*tls))
+    with BlobServiceClient.from_connection_string(
+        server.connection_string, connection_verify=str(tls[0])
+    ) as service:
+        service.create_container("tier").close()
+    return server
+
+
+@pytest.fixture
+def identities(tls, monkeypatch):
+    with Identities(*tls) as identities:
+        monkeypatch.setenv("AZURE_AUTHORITY_HOST", identities.authority)
+        yield identities
+
+
+@pytest.fixture
+def container(azurite):
+    return azurite.make_container(f"tier-{uuid.uuid4().hex}")
+
+
+@pytest.fixture
+def open_driver():
+    opened = []
+
+    def open_one(**options):
+        opened.append(AzureDriver(**{"container": "tier"} | options))
+        return opened[-1]
+
+    yield open_one
+    for driver in opened:
+        driver.close()
+
+
+def works(driver):
+    """All kinds of requests are made, and work."""
+    upload = driver.begin_data("k", "text/plain", {"a": "1"})
+    receipt = driver.write_block(upload, 1, 0, b"abc")
+    assert driver.commit_data(upload, [receipt], True).size_bytes == 3
+    assert driver.read_range("k", 0, 3) == b"abc"
+    assert [found.key for found in driver.list_objects("", "")] == ["k"]
+    assert driver.delete(["k"]) == 1
+    return True
+
+
+# --- keys, signatures, nothing -----------------------------------------------------------------------------
+
+
+def test_an_account_key_by_option_and_by_environment(azurite, container, open_driver, monkeypatch):
+    place = {"container": container, "endpoint_url": azurite.account_url}
+    assert works(open_driver(**place, account_key=azurite.account_key))
+    assert works(open_driver(**place, account_name=azurite.account_name, account_key=azurite.account_key))
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", azurite.account_name)
+    monkeypatch.setenv("AZURE_STORAGE_ACCESS_KEY", azurite.account_key)
+    assert works(open_driver(**place))
+
+
+def test_a_connection_string_by_option_and_by_environment(azurite, container, open_driver, monkeypatch):
+    assert works(open_driver(container=container, connection_string=azurite.connection_string))
+    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", azurite.connection_string)
+    assert works(open_driver(container=container))
+    assert works(open_driver(container=container, account_name=azurite.account_name))
+
+
+def signature(azurite, container, permissions, expires=timedelta(hours=1)):
+    return generate_container_sas(
+        azurite.account_name,
+        container,
+        account_key=azurite.account_key,
+        permission=ContainerSasPermissions.from_string(permissions),
+        expiry=datetime.now(UTC) + expires,
+    )
+
+
+def test_a_signature_allows_what_it_says(azurite, container, open_driver, monkeypatch):
+    place = {"container": container, "endpoint_url": azurite.account_url}
+    everything = signature(azurite, container, "racwdl")
+    assert works(open_driver(**place, sas_token=f"?{everything}"))
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", everything)
+    assert works(open_driver(**place))
+    string = f"BlobEndpoint={azurite.account_url};SharedAccessSignature={everything}"
+    writer = open_driver(container=container, connection_string=string)
+    writer.write_index("k", b"x", "text/plain", {}, False)
+    reader = open_driver(**place, sas_token=signature(azurite, container, "rl"))
+    assert reader.read_range("k", 0, 1) == b"x"
+    for call in (
+        lambda: reader.write_index("k", b"y", "text/plain", {}, False),
+        lambda: reader.begin_data("k", "text/plain", {}),
+        lambda: reader.delete(["k"]),
+    ):
+        with pytest.raises(AccessDeniedError):
+            call()
+
+
+def test_a_signature_that_has_expired_is_denied_and_not_shown(azurite, container, open_driver):
+    token = signature(azurite, container, "racwdl", expires=timedelta(hours=-1))
+    driver = open_driver(container=container, endpoint_url=azurite.account_url, sas_token=token)
+    with pytest.raises(AccessDeniedError) as caught:
+        driver.stat("k")
+    whole = "".join(traceback.format_exception(caught.value))
+    assert token.partition("sig=")[2].partition("&")[0] not in whole
+
+
+def test_a_public_container_is_read_without_credentials(azurite, open_driver):
+    container = azurite.make_container(f"tier-{uuid.uuid4().hex}")
+    with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
+        client = service.get_container_client(container)
+        client.set_container_access_policy({}, public_access=PublicAccess.CONTAINER)
+        client.upload_blob("k", b"x")
+    driver = open_driver(container=container, endpoint_url=azurite.account_url, anonymous="true")
+    assert driver.read_range("k", 0, 1) == b"x"
+    assert [found.key for found in driver.list_objects("", "")] == ["k"]
+    with pytest.raises(AccessDeniedError):
+        driver.write_index("k", b"y", "text/plain", {}, False)
+
+
+# --- identities --------------------------------------------------------------------------------------------
+
+
+def test_a_service_principal(secure, identities, open_driver, tls):
+    options = {"tenant_id": TENANT, "client_id": "me", "client_secret": identities.client_secret}
+    driver = open_driver(endpoint_url=secure.account_url, ca_bundle=str(tls[0]), **options)
+    assert works(driver)
+    assert len(identities.asked) == 1, "a token is asked for once"
+    assert identities.asked[0]["client_id"] == "me"
+    assert identities.asked[0]["scope"] == "https://storage.azure.com/.default"
+    assert identities.asked[0]["path"] == f"/{TENANT}/oauth2/v2.0/token"
+
+
+def test_a_wrong_client_secret_is_denied_and_never_shown(secure, identities, open_driver, tls):
+    options = {"tenant_id": TENANT, "client_id": "me", "client_secret": "hunter2-is-wrong"}
+    driver = open_driver(endpoint_url=secure.account_url, ca_bundle=str(tls[0]), **options)
+    with pytest.raises(AccessDeniedError) as caught:
+        driver.stat("k")
+    whole = "".join(traceback.format_exception(caught.value)) + repr(driver)
+    assert "hunter2" not in whole
+
+
+def test_a_managed_identity(secure, identities, open_driver, tls, monkeypatch):
+    monkeypatch.setenv("IDENTITY_ENDPOINT", identities.machine_endpoint)
+    monkeypatch.setenv("IDENTITY_HEADER", "a-header")
+    driver = open_driver(
+        endpoint_url=secure.account_url, ca_bundle=str(tls[0]), managed_identity_client_id="this-one"
+    )
+    assert works(driver)
+    assert identities.asked[0]["client_id"] == "this-one"
+    assert identities.asked[0]["header"] == "a-header"
+    assert identities.asked[0]["resource"] == "https://storage.azure.com"
+
+
+def test_the_default_chain_has_the_environments_service_principal(
+    secure, identities, open_driver, tls, monkeypatch
+):
+    monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
+    monkeypatch.setenv("AZURE_CLIENT_ID", "from-environment")
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", identities.client_secret)
+    assert works(open_driver(endpoint_url=secure.account_url, ca_bundle=str(tls[0])))
+    assert identities.asked[0]["client_id"] == "from-environment"
+
+
+def test_the_default_chain_has_a_workload_identity(
+    secure, identities, open_driver, tls, monkeypatch, tmp_path
+):
+    assertion = tmp_path / "token"
+    assertion.write_text("signed-by-the-cluster")
+    monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "WorkloadIdentityCredential")
+    monkeypatch.setenv("AZURE_TENANT_ID", TENANT)
+    monkeypatch.setenv("AZURE_CLIENT_ID", "a-pod")
+    monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", str(assertion))
+    assert works(open_driver(endpoint_url=secure.account_url, ca_bundle=str(tls[0])))
+    assert identities.asked[0]["client_assertion"] == "signed-by-the-cluster"
+
+
+def test_no_credentials_anywhere_are_told_with_a_hint(secure, open_driver, tls):
+    driver = open_driver(endpoint_url=secure.account_url, ca_bundle=str(tls[0]))
+    with pytest.raises(AccessDeniedError, match="Give account_key") as caught:
+        driver.stat("k")
+    assert caught.value.key == "k"
+
+
+def test_an_identitys_token_is_not_sent_over_plain_http(azurite, container, open_driver):
+    driver = open_driver(
+        container=container, endpoint_url=azurite.account_url, managed_identity_client_id="this-one"
+    )
+    with pytest.raises(OptionError, match="https"):
+        driver.stat("k")
+
+
+def test_no_account_is_told_at_the_first_call(open_driver):
+    with pytest.raises(OptionError, match="no storage account"):
+        open_driver().stat("k")
+
+
+# --- certificates and proxies ------------------------------------------------------------------------------
+
+
+def test_a_certificate_that_nobody_signed_is_refused_unless_it_is_named(secure, open_driver, tls, tmp_path):
+    driver = open_driver(connection_string=secure.connection_string)
+    with pytest.raises(StoreError, match="ca_bundle") as caught:
+        driver.stat("k")
+    assert not caught.value.retryable
+    assert works(open_driver(connection_string=secure.connection_string, ca_bundle=str(tls[0])))
+    missing = open_driver(connection_string=secure.connection_string, ca_bundle=str(tmp_path / "missing"))
+    with pytest.raises(OptionError, match="ca_bundle"):
+        missing.stat("k")
+
+
+def test_requests_go_through_the_proxy(azurite, container, open_driver, monkeypatch):
+    with Front(azurite.endpoint) as front:
+        option = open_driver(
+            container=container, connection_string=azurite.connection_string, proxy=front.url
+        )
+        assert works(option)
+        by_option = len(front.requests)
+        assert by_option > 5
+        monkeypatch.setenv("http_proxy", front.url)
+        monkeypatch.setenv("no_proxy", "")
+        assert works(open_driver(container=container, connection_string=azurite.connection_string))
+        assert len(front.requests) == 2 * by_option
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        assert works(open_driver(container=container, connection_string=azurite.connection_string))
+        assert len(front.requests) == 2 * by_option
+
+
+def test_a_proxys_password_is_not_shown(azurite, container, open_driver):
+    driver = open_driver(
+        container=container,
+        connection_string=azurite.connection_string,
+        proxy="http://me:hunter2@127.0.0.1:1",
+    )
+    with pytest.raises(StoreUnavailableError) as caught:
+        driver.stat("k")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value)) + repr(driver)

@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import inspect
+import pickle
+
+import pytest
+
+from offload_core.tier import open_store, registry
+from offload_drivers.azure import AzureDriver
+from offload_drivers.azure_access import resolve
+from offload_drivers.azure_options import checked_options
+from offload_hooks.errors import OptionError
+
+KEY = "c2VjcmV0LWFjY291bnQta2V5"
+SAS = "sv=2022-11-02&sr=c&sp=racwdl&sig=c2VjcmV0%2Bc2ln%3D"
+SECRETS = (KEY, "c2VjcmV0%2Bc2ln%3D", "c2VjcmV0+c2ln=", "hunter2")
+DEFAULTS = dict.fromkeys(inspect.signature(AzureDriver).parameters, "") | {
+    "connect_timeout_s": 20,
+    "read_timeout_s": 60,
+}
+
+
+def access(environ=(), **given):
+    return resolve(checked_options(**DEFAULTS | {"container": "tier"} | given), dict(environ))
+
+
+def shown(access):
+    """Account, kind and what the client will be given."""
+    return access.account_url, access.kind
+
+
+# --- options -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"container": "Tier"}, "container"),
+        ({"container": "a"}, "container"),
+        ({"container": "a--b"}, "container"),
+        ({"container": "x" * 64}, "container"),
+        ({"container": "a/b"}, "container"),
+        ({"account_name": "Not-An-Account"}, "account_name"),
+        ({"prefix": "a/../b"}, "prefix"),
+        ({"prefix": "a//b"}, "prefix"),
+        ({"prefix": "dots./b"}, "prefix"),
+        ({"endpoint_url": "ftp://x"}, "endpoint_url"),
+        ({"endpoint_url": "https://user:hunter2@x"}, "endpoint_url"),
+        ({"endpoint_url": "https://x/?sig=hunter2"}, "endpoint_url"),
+        ({"endpoint_url": "https://x:y"}, "endpoint_url"),
+        ({"proxy": "hunter2"}, "proxy"),
+        ({"anonymous": "perhaps"}, "anonymous"),
+        ({"read_timeout_s": "0"}, "read_timeout_s"),
+        ({"connect_timeout_s": "soon"}, "connect_timeout_s"),
+        ({"account_key": "hunter2\x01"}, "account_key"),
+        ({"account_key": "hunter2", "sas_token": "hunter2"}, "exclude each other"),
+        ({"account_key": "hunter2", "anonymous": True}, "exclude each other"),
+        ({"connection_string": "hunter2", "managed_identity_client_id": "x"}, "exclude each other"),
+        ({"tenant_id": "t", "client_secret": "hunter2"}, "go together"),
+        ({"client_id": "c"}, "go together"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_and_no_secret_repeated(given, fault):
+    with pytest.raises(OptionError, match=fault) as caught:
+        AzureDriver(**{"container": "tier"} | given)
+    assert "hunter2" not in f"{caught.value} {caught.value!r}"
+
+
+def test_options_may_be_text_and_in_pulsars_names_and_any_case():
+    options = {
+        "managedledgeroffloadbucket": "tier",
+        "managedLedgerOffloadServiceEndpoint": "https://acct.blob.core.windows.net/",
+        "ANONYMOUS": "true",
+        "read_timeout_s": "2.5",
+        "account_key": "",
+    }
+    driver = registry.make_driver("azureblob", options)
+    assert dict(driver.describe().driver_metadata) == {
+        "bucket": "tier",
+        "region": "",
+        "serviceEndpoint": "https://acct.blob.core.windows.net",
+        "managedLedgerOffloadDriver": "AZURE_BLOB",
+    }
+    assert driver._options.anonymous is True
+    assert driver._options.read_timeout_s == 2.5
+
+
+def test_a_description_names_the_place_and_no_secret():
+    driver = AzureDriver("tier", prefix="/a/b/", account_name="acct", account_key=KEY)
+    description = driver.describe()
+    assert (description.name, description.location) == ("azure", "az://tier/a/b")
+    assert description.driver_metadata["serviceEndpoint"] == "https://acct.blob.core.windows.net"
+    texts = f"{driver!r} {driver._options!r} {description!r}"
+    assert not [secret for secret in SECRETS if secret in texts]
+    assert AzureDriver("tier").describe().location == "az://tier"
+
+
+def test_a_tier_is_pickled_as_its_options():
+    with open_store("az://tier/cold", account_name="acct", account_key=KEY) as tier:
+        again = pickle.loads(pickle.dumps(tier))
+        assert again.describe() == tier.describe()
+        assert KEY not in f"{tier!r} {again!r}"
+        again.close()
+
+
+# --- URLs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("az://tier", {"container": "tier"}),
+        ("az://tier/", {"container": "tier"}),
+        ("AZ://tier/a/b/", {"container": "tier", "prefix": "a/b"}),
+        ("abfs://tier/a%20b", {"container": "tier", "prefix": "a%20b"}),
+        ("az://$root/x", {"container": "$root", "prefix": "x"}),
+        (
+            "abfss://tier@acct.dfs.core.windows.net/a/b",
+            {"container": "tier", "account_name": "acct", "prefix": "a/b"},
+        ),
+        ("abfs://tier@acct.blob.core.windows.net", {"container": "tier", "account_name": "acct"}),
+        ("az://tier@ACCT.dfs.core.windows.net", {"container": "tier", "account_name": "acct"}),
+        (
+            "abfss://tier@acct.dfs.core.chinacloudapi.cn/a",
+            {
+                "container": "tier",
+                "account_name": "acct",
+                "endpoint_url": "https://acct.blob.core.chinacloudapi.cn",
+                "prefix": "a",
+            },
+        ),
+        (
+            "abfss://tier@acct.z42.dfs.storage.azure.net/",
+            {
+                "container": "tier",
+                "account_name": "acct",
+                "endpoint_url": "https://acct.z42.blob.storage.azure.net",
+            },
+        ),
+    ],
+)
+def test_a_url_stands_for_options(url, options):
+    assert AzureDriver.options_from_url(url) == options
+    AzureDriver(**options)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://tier",
+        "az://",
+        "az:///a",
+        "az://Tier/a",
+        "az://tier/a?sig=hunter2",
+        "az://tier/a#hunter2",
+        "az://tier:hunter2@acct.dfs.core.windows.net/a",
+        "az://u@hunter2@acct.dfs.core.windows.net/a",
+        "abfs://tier@acct.example.com/a",
+        "abfs://tier@acct.dfs.core.windows.net.example.com/a",
+        "abfs://tier@acct.dfs.core.windows.net:444/a",
+        "abfs://tier@acct-secondary.dfs.core.windows.net/a",
+        "abfs://tier@127.0.0.1/a",
+        "az://tier:10000/a",
+        "az://[tier/a",
+    ],
+)
+def test_a_url_of_something_else_is_refused_without_repeating_it(url):
+    with pytest.raises(OptionError) as caught:
+        AzureDriver.options_from_url(url)
+    assert "hunter2" not in f"{caught.value} {caught.value!r}"
+
+
+# --- accounts and credentials ------------------------------------------------------------------------------
+
+PUBLIC = "https://acct.blob.core.windows.net"
+STRING = f"DefaultEndpointsProtocol=https;AccountName=acct;AccountKey={KEY};EndpointSuffix=core.windows.net"
+
+
+def test_options_name_account_and_credentials():
+    assert shown(access(account_name="acct", account_key=KEY)) == (PUBLIC, "account key")
+    assert shown(access(account_name="acct", sas_token=f"?{SAS}")) == (PUBLIC, "SAS token")
+    assert shown(access(account_name="acct", anonymous=True)) == (PUBLIC, "anonymous")
+    assert shown(access(connection_string=STRING)) == (PUBLIC, "account key")
+    principal = {"tenant_id": "t", "client_id": "c", "client_secret": "hunter2"}
+    assert shown(access(account_name="acct", **principal)) == (PUBLIC, "service principal")
+    assert shown(access(account_name="acct", managed_identity_client_id="m")) == (PUBLIC, "managed identity")
+    assert shown(access(account_name="acct")) == (PUBLIC, "default identity")
+
+
+def test_the_client_is_given_what_the_options_say():
+    by_key = access(connection_string=STRING).make_credential()
+    assert (by_key.named_key.name, by_key.named_key.key) == ("acct", KEY)
+    assert access(account_name="acct", sas_token=f"?{SAS}").make_credential().signature == SAS
+    assert access(account_name="acct", anonymous=True).make_credential() is None
+
+
+@pytest.mark.parametrize(
+    ("text", "account_url"),
+    [
+        (STRING, PUBLIC),
+        (f"AccountName=acct;AccountKey={KEY}", PUBLIC),
+        (
+            f"accountname=acct;accountkey={KEY};EndpointSuffix=core.chinacloudapi.cn;",
+            "https://acct.blob.core.chinacloudapi.cn",
+        ),
+        (
+            f"BlobEndpoint=http://127.0.0.1:10000/acct/;AccountName=acct;AccountKey={KEY}",
+            "http://127.0.0.1:10000/acct",
+        ),
+        (f"BlobEndpoint={PUBLIC};SharedAccessSignature={SAS}", PUBLIC),
+        (f"BlobEndpoint={PUBLIC}/?{SAS}", PUBLIC),
+    ],
+)
+def test_connection_strings_are_taken_as_azure_writes_them(text, account_url):
+    found = access(connection_string=text)
+    assert found.account_url == account_url
+    assert found.kind == ("SAS token" if SAS in text else "account key")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"connection_string": "hunter2"},
+        {"connection_string": "AccountName=acct;hunter2"},
+        {"connection_string": "AccountKey=hunter2"},
+        {"connection_string": "BlobEndpoint=https://u:hunter2@x;SharedAccessSignature=s"},
+        {"connection_string": STRING, "account_name": "other"},
+        {"account_name": "acct", "account_key": "hunter2!"},
+        {"account_key": KEY},
+        {},
+        {"endpoint_url": "http://127.0.0.1:10000/acct"},
+    ],
+)
+def test_no_account_or_credentials_that_cannot_be_are_refused(given):
+    with pytest.raises(OptionError) as caught:
+        access(**given)
+    assert "hunter2" not in f"{caught.value} {caught.value!r}"
+
+
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [
+        ({"AZURE_STORAGE_CONNECTION_STRING": STRING}, (PUBLIC, "account key")),
+        ({"AZURE_STORAGE_ACCOUNT": "acct", "AZURE_STORAGE_ACCESS_KEY": KEY}, (PUBLIC, "account key")),
+        ({"AZURE_STORAGE_ACCOUNT_NAME": "acct", "AZURE_STORAGE_KEY": KEY}, (PUBLIC, "account key")),
+        ({"AZURE_STORAGE_ACCOUNT": "acct", "AZURE_STORAGE_ACCOUNT_KEY": KEY}, (PUBLIC, "account key")),
+        ({"AZURE_STORAGE_ACCOUNT": "acct", "AZURE_STORAGE_SAS_TOKEN": SAS}, (PUBLIC, "SAS token")),
+        ({"AZURE_STORAGE_ACCOUNT": "acct"}, (PUBLIC, "default identity")),
+        (
+            {"AZURE_STORAGE_CONNECTION_STRING": STRING, "AZURE_STORAGE_ACCOUNT": "other"},
+            (PUBLIC, "account key"),
+        ),
+    ],
+)
+def test_the_environment_is_asked_when_no_option_tells(environ, found):
+    assert shown(access(environ)) == found
+
+
+def test_what_the_environment_holds_of_one_account_is_not_used_for_another():
+    theirs = {"AZURE_STORAGE_ACCOUNT": "theirs", "AZURE_STORAGE_KEY": KEY, "AZURE_STORAGE_SAS_TOKEN": SAS}
+    assert access(theirs, account_name="acct").kind == "default identity"
+    assert access({"AZURE_STORAGE_KEY": KEY}, account_name="acct").kind == "account key"
+    string = {"AZURE_STORAGE_CONNECTION_STRING": STRING}
+    assert access(string, account_name="other").kind == "default identity"
+    assert shown(access(string, account_name="acct")) == (PUBLIC, "account key")
+    assert access(string, endpoint_url="https://other.blob.core.windows.net").kind == "default identity"
+    moved = access(string, endpoint_url="https://acct.privatelink.example.com/acct")
+    assert shown(moved) == ("https://acct.privatelink.example.com/acct", "account key")
+
+
+def test_explicit_credentials_come_before_the_environments():
+    environ = {"AZURE_STORAGE_CONNECTION_STRING": STRING, "AZURE_STORAGE_ACCOUNT": "acct"}
+    assert access(environ, account_name="acct", sas_token=SAS).kind == "SAS token"
+    assert access(environ, account_name="acct", anonymous="true").kind == "anonymous"
+    assert access(environ, account_name="acct", managed_identity_client_id="m").kind == "managed identity"
+
+
+def test_all_forms_of_a_secret_are_known_and_none_is_shown():
+    found = access(account_name="acct", sas_token=SAS, proxy="http://me:hunter2@proxy:3128")
+    assert set(found.secrets) >= {"c2VjcmV0%2Bc2ln%3D", "c2VjcmV0+c2ln=", "hunter2"}
+    assert not [secret for secret in SECRETS if secret in repr(found)]

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from dataclasses import replace
+
+import pytest
+from azure.storage.blob import BlobBlock, BlobServiceClient
+from azure_front import LOST, Front
+
+from offload_drivers.azure import AzureDriver
+from offload_hooks.errors import (
+    MetadataError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    StoreUnavailableError,
+    UploadError,
+)
+
+
+@pytest.fixture
+def container(azurite):
+    with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
+        yield service.get_container_client(azurite.make_container(f"tier-{uuid.uuid4().hex}"))
+
+
+@pytest.fixture
+def open_driver(azurite, container):
+    """Makes drivers of the container, and closes them in the end; `through` is a front."""
+    opened = []
+
+    def open_one(through=None):
+        options = {"connection_string": azurite.connection_string}
+        if through is not None:
+            options["endpoint_url"] = through.url
+        opened.append(AzureDriver(container=container.container_name, **options))
+        return opened[-1]
+
+    yield open_one
+    for driver in opened:
+        driver.close()
+
+
+@pytest.fixture
+def driver(open_driver):
+    return open_driver()
+
+
+def begun(driver, key="k", *blocks, metadata=()):
+    upload = driver.begin_data(key, "text/plain", dict(metadata))
+    receipts, offset = [], 0
+    for part, block in enumerate(blocks or [b"abc", b"de"], 1):
+        receipts.append(driver.write_block(upload, part, offset, block))
+        offset += len(block)
+    return upload, receipts
+
+
+def names(container):
+    return [blob.name for blob in container.list_blobs()]
+
+
+def committed(container, key="k"):
+    return [block.id for block in container.get_blob_client(key).get_block_list("committed")[0]]
+
+
+# --- records and blocks ------------------------------------------------------------------------------------
+
+
+def test_an_upload_is_a_record_and_blocks_that_nobody_sees(driver, container):
+    upload, receipts = begun(driver, "t/1", metadata={"Role": "data"})
+    record = f".offload-uploads/{upload.upload_id}.json"
+    assert names(container) == [record]
+    assert json.loads(container.download_blob(record).readall()) == {
+        "version": 1,
+        "key": "t/1",
+        "content_type": "text/plain",
+        "user_metadata": {"role": "data"},
+    }
+    _, uncommitted = container.get_blob_client("t/1").get_block_list("uncommitted")
+    assert [block.id for block in uncommitted] == [receipt.tag for receipt in receipts]
+    assert all(upload.upload_id in receipt.tag for receipt in receipts)
+    driver.commit_data(upload, receipts, False)
+    assert names(container) == ["t/1"]
+
+
+def test_a_block_that_is_written_twice_counts_once(driver, container):
+    upload, receipts = begun(driver, "k", b"old", b"de")
+    receipts[0] = driver.write_block(upload, 1, 0, b"new")
+    again = driver.write_block(upload, 1, 0, b"new")
+    assert again == receipts[0]
+    assert driver.commit_data(upload, receipts, False).size_bytes == 5
+    blob = container.get_blob_client("k")
+    blocks, left = blob.get_block_list("all")
+    assert ([block.size for block in blocks], left) == ([3, 2], [])
+    assert blob.download_blob().readall() == b"newde"
+
+
+def test_a_block_that_is_written_again_in_another_length_is_what_its_receipt_says(driver, container):
+    upload, receipts = begun(driver, "k", b"a long one")
+    short = driver.write_block(upload, 1, 0, b"short")
+    assert driver.commit_data(upload, [short], False).size_bytes == 5
+    blob = container.get_blob_client("k")
+    blocks, left = blob.get_block_list("all")
+    assert ([block.size for block in blocks], left) == ([5], [])
+    assert blob.download_blob().readall() == b"short"
+    assert receipts[0].tag != short.tag
+
+
+def test_a_receipt_that_was_changed_is_refused(driver):
+    upload, receipts = begun(driver, "k", b"abc")
+    for wrong in (replace(receipts[0], length=2), replace(receipts[0], part_number=2)):
+        with pytest.raises(UploadError):
+            driver.commit_data(upload, [wrong], False)
+    assert driver.commit_data(upload, receipts, False).size_bytes == 3
+
+
+def test_a_commit_of_blocks_that_are_not_there_is_refused(driver, container):
+    upload, receipts = begun(driver, "k", b"abc")
+    blob, block = container.get_blob_client("k"), "x" * len(receipts[0].tag)
+    blob.stage_block(block, b"by another program")
+    blob.commit_block_list([BlobBlock(block)])  # which drops all other blocks
+    with pytest.raises(UploadError, match="InvalidBlockList"):
+        driver.commit_data(upload, receipts, False)
+    assert container.download_blob("k").readall() == b"by another program"
+    assert driver.abort_data(upload) is True
+
+
+def test_blocks_of_another_program_in_the_way_are_told(driver, container):
+    container.get_blob_client("k").stage_block("1", b"x")
+    upload = driver.begin_data("k", "text/plain", {})
+    with pytest.raises(UploadError, match="another program's blocks"):
+        driver.write_block(upload, 1, 0, b"abc")
+
+
+def test_an_abort_shows_nothing_and_leaves_the_object(driver, container):
+    container.upload_blob("k", b"old")
+    upload, receipts = begun(driver)
+    assert [driver.abort_data(upload), driver.abort_data(upload)] == [True, False]
+    assert names(container) == ["k"]
+    assert container.download_blob("k").readall() == b"old"
+    with pytest.raises(UploadError):
+        driver.commit_data(upload, receipts, False)
+
+
+def test_an_upload_that_another_process_aborted_cannot_be_committed(open_driver, container):
+    one, other = open_driver(), open_driver()
+    upload, receipts = begun(one)
+    (stale,) = other.list_uploads("")
+    assert other.abort_data(stale.upload) is True
+    with pytest.raises(UploadError):
+        one.commit_data(upload, receipts, False)
+    assert names(container) == []
+
+
+def test_many_stale_uploads_are_listed(driver, container):
+    begun_ids = {driver.begin_data(f"a/{i % 3}", "text/plain", {}).upload_id for i in range(130)}
+    container.upload_blob(".offload-uploads/readme.txt", b"not a record")
+    assert {stale.upload.upload_id for stale in driver.list_uploads("")} == begun_ids
+    assert len(list(driver.list_uploads("a/0"))) == 44
+    assert list(driver.list_uploads("b")) == []
+
+
+def test_a_record_that_is_none_is_told(driver, container):
+    container.upload_blob(f".offload-uploads/{'0' * 32}.json", b"{")
+    with pytest.raises(MetadataError):
+        list(driver.list_uploads(""))
+
+
+# --- create-only -------------------------------------------------------------------------------------------
+
+
+def test_of_many_create_only_writers_one_wins(open_driver, container):
+    drivers = [open_driver() for _ in range(4)]
+    for race in range(5):
+        key = f"k{race}"
+        uploads = [begun(driver, key, bytes([i]) * 10) for i, driver in enumerate(drivers)]
+        outcomes = [None] * len(drivers)
+        ready = threading.Barrier(len(drivers))
+
+        def commit(i, uploads=uploads, outcomes=outcomes, ready=ready):
+            ready.wait()
+            try:
+                outcomes[i] = drivers[i].commit_data(*uploads[i], True).size_bytes
+            except (ObjectExistsError, UploadError) as error:
+                outcomes[i] = type(error)
+
+        threads = [threading.Thread(target=commit, args=(i,)) for i in range(len(drivers))]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        assert outcomes.count(10) == 1
+        winner = outcomes.index(10)
+        assert container.download_blob(key).readall() == bytes([winner]) * 10
+
+
+@pytest.mark.parametrize("create_only", [True, False])
+def test_a_commit_whose_answer_is_lost_succeeds_when_it_is_made_again(
+    open_driver, azurite, container, create_only
+):
+    with Front(azurite.account_url) as front:
+        driver = open_driver(front)
+        upload, receipts = begun(driver, metadata={"a": "1"})
+        front.decide = lambda request: LOST if "comp=blocklist" in request else None
+        with pytest.raises(StoreUnavailableError):
+            driver.commit_data(upload, receipts, create_only)
+        front.decide = lambda _: None
+        assert committed(container) == [receipt.tag for receipt in receipts]  # it had taken effect
+        stat = driver.commit_data(upload, receipts, create_only)
+        assert (stat.size_bytes, stat.user_metadata) == (5, {"a": "1"})
+        assert stat == driver.stat("k")
+        assert list(driver.list_uploads("")) == []
+
+
+def test_a_create_only_commit_that_the_client_library_makes_twice_is_no_failure(
+    open_driver, azurite, container
+):
+    """aiohttp sends a PUT again by itself when a connection that it had kept breaks."""
+    with Front(azurite.account_url) as front:
+        driver = open_driver(front)
+        upload, receipts = begun(driver)
+        lost = []
+
+        def lose_first(request):
+            if request.startswith("PUT") and "comp=blocklist" in request and not lost:
+                lost.append(request)
+                return LOST
+            return None
+
+        front.decide = lose_first
+        try:
+            driver.commit_data(upload, receipts, True)
+        except StoreUnavailableError:  # it was not made twice this time: then it is by us
+            driver.commit_data(upload, receipts, True)
+        assert lost
+        assert committed(container) == [receipt.tag for receipt in receipts]
+
+
+def test_a_lost_create_only_commit_of_another_object_is_not_taken_for_ours(open_driver, azurite, container):
+    with Front(azurite.account_url) as front:
+        driver = open_driver(front)
+        upload, receipts = begun(driver, "k", b"same bytes")
+        theirs = begun(open_driver(), "other", b"same bytes")[1]
+        container.get_blob_client("k").upload_blob(b"same bytes", overwrite=True)
+        with pytest.raises(ObjectExistsError):
+            driver.commit_data(upload, receipts, True)
+        assert theirs
+        assert driver.abort_data(upload) is True
+
+
+def test_a_create_only_index_whose_answer_is_lost_is_never_sent_twice(open_driver, azurite, container):
+    with Front(azurite.account_url) as front:
+        driver = open_driver(front)
+        with pytest.raises(ObjectNotFoundError):
+            driver.stat("k")  # a connection is kept
+        front.decide = lambda request: LOST if request.startswith("PUT") else None
+        with pytest.raises(StoreUnavailableError):
+            driver.write_index("k", b"x", "text/plain", {}, True)
+        assert len([request for request in front.requests if request.startswith("PUT")]) == 1
+        assert container.download_blob("k").readall() == b"x"
+
+
+def test_a_record_that_cannot_be_deleted_after_the_commit_is_no_failure(open_driver, azurite, caplog):
+    with Front(azurite.account_url) as front:
+        driver = open_driver(front)
+        upload, receipts = begun(driver)
+        front.decide = lambda request: LOST if request.startswith("DELETE") else None
+        assert driver.commit_data(upload, receipts, True).size_bytes == 5
+        assert upload.upload_id in caplog.text
+    driver = open_driver()
+    assert driver.read_range("k", 0, 5) == b"abcde"
+    assert [stale.upload for stale in driver.list_uploads("")] in ([], [upload])  # the loss was of the answer
+    driver.abort_data(upload)
+    assert driver.read_range("k", 0, 5) == b"abcde"
+
+
+def test_a_commit_leaves_no_block_but_its_own(driver, container):
+    one, two = begun(driver, "k", b"one"), begun(driver, "k", b"two")
+    driver.commit_data(*two, False)
+    blocks, left = container.get_blob_client("k").get_block_list("all")
+    assert ([block.id for block in blocks], left) == ([two[1][0].tag], [])
+    with pytest.raises(UploadError):
+        driver.commit_data(*one, False)
+    assert [stale.upload for stale in driver.list_uploads("")] == [one[0]]
+    assert isinstance(blocks[0], BlobBlock)

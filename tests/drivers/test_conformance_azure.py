@@ -1,0 +1,66 @@
+"""The conformance suite on Azurite; the back door is the SDK's own synchronous client."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from azure.core.exceptions import ResourceNotFoundError
+from azure.storage.blob import BlobServiceClient, ContainerClient, ContentSettings
+from servers.azurite import Azurite
+
+from offload_drivers.azure import AzureDriver
+from offload_hooks.testing import DriverConformance
+
+PREFIX = "cold/tier"
+
+
+class AzureBackDoor:
+    """A container below a prefix."""
+
+    def __init__(self, container: ContainerClient) -> None:
+        self._container = container
+
+    def put(self, key: str, data: bytes, user_metadata: Mapping[str, str], content_type: str) -> None:
+        self._container.upload_blob(
+            f"{PREFIX}/{key}",
+            data,
+            metadata=dict(user_metadata),
+            content_settings=ContentSettings(content_type=content_type),
+            overwrite=True,
+        )
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            return self._container.download_blob(f"{PREFIX}/{key}").readall()
+        except ResourceNotFoundError:
+            return None
+
+    def keys(self) -> set[str]:
+        names = self._container.list_blob_names(name_starts_with=f"{PREFIX}/")
+        return {name.removeprefix(f"{PREFIX}/") for name in names}
+
+    def part_sizes(self, key: str) -> list[int]:
+        committed, _ = self._container.get_blob_client(f"{PREFIX}/{key}").get_block_list("committed")
+        return [block.size for block in committed]
+
+
+class TestAzure(DriverConformance):
+    secrets = (Azurite.account_key,)
+    own_keys = (".offload-uploads/x", ".offload-uploads")
+
+    @pytest.fixture
+    def container(self, azurite: Azurite) -> str:
+        return azurite.make_container(f"conformance-{uuid.uuid4().hex}")
+
+    @pytest.fixture
+    def make_driver(self, azurite: Azurite, container: str) -> Callable[[], AzureDriver]:
+        return lambda: AzureDriver(
+            container=container, prefix=PREFIX, connection_string=azurite.connection_string
+        )
+
+    @pytest.fixture
+    def back_door(self, azurite: Azurite, container: str) -> Iterator[AzureBackDoor]:
+        with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
+            yield AzureBackDoor(service.get_container_client(container))
