@@ -1,0 +1,90 @@
+"""The sidecars that the driver `hdfs` writes, and which metadata of theirs belongs to an object.
+
+A sidecar as in `sidecar`, with two more fields that other readers pass over: `upload`, the id of the upload that wrote
+it, and, when an object was being replaced, `replaced`: that object's time of modification in milliseconds, its length,
+its content type and user metadata. Data and sidecar cannot be renamed at once, so for a moment, or after a crash,
+there is the old data with the new sidecar; the object is then that of `replaced`. A rename keeps a file's time of
+modification, and the new file's differs from the old one's. Everything else, copies with other times and sidecars of
+other writers among it, goes by the sidecar's own metadata.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.sidecar import VERSION, metadata_from_json
+from offload_hooks.errors import MetadataError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileIdentity:
+    """What tells a file from the one that it replaces."""
+
+    modified_ms: int
+    length: int
+
+    @classmethod
+    def of(cls, status: Any) -> FileIdentity:
+        """Of a file's status."""
+        return cls(modified_ms=status.modification_time, length=status.length)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sidecar:
+    """What a sidecar says.
+
+    Attributes:
+        upload_id: the upload that wrote it; empty if another program did.
+        replaced: the file that was to be replaced, None if there was none, and `replaced_metadata`.
+    """
+
+    metadata: ObjectMetadata
+    upload_id: str = ""
+    replaced: FileIdentity | None = None
+    replaced_metadata: ObjectMetadata = field(default_factory=ObjectMetadata)
+
+    def of(self, file: FileIdentity) -> ObjectMetadata:
+        """The metadata of this file."""
+        return self.replaced_metadata if file == self.replaced else self.metadata
+
+
+def encode(sidecar: Sidecar) -> bytes:
+    """The sidecar's bytes."""
+    document = {"version": VERSION, **_fields(sidecar.metadata), "upload": sidecar.upload_id}
+    if sidecar.replaced is not None:
+        document["replaced"] = {
+            "modified_ms": sidecar.replaced.modified_ms,
+            "length": sidecar.replaced.length,
+            **_fields(sidecar.replaced_metadata),
+        }
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+def decode(data: bytes, key: str) -> Sidecar:
+    """Read the sidecar of the object `key`; `MetadataError` and `UnsupportedVersionError` as `sidecar`."""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise MetadataError("the metadata sidecar is not JSON", key=key) from error
+    metadata = metadata_from_json(document, key)
+    upload_id = document.get("upload")
+    sidecar = Sidecar(metadata=metadata, upload_id=upload_id if isinstance(upload_id, str) else "")
+    replaced = document.get("replaced")
+    if not isinstance(replaced, dict):
+        return sidecar
+    modified_ms, length = replaced.get("modified_ms"), replaced.get("length")
+    if type(modified_ms) is not int or type(length) is not int:
+        raise MetadataError("the metadata sidecar does not say which file was replaced", key=key)
+    return Sidecar(
+        metadata=metadata,
+        upload_id=sidecar.upload_id,
+        replaced=FileIdentity(modified_ms=modified_ms, length=length),
+        replaced_metadata=metadata_from_json({**replaced, "version": VERSION}, key),
+    )
+
+
+def _fields(metadata: ObjectMetadata) -> dict[str, Any]:
+    return {"content_type": metadata.content_type, "user_metadata": dict(metadata.user_metadata)}

@@ -1,0 +1,219 @@
+"""Run by the crash tests of the driver `hdfs`: children that die at the k-th call of the client, for every k.
+
+`python hdfs_crashes.py URL USER WHAT HAD_OLD` prints one line of JSON for each child: what its parent found afterwards,
+and whether what it left could be tidied.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from offload_drivers import hdfs_client, hdfs_turns
+from offload_drivers.hdfs import HdfsDriver
+from offload_drivers.hdfs_client import HdfsClient
+from offload_hooks.errors import UploadError
+
+CALLS = [
+    "make_directory",
+    "rename",
+    "remove",
+    "remove_all",
+    "set_modified",
+    "recover_lease",
+    "writer",
+    "write",
+    "sync",
+    "close_writer",
+]
+OLD, NEW = b"old bytes, rather long", b"new bytes"
+KEY = "d/k"
+MOST_CALLS = 22
+AT_ONCE = 12
+
+hdfs_turns.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
+
+
+def die_at(number: int, when: str) -> None:
+    """From now on the call of this number ends the process, before it is made or after."""
+    lock = threading.Lock()
+    count = 0
+
+    def wrapped(real: Callable[..., object]) -> Callable[..., object]:
+        def call(*arguments: object, **named: object) -> object:
+            nonlocal count
+            with lock:
+                count += 1
+                mine = count
+            if mine == number and when == "before":
+                os._exit(77)
+            try:
+                return real(*arguments, **named)
+            finally:
+                if mine == number and when == "after":
+                    os._exit(77)
+
+        return call
+
+    for name in CALLS:
+        setattr(HdfsClient, name, wrapped(getattr(HdfsClient, name)))
+    hdfs_client._write_file = wrapped(hdfs_client._write_file)  # type: ignore[assignment]
+
+
+# --- what the children do --------------------------------------------------------------------------
+
+
+def upload_and_commit(driver: HdfsDriver, _: Path) -> None:
+    upload = driver.begin_data(KEY, "new/type", {"which": "new"})
+    receipts = [driver.write_block(upload, 1, 0, NEW[:4]), driver.write_block(upload, 2, 4, NEW[4:])]
+    driver.commit_data(upload, receipts, False)
+
+
+def prepare_commit(driver: HdfsDriver, note: Path) -> None:
+    upload = driver.begin_data(KEY, "new/type", {"which": "new"})
+    receipts = [driver.write_block(upload, 1, 0, NEW[:4]), driver.write_block(upload, 2, 4, NEW[4:])]
+    driver.close()  # as another process, that now goes on, would find it
+    note.write_bytes(pickle.dumps((upload, receipts)))
+
+
+def prepare_commit_of_pieces(driver: HdfsDriver, note: Path) -> None:
+    upload = driver.begin_data(KEY, "new/type", {"which": "new"})
+    first = driver.write_block(upload, 1, 0, NEW[:4])
+    driver.close()
+    receipts = [first, driver.write_block(upload, 2, 4, NEW[4:])]
+    driver.close()
+    note.write_bytes(pickle.dumps((upload, receipts)))
+
+
+def commit(driver: HdfsDriver, note: Path) -> None:
+    driver.commit_data(*pickle.loads(note.read_bytes()), False)
+
+
+def index(driver: HdfsDriver, _: Path) -> None:
+    driver.write_index(KEY, NEW, "new/type", {"which": "new"}, False)
+
+
+def delete(driver: HdfsDriver, _: Path) -> None:
+    driver.delete([KEY])
+
+
+def nothing(_: HdfsDriver, __: Path) -> None:
+    pass
+
+
+ACTS = {
+    "upload": (nothing, upload_and_commit),
+    "commit": (prepare_commit, commit),
+    "commit pieces": (prepare_commit_of_pieces, commit),
+    "index": (nothing, index),
+    "delete": (nothing, delete),
+}
+
+
+# --- what the parent finds -------------------------------------------------------------------------
+
+
+def look(driver: HdfsDriver) -> list[object] | None:
+    """The object's bytes and metadata; None if there is none."""
+    listed = [found.key for found in driver.list_objects("", "")]
+    try:
+        stat = driver.stat(KEY)
+    except FileNotFoundError:
+        assert listed == [], "what is not there is not listed"
+        return None
+    assert listed == [KEY]
+    return [driver.read_range(KEY, 0, stat.size_bytes).decode(), dict(stat.user_metadata), stat.content_type]
+
+
+def files(driver: HdfsDriver) -> list[str]:
+    """All files under the root, whatever they are."""
+    client = driver._connections.get()
+
+    def walk(path: str) -> Iterator[str]:
+        for status in list(client.listing(path)):
+            if status.isdir:
+                yield from walk(status.path)
+            else:
+                yield status.path
+
+    return list(walk(driver._paths.root))
+
+
+def judged(driver: HdfsDriver, code: int, note: Path) -> dict[str, object]:
+    """What is there; then the commit is made again if it can be, and all is tidied up."""
+    report: dict[str, object] = {"code": code, "found": look(driver)}
+    stale = [each.upload for each in driver.list_uploads("")]
+    report["stale"] = len(stale)
+    if note.exists():
+        try:
+            commit(driver, note)
+            report["again"] = "done"
+        except UploadError:
+            report["again"] = "gone"
+        report["after"] = look(driver)
+    before = look(driver)
+    for upload in driver.list_uploads(""):
+        driver.abort_data(upload.upload)
+    assert look(driver) == before, "aborting what a crash left does not touch the object"
+    assert not list(driver.list_uploads(""))
+    driver.write_index(KEY, b"next", "next/type", {"which": "next"}, False)
+    assert look(driver) == ["next", {"which": "next"}, "next/type"]
+    driver.delete([KEY])
+    report["left"] = files(driver)
+    return report
+
+
+def main(url: str, user: str, what: str, had_old: bool) -> None:
+    prepare, act = ACTS[what]
+    folder = Path(tempfile.mkdtemp())
+    numbers = [(when, number) for when in ("before", "after") for number in range(1, MOST_CALLS + 1)]
+    drivers = {each: HdfsDriver(url=url, root=f"{each[0]}-{each[1]}", user=user) for each in numbers}
+    notes = {(when, number): folder / f"{when}-{number}" for when, number in numbers}
+
+    def make_ready(each: tuple[str, int]) -> None:
+        if had_old:
+            drivers[each].write_index(KEY, OLD, "old/type", {"which": "old"}, False)
+        else:
+            drivers[each].write_index("x", b"", "", {}, False)
+            drivers[each].delete(["x"])
+        prepare(drivers[each], notes[each])
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        list(threads.map(make_ready, numbers))
+    codes: dict[tuple[str, int], int] = {}
+    waiting, running = list(numbers), {}
+    while waiting or running:
+        while waiting and len(running) < AT_ONCE:
+            each = waiting.pop(0)
+            child = os.fork()
+            if child == 0:
+                _live_and_die(drivers[each], each, partial(act, drivers[each], notes[each]))
+            running[child] = each
+        child, status = os.wait()
+        codes[running.pop(child)] = os.waitstatus_to_exitcode(status)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        reports = threads.map(lambda each: judged(drivers[each], codes[each], notes[each]), numbers)
+        for (when, number), report in zip(numbers, reports, strict=True):
+            print(json.dumps({"when": when, "number": number, **report}))
+
+
+def _live_and_die(_: HdfsDriver, each: tuple[str, int], act: Callable[[], None]) -> None:
+    code = 99
+    try:
+        die_at(each[1], each[0])
+        act()
+        code = 0
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4] == "True")
