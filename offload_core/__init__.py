@@ -2,5 +2,5 @@
 
 from offload_core.api import TierReader, open_tier
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["TierReader", "__version__", "open_tier"]

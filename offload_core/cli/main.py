@@ -14,8 +14,10 @@ def main() -> None:
         sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
         raise SystemExit(1) from None
     from offload_core.cli.cat import cat
+    from offload_core.cli.doctor import doctor
     from offload_core.cli.inspect import inspect
     from offload_core.cli.ls import ls
+    from offload_core.cli.new_driver import new
     from offload_core.cli.plugins import plugins
 
     app = typer.Typer(
@@ -24,6 +26,10 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, cat, plugins):
+    for command in (ls, inspect, cat, doctor):
         app.command()(command)
+    about_plugins = typer.Typer()
+    about_plugins.callback(invoke_without_command=True)(plugins)
+    about_plugins.command()(new)
+    app.add_typer(about_plugins, name="plugins")
     app()

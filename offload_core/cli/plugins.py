@@ -12,8 +12,10 @@ from offload_core.cli.shared import AsJson, Debug, cell, out, reported
 from offload_core.tier import survey
 
 
-def plugins(as_json: AsJson = False, debug: Debug = False) -> None:
-    """List drivers, URL schemes and layers, whose they are, and which are broken and why."""
+def plugins(context: typer.Context, as_json: AsJson = False, debug: Debug = False) -> None:
+    """List drivers, URL schemes and layers, whose they are, and which are broken and why; or begin a new driver."""
+    if context.invoked_subcommand is not None:
+        return
     with reported(debug):
         reports = survey()
         if as_json:

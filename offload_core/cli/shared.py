@@ -32,7 +32,7 @@ Layers = Annotated[
     typer.Option(
         "--layer",
         metavar="NAME[:OPTION=VALUE,…]",
-        help="A layer before the driver, e.g. retry; may be given again, outermost first.",
+        help="A layer before the driver, instead of its default ones; may be given again, outermost first.",
     ),
 ]
 Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin so.")]
@@ -78,7 +78,7 @@ def opened(
                 "an option of the driver has another form", expected="NAME=VALUE", found=repr(name)
             )
         named[name] = value
-    return open_tier(url, driver=driver, layers=layers or (), **named)
+    return open_tier(url, driver=driver, layers=layers, **named)
 
 
 def printable(text: str) -> str:

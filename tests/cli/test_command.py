@@ -121,7 +121,7 @@ def test_the_driver_and_its_options_can_be_named(offload_process: Offload, order
 def test_help_names_all_commands(offload_process: Offload) -> None:
     result = offload_process("--help")
     assert result.code == 0
-    for command in ("ls", "inspect", "cat", "plugins"):
+    for command in ("ls", "inspect", "cat", "doctor", "plugins"):
         assert f" {command} " in result.out
 
 

@@ -10,6 +10,12 @@ import offload_hooks as api
 from offload_hooks import errors, hookimpl
 
 
+def _checked(key):
+    if not key.isprintable() or {"", ".", ".."} & {*key.split("/")}:
+        raise errors.InvalidKeyError("a key is names with a slash between them", key=ascii(key))
+    return key
+
+
 class ShelfDriver:
     """`path`: the archive to begin with, or nothing. The hooks are explained in `offload_hooks.TierHooks`."""
 
@@ -34,13 +40,13 @@ class ShelfDriver:
 
     @hookimpl
     def begin_data(self, key, content_type, user_metadata):
-        upload = api.Upload(key=key, upload_id=uuid4().hex)
+        upload = api.Upload(key=_checked(key), upload_id=uuid4().hex)
         self._uploads[upload] = ({}, content_type, user_metadata)
         return upload
 
     @hookimpl
     def write_block(self, upload, part_number, offset, data):
-        self._uploads[upload][0][offset] = bytes(data)
+        self._uploads.get(upload, [{}])[0][offset] = bytes(data)  # if it is gone, so is the block
         return api.BlockReceipt(part_number=part_number, offset=offset, length=len(data))
 
     @hookimpl
@@ -48,7 +54,7 @@ class ShelfDriver:
         blocks, *about = self._uploads.get(upload, ({}, "", {}))
         data = b"".join(blocks.get(receipt.offset, b"") for receipt in receipts)
         ends = [0, *(receipt.offset + receipt.length for receipt in receipts)]
-        if ends != [*(receipt.offset for receipt in receipts), len(data)] or not blocks:
+        if ends != [*(receipt.offset for receipt in receipts), len(data)] or not data:
             raise errors.UploadError("the receipts are not of the object's blocks", key=upload.key)
         stat = self.write_index(upload.key, data, *about, create_only)
         del self._uploads[upload]
@@ -62,7 +68,7 @@ class ShelfDriver:
     def write_index(self, key, data, content_type, user_metadata, create_only):
         lowered = {name.lower(): text for name, text in user_metadata.items()}
         about = {"content_type": content_type, "user_metadata": lowered}
-        stat = api.ObjectStat(key=key, size_bytes=len(data), modified_at=datetime.now(UTC), **about)
+        stat = api.ObjectStat(key=_checked(key), size_bytes=len(data), modified_at=datetime.now(UTC), **about)
         new = (stat, bytes(data))
         if create_only and self._objects.setdefault(key, new) is not new:  # one step: of two threads one wins
             raise errors.ObjectExistsError("there is such an object already", key=key)
@@ -77,17 +83,16 @@ class ShelfDriver:
 
     @hookimpl
     def stat(self, key):
-        if key not in self._objects:
+        if _checked(key) not in self._objects:
             raise errors.ObjectNotFoundError("there is no such object", key=key)
         return self._objects[key][0]
 
     @hookimpl
     def list_objects(self, prefix, start_after):
-        for key in sorted(self._objects):
+        for key, (stat, _) in sorted(self._objects.items()):
             if key.startswith(prefix) and key > start_after:
-                stat = self.stat(key)
                 yield api.ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
 
     @hookimpl
     def delete(self, keys):
-        return len([self._objects.pop(key, None) for key in keys])
+        return len([self._objects.pop(_checked(key), None) for key in keys])

@@ -1,0 +1,242 @@
+"""`offload doctor`: what it shows, in which form, with which exit code, and what it never shows."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from commands import COMMAND, Offload
+from misbehaving import SECRET
+from stores import Store, new_store
+
+from offload_core.tier import open_store
+
+CHECK_KEYS = {"name", "status", "seconds", "seen", "fix"}
+
+MODULE = """
+import time
+
+from misbehaving import DeniesDelete, RaisesAnything
+from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
+
+
+class Secretive(RaisesAnything):
+    def __init__(self, root, password):
+        super().__init__(root)
+
+
+class NoDelete(DeniesDelete):
+    def __init__(self, root):
+        super().__init__(root, name="s3")
+
+
+class Layered(LocalDriver):
+    default_layers = ["no-such-layer"]
+
+
+class Hangs(LocalDriver):
+    @hookimpl
+    def commit_data(self):
+        print("committing", flush=True)
+        time.sleep(60)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    tier = tmp_path / "tier"
+    tier.mkdir()
+    return tier
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Installed drivers `secretive`, `no-delete`, `layered` and `hangs`."""
+    folder = tmp_path / "site"
+    info = folder / "patients-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: patients\nVersion: 1.0\n")
+    entries = {"secretive": "Secretive", "no-delete": "NoDelete", "layered": "Layered", "hangs": "Hangs"}
+    lines = [f"{name} = patients_drivers:{kind}" for name, kind in entries.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[pulsar_offload.drivers]", *lines]))
+    (folder / "patients_drivers.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def objects(root: Path) -> list[str]:
+    with open_store(root) as tier:
+        return [found.key for found in tier.list_objects()]
+
+
+# --- for people --------------------------------------------------------------------------------
+
+
+def test_a_tier_that_works_is_a_table_a_summary_and_exit_code_0(offload: Offload, root: Path) -> None:
+    result = offload("doctor", root, "--bytes", 10_000)
+    assert (result.code, result.err) == (0, "")
+    header, *checks, summary = result.out.splitlines()
+    assert header.split() == ["check", "status", "seconds", "seen"]
+    assert [line.split()[0] for line in checks[:3]] == ["reach", "put", "metadata"]
+    assert re.match(r"put +ok +\d\.\d{3} +4096 bytes stored and read back", checks[1])
+    assert summary == f"19 ok, 0 warning, 0 failed, 0 skipped; local at {root.as_uri()}"
+    assert objects(root) == []
+
+
+def test_a_failed_check_is_exit_code_1_and_says_what_to_do(offload: Offload, root: Path, site: Path) -> None:
+    result = offload("doctor", "no-delete", "-o", f"root={root}", "--bytes", 10)
+    assert result.code == 1
+    (line,) = [line for line in result.out.splitlines() if line.split()[:2] == ["delete", "failed"]]
+    assert "the store refused to delete" in line
+    assert "s3:DeleteObject" in line
+    assert result.out.splitlines()[-1] == f"16 ok, 0 warning, 2 failed, 1 skipped; s3 at {root.as_uri()}"
+
+
+def test_a_tier_that_is_not_there_fails(offload: Offload, tmp_path: Path) -> None:
+    result = offload("doctor", tmp_path / "nowhere")
+    assert result.code == 1
+    assert "mkdir -p" in result.out
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_read_only_leaves_the_tier_as_it_is(offload: Offload, root: Path) -> None:
+    (root / "object").write_bytes(b"0123456789")
+    result = offload("doctor", root, "--read-only")
+    assert result.code == 0
+    assert result.out.splitlines()[-1].startswith("7 ok, 0 warning, 0 failed, 0 skipped")
+    assert [path.name for path in root.rglob("*")] == ["object"]
+
+
+def test_the_driver_is_examined_without_its_default_layers(offload: Offload, root: Path, site: Path) -> None:
+    assert offload("doctor", "layered", "-o", f"root={root}", "--bytes", 10).code == 0
+
+
+def test_it_can_be_examined_under_layers(offload: Offload, root: Path, site: Path) -> None:
+    result = offload("doctor", "layered", "-o", f"root={root}", "--layer", "another-layer")
+    assert result.code == 1
+    assert "another-layer" in result.err
+
+
+# --- for machines ------------------------------------------------------------------------------
+
+
+def test_json_has_every_check_and_a_summary(offload: Offload, root: Path) -> None:
+    result = offload("doctor", root, "--json", "--bytes", 10)
+    report = json.loads(result.out)
+    assert (result.code, result.err) == (0, "")
+    assert {
+        key: report[key] for key in ("driver", "location", "read_only", "interrupted", "left_behind")
+    } == {
+        "driver": "local",
+        "location": root.as_uri(),
+        "read_only": False,
+        "interrupted": False,
+        "left_behind": [],
+    }
+    assert report["prefix"].startswith("offload-doctor-")
+    assert report["summary"] == {"ok": 19, "warning": 0, "failed": 0, "skipped": 0}
+    assert all(set(check) == CHECK_KEYS for check in report["checks"])
+    assert {(check["status"], check["fix"]) for check in report["checks"]} == {("ok", None)}
+    assert all(isinstance(check["seconds"], float) for check in report["checks"])
+
+
+def test_json_tells_what_failed_and_what_is_left(offload: Offload, root: Path, site: Path) -> None:
+    result = offload("doctor", "no-delete", "-o", f"root={root}", "--json", "--bytes", 10)
+    report = json.loads(result.out)
+    assert result.code == 1
+    assert {check["name"] for check in report["checks"] if check["status"] == "failed"} == {
+        "delete",
+        "cleanup",
+    }
+    assert sorted(report["left_behind"]) == objects(root)
+    assert len(objects(root)) == 4
+
+
+# --- what is never shown -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--debug"]])
+def test_neither_options_nor_a_drivers_own_errors_are_shown(
+    offload: Offload, root: Path, site: Path, form: list[str]
+) -> None:
+    result = offload(
+        "doctor", "secretive", "-o", f"root={root}", "-o", "password=hunter2", *form, "--bytes", 10
+    )
+    assert result.code == 1
+    assert "raised ValueError" in result.out
+    assert "hunter2" not in result.out + result.err
+    assert SECRET not in result.out + result.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["{}", "--bytes", "0"], ["{}", "-o", "root"], ["{}", "-o", "bucket=hunter2"], []]
+)
+def test_wrong_use_is_exit_code_2(offload: Offload, root: Path, arguments: list[str]) -> None:
+    result = offload("doctor", *(argument.format(root) for argument in arguments))
+    assert (result.code, result.out) == (2, "")
+    assert "hunter2" not in result.err
+
+
+# --- interrupted -------------------------------------------------------------------------------
+
+
+def test_ctrl_c_cleans_up_and_shows_what_was_seen(root: Path, site: Path) -> None:
+    support = Path(__file__).parents[1] / "support"
+    with subprocess.Popen(
+        [str(COMMAND), "doctor", "hangs", "-o", f"root={root}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": f"{site}:{support}", "PATH": ""},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "committing\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (1, "")
+    assert out.splitlines()[-1].startswith("broken off: 6 ok, 0 warning, 0 failed, 13 skipped")
+    assert [path for path in root.rglob("*") if path.is_file() and path.name != "lock"] == []
+
+
+# --- real stores -------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["s3", "gcs", "azure", "hdfs"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty tier on each store that is a server."""
+    return new_store(request.param, request.getfixturevalue, tmp_path)
+
+
+def healthy(offload: Callable[..., object], store: Store, *options: str) -> dict[str, object]:
+    result = offload("doctor", *store.command_line(), "--json", *options)
+    report: dict[str, object] = json.loads(result.out)  # type: ignore[attr-defined]
+    assert report["summary"]["failed"] == 0, report  # type: ignore[index]
+    return report
+
+
+def test_every_store_passes(offload: Offload, store: Store) -> None:
+    with store.open() as tier:
+        tier.write_index("somebodys", b"0123456789")
+        report = healthy(offload, store)
+        assert report["left_behind"] == []
+        assert [found.key for found in tier.list_objects()] == ["somebodys"]
+    healthy(offload, store, "--read-only")
+
+
+def test_wrong_credentials_are_told_and_not_shown(
+    offload: Offload, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    store = new_store("s3", request.getfixturevalue, tmp_path)
+    wrong = replace(store, options=store.options | {"secret_access_key": "hunter2hunter2"})
+    result = offload("doctor", *wrong.command_line())
+    assert result.code == 1
+    assert "Check the credentials, then grant them s3:ListBucket on the bucket." in result.out
+    assert "hunter2" not in result.out + result.err
+    assert store.options["access_key_id"] not in result.out + result.err

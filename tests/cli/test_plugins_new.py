@@ -1,0 +1,325 @@
+"""`offload plugins new`: a project that works at once, and what it is refused for."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from commands import COMMAND, Offload
+from expected import COLUMNS, assert_topic_is_as_expected
+from tiers import put_broker_objects
+
+from offload_core.cli import new_driver
+from offload_core.cli.new_driver import MAX_NAME_LENGTH, TEMPLATE
+from offload_core.tier import open_store
+
+BIN = Path(sys.executable).parent
+NAME = "acme-tape"
+FILES = {
+    ".gitignore",
+    "README.md",
+    "pyproject.toml",
+    "offload_acme_tape/__init__.py",
+    "offload_acme_tape/directory.py",
+    "offload_acme_tape/driver.py",
+    "tests/test_conformance.py",
+    "tests/test_installed.py",
+}
+
+
+def make(folder: Path, name: str = NAME, **environment: str) -> Path:
+    """A new project, made by the command."""
+    command = [str(COMMAND), "plugins", "new", name, "--directory", str(folder)]
+    subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, timeout=120)
+    return folder / f"pulsar-offload-{name}"
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+
+
+def run_tests(project: Path, *arguments: str, site: Path | None = None) -> tuple[int, str]:
+    """The exit code and output of the project's own tests; the project is on the path or, with `site`, installed."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    elsewhere = {
+        "PYTHONPATH": str(site or project),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(project.parent / "hypothesis"),
+    }
+    done = subprocess.run(
+        command,
+        cwd=project,
+        env=os.environ | elsewhere,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("projects"))
+
+
+@pytest.fixture(scope="module")
+def site(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project, installed into a directory."""
+    target = tmp_path_factory.mktemp("site")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    subprocess.run([*pip, "--target", str(target), str(project)], check=True)
+    return target
+
+
+# --- what is written ---------------------------------------------------------------------------
+
+
+def test_it_writes_a_project_and_says_what_to_do_next(offload: Offload, tmp_path: Path) -> None:
+    result = offload("plugins", "new", NAME, "--directory", tmp_path)
+    target = tmp_path / "pulsar-offload-acme-tape"
+    assert (result.code, result.err) == (0, "")
+    assert result.out.splitlines()[:5] == [
+        f"{target} is written. Next:",
+        "",
+        f"    cd {target}",
+        "    python -m pip install --editable '.[test]'",
+        "    python -m pytest",
+    ]
+    assert set(files(target)) == FILES
+    assert "{{" not in "".join(files(target).values())
+    assert "AcmeTapeDriver" in files(target)["offload_acme_tape/driver.py"]
+
+
+def test_without_a_directory_it_writes_here(
+    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert offload("plugins", "new", NAME).code == 0
+    assert set(files(tmp_path / "pulsar-offload-acme-tape")) == FILES
+
+
+def test_what_pip_compiled_of_the_template_is_not_written(
+    offload: Offload, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(TEMPLATE, tmp_path / "template")
+    for folder in [path for path in (tmp_path / "template").rglob("*") if path.is_dir()]:
+        (folder / "__pycache__").mkdir(exist_ok=True)
+        (folder / "__pycache__" / "driver.cpython-311.pyc").write_bytes(b"\0")
+    monkeypatch.setattr(new_driver, "TEMPLATE", tmp_path / "template")
+    assert offload("plugins", "new", NAME, "--directory", tmp_path / "made").code == 0
+    assert list((tmp_path / "made").rglob("__pycache__")) == []
+
+
+@pytest.mark.parametrize("name", ["a", "zz-9", "x" * MAX_NAME_LENGTH])
+def test_what_is_written_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
+    target = make(tmp_path, name)
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run(
+            [str(BIN / "ruff"), *command, "--no-cache", "."],
+            cwd=target,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_the_users_configuration_of_cookiecutter_does_not_count(tmp_path: Path, project: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = {"default_context": {"driver": "Evil", "module": "evil"}, "replay_dir": str(home / "replay")}
+    for name in (".cookiecutterrc", "named"):
+        (home / name).write_text(json.dumps(settings))
+    before = files(home)
+    for folder, environment in (("1", {}), ("2", {"COOKIECUTTER_CONFIG": str(home / "named")})):
+        made = make(tmp_path / folder, HOME=str(home), **environment)
+        assert files(made) == files(project)
+    assert files(home) == before
+
+
+def test_the_template_is_one_that_cookiecutter_takes_by_itself(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path)}
+    command = [
+        sys.executable,
+        "-m",
+        "cookiecutter",
+        str(TEMPLATE),
+        "--no-input",
+        "--output-dir",
+        str(tmp_path / "1"),
+    ]
+    subprocess.run(command, env=os.environ | home, check=True, capture_output=True)
+    assert files(tmp_path / "1" / "pulsar-offload-my-store") == files(make(tmp_path / "2", "my-store"))
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "Tape", "9tape", "a_b", "a-", "a--b", "../tape", "tape/x", "täpe", "a" * (MAX_NAME_LENGTH + 1)],
+)
+def test_what_is_no_name_is_refused(offload: Offload, tmp_path: Path, name: str) -> None:
+    result = offload("plugins", "new", name, "--directory", tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert "this is no name for a driver" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("local", "pulsar-offload offers the driver 'local'"),
+        ("s3", "pulsar-offload offers the driver"),
+        ("file", "pulsar-offload offers the URL scheme 'file'"),
+        ("core", "a package 'offload_core' is installed"),
+    ],
+)
+def test_a_name_that_is_taken_is_refused(offload: Offload, tmp_path: Path, name: str, why: str) -> None:
+    result = offload("plugins", "new", name, "--directory", tmp_path)
+    assert result.code == 2
+    assert f"the name is taken: {why}" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["directory", "file", "dangling link"])
+def test_what_is_there_already_is_left_alone(offload: Offload, tmp_path: Path, kind: str) -> None:
+    target = tmp_path / "pulsar-offload-acme-tape"
+    if kind == "directory":
+        target.mkdir()
+    elif kind == "file":
+        target.write_text("x")
+    else:
+        target.symlink_to("nowhere")
+    result = offload("plugins", "new", NAME, "--directory", tmp_path)
+    assert result.code == 2
+    assert f"there is {target} already" in result.err
+    assert list(tmp_path.rglob("*")) == [target]
+
+
+# --- the project's own tests -------------------------------------------------------------------
+
+
+def test_the_driver_passes_the_conformance_suite_at_once(project: Path) -> None:
+    code, output = run_tests(project, "tests/test_conformance.py")
+    assert code == 0, output
+    passed = re.search(r"(\d+) passed", output)
+    assert passed is not None
+    assert int(passed[1]) > 150
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("os.link(path, target)", "os.replace(path, target)"),
+        ("if not data or len(data) != length:", "if not data:"),
+        ("return self._store.drop(upload.key, upload.upload_id)", "return True"),
+        ("lowered = {name.lower(): text", "lowered = {name: text"),
+    ],
+)
+def test_the_conformance_suite_catches_a_driver_that_breaks_it(
+    tmp_path: Path, right: str, wrong: str
+) -> None:
+    target = make(tmp_path)
+    changed = [path for path in target.glob("offload_acme_tape/*.py") if right in path.read_text()]
+    assert len(changed) == 1
+    changed[0].write_text(changed[0].read_text().replace(right, wrong))
+    code, output = run_tests(target, "-x", "tests/test_conformance.py")
+    assert code == 1, output
+    assert "1 failed" in output
+
+
+def test_the_driver_itself_imports_the_hooks_only(project: Path) -> None:
+    for path in project.glob("offload_acme_tape/*.py"):
+        assert "offload_core" not in path.read_text()
+
+
+# --- installed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.install
+def test_installed_all_its_tests_pass(project: Path, site: Path) -> None:
+    code, output = run_tests(project, "tests/test_installed.py", site=site)
+    assert code == 0, output
+    assert "2 passed" in output
+
+
+@pytest.mark.install
+def test_installed_the_doctor_finds_nothing_wrong(
+    offload: Offload, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    result = offload("doctor", f"{NAME}://{tmp_path}", "--json")
+    assert json.loads(result.out)["summary"] == {"ok": 19, "warning": 0, "failed": 0, "skipped": 0}
+    assert list(tmp_path.iterdir()) == []
+    assert "the name is taken" in offload("plugins", "new", NAME, "--directory", tmp_path).err
+
+
+JOB = """
+import os
+import sys
+
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+name, root, columns, output = sys.argv[1:]
+os.environ["PYSPARK_PYTHON"] = sys.executable
+spark = (
+    SparkSession.builder.master("local-cluster[2,1,1024]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.host", "127.0.0.1")
+    .config("spark.log.level", "ERROR")
+    .getOrCreate()
+)
+source = spark.read.format("pulsar_offload").option("driver", name).option("storage.root", root)
+pq.write_table(source.option("columns", columns).load().toArrow(), output)
+spark.stop()
+"""
+
+
+@pytest.mark.install
+@pytest.mark.spark
+def test_installed_spark_reads_through_it(
+    java: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(site)
+    topics = ["comp-zstd", "jkv-inline", "jstring"]
+    with open_store(NAME, root=str(tmp_path / "tier")) as tier:
+        put_broker_objects(tier, topics)
+    arguments = [NAME, str(tmp_path / "tier"), ",".join(COLUMNS), str(tmp_path / "rows.parquet")]
+    done = subprocess.run(
+        [sys.executable, "-c", JOB, *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    rows = pq.read_table(tmp_path / "rows.parquet").to_pylist(maps_as_pydicts="strict")
+    for topic in topics:
+        of_topic = [row for row in rows if row["__topic"] == f"persistent://acme/cold/{topic}"]
+        assert_topic_is_as_expected(of_topic, topic)
