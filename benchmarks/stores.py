@@ -19,7 +19,6 @@ import s3fs
 from boto3.s3.transfer import TransferConfig
 from botocore.config import Config
 from obstore.store import S3Store
-from offload_drivers.s3 import S3Driver
 from servers.versitygw import Versitygw
 
 from benchmarks.measure import Result
@@ -28,6 +27,7 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.scan.fetch import fetch_windows
 from offload_core.scan.tasks import Run
 from offload_core.tier import Layer, MemoryBudget, Tier, open_store, upload_blocks
+from offload_drivers.s3 import S3Driver
 from offload_hooks import hookimpl
 
 MIB = 1 << 20

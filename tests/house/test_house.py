@@ -46,7 +46,9 @@ def test_no_module_is_too_long_to_read_in_one_go():
 
 
 def test_source_roots_are_no_packages():
-    assert [root for root in ("hooks", "drivers", "layers", "proto") if (ROOT / root / "__init__.py").exists()] == []
+    assert [
+        root for root in ("hooks", "drivers", "layers", "proto") if (ROOT / root / "__init__.py").exists()
+    ] == []
 
 
 def test_python_in_the_readme_compiles():
@@ -90,5 +92,13 @@ def test_the_wheel_has_everything(tmp_path):
         wanted = {path.relative_to(ROOT / folder).as_posix() for path in here.rglob("*.py")}
         assert wanted <= names
         assert package == "pyspark_pulsar_offload" or f"{package}/py.typed" in names
+    template = ROOT / "offload_core" / "cli" / "driver_template"
+    parts = {
+        path.relative_to(ROOT).as_posix()
+        for path in template.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    assert len(parts) >= 9
+    assert parts <= names
     assert any(name.endswith("LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]

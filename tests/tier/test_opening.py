@@ -164,7 +164,7 @@ def test_a_driver_is_opened_under_its_default_layers_unless_others_are_named(ins
         "layered",
         {
             "pulsar_offload.drivers": {"layered": f"{module_name}:Driver"},
-            "pulsar_offload.layers": {name: f"{module_name}:Layer" for name in ("quiet", "other")},
+            "pulsar_offload.layers": dict.fromkeys(("quiet", "other"), f"{module_name}:Layer"),
         },
         {module_name: source},
     )
