@@ -11,7 +11,7 @@ from azure_front import Front, Refusal
 from servers.azurite import Azurite
 
 from offload_drivers.azure import AzureDriver
-from offload_drivers.azure_errors import retry_after_s
+from offload_drivers.azure.errors import retry_after_s
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
     AccessDeniedError,

@@ -10,9 +10,9 @@ from azure_front import Front
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offload_drivers import azure_listing
 from offload_drivers.azure import AzureDriver
-from offload_drivers.azure_listing import common_start, in_utf8_order
+from offload_drivers.azure import listing as azure_listing
+from offload_drivers.azure.listing import common_start, in_utf8_order
 
 NAMES = st.lists(st.text(alphabet="a/\u00e9\ud7ff\ue000\uff5e\U00010000\U0001f600", max_size=6), unique=True)
 

@@ -7,8 +7,8 @@ import pytest
 
 from offload_core.tier import open_store, registry
 from offload_drivers.azure import AzureDriver
-from offload_drivers.azure_access import resolve
-from offload_drivers.azure_options import checked_options
+from offload_drivers.azure.access import resolve
+from offload_drivers.azure.options import checked_options
 from offload_hooks.errors import OptionError
 
 KEY = "c2VjcmV0LWFjY291bnQta2V5"

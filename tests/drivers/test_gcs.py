@@ -8,8 +8,9 @@ import pytest
 from gcs import PREFIX, Rest, new_bucket, opened
 from http_front import Front
 
-from offload_drivers import gcs_bucket
-from offload_drivers.gcs import CAPABILITIES, MAX_OBJECT_BYTES
+from offload_drivers.gcs import CAPABILITIES
+from offload_drivers.gcs import bucket as gcs_bucket
+from offload_drivers.gcs.driver import MAX_OBJECT_BYTES
 from offload_hooks import BlockReceipt, ByteRange, Upload
 from offload_hooks.errors import (
     InvalidKeyError,

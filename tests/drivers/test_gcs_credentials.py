@@ -19,7 +19,7 @@ from gcs import PREFIX, new_bucket, opened
 from google.auth.impersonated_credentials import Credentials as ImpersonatedCredentials
 from http_front import NEVER_SENT, Answer, Front
 
-from offload_drivers.gcs_credentials import STORAGE_SCOPE, make_credentials
+from offload_drivers.gcs.credentials import STORAGE_SCOPE, make_credentials
 from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
 
 SECRET = "ya29.a-recognisable-secret"

@@ -12,7 +12,7 @@ from gcs import opened
 from http_front import NEVER_SENT, Answer, Front
 from servers.process import free_port
 
-from offload_drivers.gcs_errors import RefusalError, translated
+from offload_drivers.gcs.errors import RefusalError, translated
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
     AccessDeniedError,

@@ -10,7 +10,7 @@ import pytest
 from offload_core.tier import registry
 from offload_core.tier.opening import open_store
 from offload_drivers.s3 import CAPABILITIES, S3Driver
-from offload_drivers.s3_options import ALIASES
+from offload_drivers.s3.options import ALIASES
 from offload_hooks.errors import InvalidKeyError, OptionError
 
 KEYS = {"access_key_id": "an-id", "secret_access_key": "hunter2secret"}

@@ -21,7 +21,7 @@ from offload_hooks.errors import (
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.threads import together
 from offload_layers.block_cache import BlockCacheLayer
-from offload_layers.chunk_cache import CacheStatistics
+from offload_layers.block_cache.chunk_cache import CacheStatistics
 
 DATA = random.Random(1).randbytes(1050)
 

@@ -15,9 +15,9 @@ from offload_hooks import DriverDescription, hookimpl
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.threads import together
-from offload_layers import chunk_files as chunk_files_module
-from offload_layers.chunk_files import LAYOUT, BrokenChunkError, ChunkFiles
-from offload_layers.chunk_names import ChunkName, ObjectVersion
+from offload_layers.block_cache import chunk_files as chunk_files_module
+from offload_layers.block_cache.chunk_files import LAYOUT, BrokenChunkError, ChunkFiles
+from offload_layers.block_cache.chunk_names import ChunkName, ObjectVersion
 
 DATA = random.Random(2).randbytes(1050)
 

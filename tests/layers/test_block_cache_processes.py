@@ -19,7 +19,7 @@ from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.memory import StoredObject
-from offload_layers.chunk_files import LAYOUT
+from offload_layers.block_cache.chunk_files import LAYOUT
 
 CHUNKS = 300
 DATA = random.Random(5).randbytes(CHUNK * CHUNKS)

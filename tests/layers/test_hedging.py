@@ -11,8 +11,8 @@ from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
 from offload_layers import hedging
-from offload_layers.hedge_policy import KNOWN_ENOUGH, HedgePolicy
 from offload_layers.hedging import HedgingLayer
+from offload_layers.hedging.policy import KNOWN_ENOUGH, HedgePolicy
 
 DATA = bytes(range(200))
 SLOW_S = 0.02  # the delay of these tests

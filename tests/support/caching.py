@@ -12,8 +12,8 @@ from layered import Calls, layer
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryDriver
 from offload_layers.block_cache import BlockCacheLayer
-from offload_layers.chunk_cache import CacheStatistics
-from offload_layers.chunk_files import LAYOUT
+from offload_layers.block_cache.chunk_cache import CacheStatistics
+from offload_layers.block_cache.chunk_files import LAYOUT
 
 CHUNK = 100
 

@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from offload_drivers import hdfs_client, hdfs_turns
-from offload_drivers.hdfs import HdfsDriver
-from offload_drivers.hdfs_client import HdfsClient
+from offload_drivers.hdfs import HdfsDriver, hdfs_turns
+from offload_drivers.hdfs import client as hdfs_client
+from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks.errors import UploadError
 
 CALLS = [

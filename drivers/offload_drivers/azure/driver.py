@@ -1,0 +1,265 @@
+"""The driver `azure`: a tier in a container of Azure's blob storage, below a prefix.
+
+An object is a block blob at its key under the prefix, of exactly the blocks that were written, with its content type
+and user metadata in the store's own headers; a blob by anybody else is an object, too. A commit lists the blocks, and
+the blob is there with all that belongs to it. Create-only is Azure's `If-None-Match: *`. An upload is a small record
+(`azure_uploads`). A commit drops all uncommitted blocks of its blob, those of other uploads as well, and so ends them.
+
+Not to be confused with the package `azure`, the SDK: this package is `offload_drivers.azure`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from offload_drivers.arguments import bad_range, check_range, checked_block, object_size
+from offload_drivers.azure.blocks import block_id, block_ids
+from offload_drivers.azure.container import Container
+from offload_drivers.azure.filesystem import MAX_PUT_BYTES
+from offload_drivers.azure.keys import BlobKeySpace
+from offload_drivers.azure.listing import list_blobs
+from offload_drivers.azure.metadata import is_folder, stat_of, storable
+from offload_drivers.azure.options import ALIASES, PUBLIC_CLOUD, checked_options, options_from_url
+from offload_drivers.azure.uploads import Uploads
+from offload_hooks import (
+    BlockReceipt,
+    ByteRange,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+    hookimpl,
+)
+from offload_hooks.errors import ObjectNotFoundError, StoreError
+
+CAPABILITIES = Capabilities(
+    create_only=True,
+    exclusive_uploads=True,
+    user_metadata="native",
+    stale_uploads=True,
+    max_block_bytes=4000 << 20,
+    max_blocks=50_000,
+    range_bytes=8 << 20,
+    ranges_ahead=8,
+)
+
+
+class AzureDriver:
+    """A tier in a container.
+
+    Args:
+        container: the container's name.
+        prefix: what all keys are under.
+        account_name: the storage account.
+        account_key: a key of the account.
+        sas_token: a shared access signature of the account or container.
+        connection_string: account and credentials in one, as Azure's portal shows them.
+        tenant_id: the tenant of a service principal.
+        client_id: the service principal.
+        client_secret: its secret.
+        managed_identity_client_id: a user-assigned managed identity.
+        anonymous: send no credentials, for containers with public access.
+        endpoint_url: the URL of the blob service, where it is not that of the account in the public cloud.
+        ca_bundle: a file or folder of certificates to trust instead of the system's.
+        proxy: the URL of an HTTP proxy, instead of the environment's.
+        connect_timeout_s: the longest wait for a connection.
+        read_timeout_s: the longest wait for the store's next bytes, or for it to take ours.
+    """
+
+    hook_spec_version = 1
+    option_aliases = ALIASES
+    default_layers = ("retry",)
+
+    def __init__(
+        self,
+        container: str,
+        prefix: str = "",
+        account_name: str = "",
+        account_key: str = "",
+        sas_token: str = "",
+        connection_string: str = "",
+        tenant_id: str = "",
+        client_id: str = "",
+        client_secret: str = "",
+        managed_identity_client_id: str = "",
+        anonymous: bool | str = False,
+        endpoint_url: str = "",
+        ca_bundle: str = "",
+        proxy: str = "",
+        connect_timeout_s: float | str = 20.0,
+        read_timeout_s: float | str = 60.0,
+    ) -> None:
+        self._options = checked_options(
+            container=container,
+            prefix=prefix,
+            account_name=account_name,
+            account_key=account_key,
+            sas_token=sas_token,
+            connection_string=connection_string,
+            tenant_id=tenant_id,
+            client_id=client_id,
+            client_secret=client_secret,
+            managed_identity_client_id=managed_identity_client_id,
+            anonymous=anonymous,
+            endpoint_url=endpoint_url,
+            ca_bundle=ca_bundle,
+            proxy=proxy,
+            connect_timeout_s=connect_timeout_s,
+            read_timeout_s=read_timeout_s,
+        )
+        self._keys = BlobKeySpace(prefix=self._options.prefix)
+        self._container = Container(self._options)
+        self._uploads = Uploads(self._container, self._keys)
+
+    @classmethod
+    def options_from_url(cls, url: str) -> dict[str, object]:
+        """The options that an `az:` or `abfs:` URL stands for."""
+        return options_from_url(url)
+
+    def close(self) -> None:
+        """Give back this process's connections; a later call makes new ones."""
+        self._container.close()
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        """See `TierHooks`."""
+        options = self._options
+        account_url = options.account_name and f"https://{options.account_name}.{PUBLIC_CLOUD}"
+        return DriverDescription(
+            name="azure",
+            location=f"az://{options.container}/{options.prefix}".rstrip("/"),
+            capabilities=CAPABILITIES,
+            driver_metadata={
+                "bucket": options.container,
+                "region": "",
+                "serviceEndpoint": options.endpoint_url or account_url,
+                "managedLedgerOffloadDriver": "AZURE_BLOB",
+            },
+        )
+
+    @hookimpl
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
+        """See `TierHooks`."""
+        self._keys.name(key)
+        return self._uploads.begin(key, storable(key, content_type, user_metadata))
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`; the receipt's tag is the block's id."""
+        view = checked_block(upload, part_number, offset, data, CAPABILITIES)
+        block, name = block_id(upload, part_number, view.nbytes), self._keys.name(upload.key)
+        self._container.call("write a block", upload.key, self._container.stage, name, block, view)
+        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=block)
+
+    @hookimpl
+    def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
+        """See `TierHooks`."""
+        size_bytes = object_size(upload, receipts, CAPABILITIES)
+        blocks = block_ids(upload, receipts)
+        modified_at, metadata = self._uploads.commit(upload, blocks, create_only)
+        return ObjectStat(
+            key=upload.key,
+            size_bytes=size_bytes,
+            modified_at=modified_at,
+            content_type=metadata.content_type,
+            user_metadata=metadata.user_metadata,
+        )
+
+    @hookimpl
+    def abort_data(self, upload: Upload) -> bool:
+        """See `TierHooks`; the blocks cannot be seen, and Azure drops them after a week."""
+        return self._uploads.drop(upload)
+
+    @hookimpl
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat:
+        """See `TierHooks`."""
+        name, metadata = self._keys.name(key), storable(key, content_type, user_metadata)
+        view = memoryview(data).cast("B")
+        if view.nbytes > MAX_PUT_BYTES:
+            raise StoreError(
+                f"Azure stores no more than {MAX_PUT_BYTES:,} bytes by one request",
+                key=key,
+                found=f"{view.nbytes:,} bytes",
+                hint="Write it as a data object, in blocks.",
+            )
+        call = (self._container.put, name, view, metadata, create_only)
+        modified_at = self._container.call("write an object", key, *call)
+        return ObjectStat(
+            key=key,
+            size_bytes=view.nbytes,
+            modified_at=modified_at,
+            content_type=metadata.content_type,
+            user_metadata=metadata.user_metadata,
+        )
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """See `TierHooks`."""
+        wanted = ByteRange(key=key, offset=offset, length=length)
+        return self._container.call("read", key, self._checked_read(wanted))
+
+    @hookimpl
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+        """See `TierHooks`."""
+        reads = [(wanted.key, self._checked_read(wanted)) for wanted in ranges]
+        return list(self._container.call_all("read", reads)) if reads else []
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        """See `TierHooks`."""
+        name = self._keys.name(key)
+        blob = self._container.call("stat", key, self._container.properties, name)
+        if is_folder(blob.metadata):
+            raise ObjectNotFoundError("cannot stat: a folder is no object", key=key)
+        return stat_of(key, blob)
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """See `TierHooks`."""
+        run = partial(self._container.call, "list objects", None)
+        first, after = self._keys.prefix_name(prefix), self._keys.prefix_name(start_after)
+        for blob in list_blobs(self._container.listed(), run, first, after):
+            key = self._keys.key(blob.name)
+            if key is not None and not is_folder(blob.metadata):
+                yield ListedObject(key=key, size_bytes=blob.size, modified_at=blob.last_modified)
+
+    @hookimpl
+    def delete(self, keys: Sequence[str]) -> int:
+        """See `TierHooks`; many at once, each by a request of its own."""
+        names = {key: self._keys.name(key) for key in keys}
+        deletes = [(key, partial(self._container.delete, name)) for key, name in names.items()]
+        if deletes:
+            self._container.call_all("delete", deletes)
+        return len(keys)
+
+    @hookimpl
+    def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
+        """See `TierHooks`."""
+        return self._uploads.listed(prefix)
+
+    def _checked_read(self, wanted: ByteRange) -> Callable[[], Coroutine[Any, Any, bytes]]:
+        """What reads a range, once it is one that an object may have."""
+        name = self._keys.name(wanted.key)
+        check_range(wanted)
+
+        async def read() -> bytes:
+            data, size_bytes = await self._container.read(name, wanted.offset, wanted.length)
+            if len(data) != wanted.length:
+                raise bad_range(wanted, size_bytes)
+            return data
+
+        return read

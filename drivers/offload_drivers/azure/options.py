@@ -1,0 +1,205 @@
+"""The options of the driver `azure`, checked and as values, and what an `az:` or `abfs:` URL stands for.
+
+Options may come as text; an empty one counts as not given, as in Pulsar's configuration. What makes no sense is
+refused with `OptionError`, which never repeats what may be a secret. A URL may name an account only by a host of
+Azure's own: the environment's credentials go to no other server unless the option `endpoint_url` names it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from offload_drivers.azure.keys import checked_blob_prefix
+from offload_hooks.errors import OptionError
+from offload_hooks.option_text import as_flag, as_seconds
+
+SCHEMES = ("az", "abfs", "abfss")
+
+ALIASES = {
+    "anon": "anonymous",
+    "bucket": "container",
+    "managedLedgerOffloadBucket": "container",
+    "managedLedgerOffloadServiceEndpoint": "endpoint_url",
+}
+"""Pulsar's names of the options, and adlfs's where it differs."""
+
+PUBLIC_CLOUD = "blob.core.windows.net"
+
+_CONTAINER = re.compile(r"\$root\Z|\$web\Z|(?=.{3,63}\Z)[a-z0-9](?:-?[a-z0-9])+\Z")
+_ACCOUNT = re.compile(r"[a-z0-9]{3,24}\Z")
+_HOST = re.compile(
+    r"(?P<account>[a-z0-9]{3,24}(?:-secondary)?)(?P<zone>\.z[0-9]{1,3})?\.(?:blob|dfs)"
+    r"(?P<cloud>\.core\.windows\.net|\.storage\.azure\.net|\.core\.usgovcloudapi\.net|\.core\.chinacloudapi\.cn)\Z"
+)
+_FORMS = "az://container/prefix or abfs://container@account.dfs.core.windows.net/prefix"
+_OTHER = ("anonymous", "connect_timeout_s", "read_timeout_s")
+_CREDENTIALS = (
+    "connection_string",
+    "account_key",
+    "sas_token",
+    "client_secret",
+    "managed_identity_client_id",
+    "anonymous",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AzureOptions:
+    """Where a tier is and how it is reached; see `AzureDriver` for what each one means. Secrets are not in its repr."""
+
+    container: str
+    prefix: str
+    account_name: str
+    account_key: str = field(repr=False)
+    sas_token: str = field(repr=False)
+    connection_string: str = field(repr=False)
+    tenant_id: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    managed_identity_client_id: str
+    anonymous: bool
+    endpoint_url: str
+    ca_bundle: str
+    proxy: str = field(repr=False)
+    connect_timeout_s: float
+    read_timeout_s: float
+
+
+def checked_options(**given: object) -> AzureOptions:
+    """The options of `AzureDriver` as values; `OptionError` for what makes no sense."""
+    text = {name: _text(name, value) for name, value in given.items() if name not in _OTHER}
+    text["prefix"] = checked_blob_prefix(text["prefix"])
+    text["endpoint_url"] = _server("endpoint_url", text["endpoint_url"])
+    _check_proxy(text["proxy"])
+    if not _CONTAINER.match(text["container"]):
+        raise OptionError("the option 'container' is no name of a container", found=repr(text["container"]))
+    if text["account_name"] and not _ACCOUNT.match(text["account_name"]):
+        raise OptionError(
+            "the option 'account_name' is no name of a storage account",
+            expected="3 to 24 lower-case letters and digits",
+            found=repr(text["account_name"]),
+        )
+    options = AzureOptions(
+        **text,
+        anonymous=as_flag("anonymous", given["anonymous"] or False),
+        connect_timeout_s=_above_zero("connect_timeout_s", given["connect_timeout_s"]),
+        read_timeout_s=_above_zero("read_timeout_s", given["read_timeout_s"]),
+    )
+    _check_credentials(options)
+    return options
+
+
+def options_from_url(url: str) -> dict[str, object]:
+    """The options that a URL stands for; names are taken as they are, without %-escapes."""
+    parts = _split(url)
+    if parts is None or parts.scheme.lower() not in SCHEMES:
+        raise OptionError("the URL is not one of Azure's blob storage", expected=_FORMS)
+    if "?" in url or "#" in url:
+        raise OptionError("the URL must not have a query or fragment", hint="Give options by name instead.")
+    container, at, host = parts.netloc.rpartition("@")
+    if ":" in container or "@" in container:
+        raise OptionError(
+            "the URL must not hold a user or password",
+            hint="Give credentials by option, or leave them to the environment.",
+        )
+    account: dict[str, object] = {}
+    if at:
+        account = _account_of(host)
+    else:
+        container = host
+    if not _CONTAINER.match(container):
+        raise OptionError("the URL names no container", expected=_FORMS)
+    prefix = parts.path.strip("/")
+    return {"container": container} | account | ({"prefix": prefix} if prefix else {})
+
+
+def account_of_endpoint(url: str) -> str:
+    """The account of a blob endpoint: in its host, or in its path as emulators have it; empty if it has none."""
+    parts = urlsplit(url)
+    host = _HOST.match((parts.hostname or "").lower())
+    if host is not None:
+        return host["account"].removesuffix("-secondary")
+    return parts.path.strip("/").partition("/")[0]
+
+
+def _account_of(host: str) -> dict[str, object]:
+    found = _HOST.match(host.lower())
+    if found is None or host.lower().partition(".")[0].endswith("-secondary"):
+        raise OptionError(
+            "the URL's host is none of Azure's blob storage",
+            expected=_FORMS,
+            hint="Name another server by the option endpoint_url.",
+        )
+    account, endpoint = found["account"], f"{found['account']}{found['zone'] or ''}.blob{found['cloud']}"
+    if endpoint == f"{account}.{PUBLIC_CLOUD}":
+        return {"account_name": account}
+    return {"account_name": account, "endpoint_url": f"https://{endpoint}"}
+
+
+def _check_credentials(options: AzureOptions) -> None:
+    kinds = [name for name in _CREDENTIALS if getattr(options, name)]
+    if len(kinds) > 1:
+        raise OptionError(
+            f"the options {' and '.join(repr(kind) for kind in kinds)} exclude each other", hint="Give one."
+        )
+    service_principal = ("tenant_id", "client_id", "client_secret")
+    given = [name for name in service_principal if getattr(options, name)]
+    if given and len(given) < len(service_principal):
+        raise OptionError(
+            "the options 'tenant_id', 'client_id' and 'client_secret' go together",
+            found=f"only {' and '.join(given)}",
+            hint="A managed identity is named by managed_identity_client_id.",
+        )
+
+
+def _text(name: str, value: object) -> str:
+    text = "" if value is None else str(value).strip()
+    if any(character < " " or character == "\x7f" for character in text):
+        raise OptionError(f"the option {name!r} holds a control character")
+    return text
+
+
+def _above_zero(name: str, value: object) -> float:
+    seconds = as_seconds(name, value)
+    if not seconds:
+        raise OptionError(f"the option {name!r} is 0", expected="more than 0 seconds")
+    return seconds
+
+
+def _server(name: str, url: str) -> str:
+    """A server's URL without a slash at its end; it may have a path, as the URLs of emulators do."""
+    if not url:
+        return ""
+    parts = _split(url)
+    if (
+        parts is None
+        or parts.scheme.lower() not in ("http", "https")
+        or not parts.hostname
+        or "@" in parts.netloc
+    ):
+        raise OptionError(
+            f"the option {name!r} is no URL of a blob service", expected=f"https://account.{PUBLIC_CLOUD}"
+        )
+    if "?" in url or "#" in url:
+        raise OptionError(
+            f"the option {name!r} must not have a query or fragment",
+            hint="A shared access signature is given by sas_token.",
+        )
+    return url.rstrip("/")
+
+
+def _check_proxy(url: str) -> None:
+    parts = _split(url)
+    if url and (parts is None or parts.scheme.lower() not in ("http", "https") or not parts.hostname):
+        raise OptionError("the option 'proxy' is no URL of a proxy", expected="http://host:port")
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - its check is wanted
+    except ValueError:
+        return None
+    return parts

@@ -1,0 +1,83 @@
+"""Credentials of Google Cloud from a driver's options, by google-auth; nothing is asked of the store.
+
+Without any option these are Application Default Credentials: the file that GOOGLE_APPLICATION_CREDENTIALS names
+(a service account's key, or a configuration for workload identity federation), what `gcloud auth
+application-default login` left, the metadata server of Google's machines. `AccessDeniedError` when there are none.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import google.auth
+import google.auth.exceptions
+import google.auth.impersonated_credentials
+import google.oauth2.credentials
+import google.oauth2.service_account
+
+from offload_drivers.gcs.options import GcsOptions
+from offload_hooks.errors import AccessDeniedError, OptionError
+
+STORAGE_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
+"""What tokens are asked for: objects, but not the rights on them."""
+
+IMPERSONATION_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
+"""What the token is asked for with which another service account's is fetched."""
+
+
+def make_credentials(options: GcsOptions, transport: Any) -> Any:
+    """The credentials that the options ask for; None for anonymous access.
+
+    Args:
+        transport: google-auth's request callable, by which metadata and token servers are reached.
+    """
+    if options.anonymous:
+        return None
+    if not options.impersonate_service_account:
+        return _own(options, STORAGE_SCOPE, transport)
+    return google.auth.impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]
+        source_credentials=_own(options, IMPERSONATION_SCOPE, transport),
+        target_principal=options.impersonate_service_account,
+        target_scopes=[STORAGE_SCOPE],
+    )
+
+
+def _own(options: GcsOptions, scope: str, transport: Any) -> Any:
+    if options.token:
+        return google.oauth2.credentials.Credentials(options.token)  # type: ignore[no-untyped-call]
+    if options.service_account_json:
+        return _service_account("service_account_json", options.service_account_json, scope)
+    if options.service_account_file:
+        try:
+            text = Path(options.service_account_file).read_text()
+        except (OSError, ValueError) as error:
+            raise OptionError(
+                "the file of the option 'service_account_file' cannot be read",
+                found=options.service_account_file,
+            ) from error
+        return _service_account("service_account_file", text, scope)
+    try:
+        credentials, _ = google.auth.default(scopes=[scope], request=transport)
+    except (google.auth.exceptions.GoogleAuthError, OSError, ValueError) as error:
+        raise AccessDeniedError(
+            "no usable credentials of Google Cloud are found",
+            hint="Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the "
+            "option service_account_file, token or anonymous.",
+        ) from error
+    return credentials
+
+
+def _service_account(option: str, text: str, scope: str) -> Any:
+    # What these functions raise may quote the key, so nothing of it becomes a cause.
+    try:
+        info = json.loads(text)
+        kind: Any = google.oauth2.service_account.Credentials
+        return kind.from_service_account_info(info, scopes=[scope])
+    except (google.auth.exceptions.GoogleAuthError, ValueError, TypeError, KeyError, AttributeError):
+        pass
+    raise OptionError(
+        f"the option {option!r} holds no key of a service account",
+        hint="Other kinds of credential files are taken from GOOGLE_APPLICATION_CREDENTIALS.",
+    )

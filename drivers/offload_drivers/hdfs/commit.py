@@ -1,0 +1,209 @@
+"""Putting objects of a tier in HDFS in place, and their metadata with them, so that a crash never leaves half.
+
+An object is two files, `<key>` and the sidecar `<key>.metadata.json`, and HDFS renames one at a time. Who puts an
+object in place, or deletes it, has the key's turn (see `hdfs_turns`) and goes through these steps, each of which is one
+request that the NameNode does whole or not at all. After a crash a commit can be made again, with the same upload
+(while nobody else has committed the key) or a new one. What a crash leaves after each step:
+
+    1. the blocks are one file       The old object or none. `list_uploads` shows the upload, until step 7.
+    2. the turn begins: the folder   The same; who comes next ends the turn.
+       is renamed to `….turn`
+    3. an old object: its identity   The same.
+       and metadata are written
+       into the new sidecar
+    4. the sidecar is renamed        The old object: the sidecar has its metadata, too. Without an old one: none,
+       into place                    and a sidecar without an object, which nobody sees and the next commit replaces.
+    5. the data is renamed into      The new object with its metadata. Without `overwrite` if create-only: the
+       place                         NameNode decides, so this holds against programs that take no turns.
+    6. the folder is removed         The same. An upload that is aborted before it leaves the object alone.
+    7. the turn is removed           The same.
+
+Deleting removes the object, then the sidecar; a crash between them leaves a sidecar without an object. Readers take no
+turns: they look at the object, the sidecar and again at the object, and begin again if that is another one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from offload_drivers.hdfs.client import Renamed
+from offload_drivers.hdfs.sidecar import FileIdentity, Sidecar, decode, encode
+from offload_drivers.hdfs.turns import end_turn, take_turn
+from offload_drivers.hdfs.uploads import METADATA, HdfsTier, send_home
+from offload_drivers.object_metadata import ObjectMetadata
+from offload_drivers.upload_records import gone, new_upload
+from offload_hooks import Upload
+from offload_hooks.errors import (
+    FormatError,
+    InvalidKeyError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OffloadError,
+    StoreUnavailableError,
+)
+
+_NEW_SIDECAR = "sidecar.json"
+_OLD_SIDECAR = "old.json"
+_ATTEMPTS = 10
+
+
+def put_in_place(tier: HdfsTier, upload: Upload, run: str, create_only: bool) -> tuple[Any, ObjectMetadata]:
+    """Commit the upload whose file `run` is the object; answer the object's status and metadata."""
+    tier.client.make_directory(tier.paths.object(upload.key).rpartition("/")[0] or "/")
+    for _ in range(_ATTEMPTS):
+        folder = take_turn(tier, upload.key, upload.upload_id)
+        if folder is None:
+            raise gone(upload)
+        done = _put(tier, upload, folder, run, create_only)
+        if done is not None:
+            with suppress(OffloadError):  # the object is there; what is left disturbs nobody for long
+                end_turn(tier, upload)
+            return done
+    raise _disturbed(tier, upload.key)
+
+
+def object_and_metadata(tier: HdfsTier, key: str) -> tuple[Any, ObjectMetadata]:
+    """An object's status, and the metadata that belongs to just this file."""
+    path = tier.paths.object(key)
+    status = _object(tier, path)
+    while status is not None:
+        metadata = _metadata_of(tier, key, status)
+        again = _object(tier, path)
+        if again is not None and FileIdentity.of(again) == FileIdentity.of(status):
+            return status, metadata
+        status = again
+    raise no_object(tier, key)
+
+
+def delete_object(tier: HdfsTier, key: str) -> None:
+    """Remove an object with its sidecar; what is not there counts as removed."""
+    client, path, sidecar = tier.client, tier.paths.object(key), tier.paths.sidecar(key)
+    if _object(tier, path) is None and not any(map(client.status, (sidecar, tier.paths.turn(key)))):
+        return
+    for _ in range(_ATTEMPTS):
+        holder = new_upload(key)
+        client.make_directory(f"{tier.paths.home(holder.upload_id)}/{holder.upload_id}")
+        folder = take_turn(tier, key, holder.upload_id)
+        if folder is not None:
+            if _object(tier, path) is not None:
+                client.remove(path)
+            # Into the folder, not removed: so that it is not the next one's if this turn has ended meanwhile.
+            renamed = client.rename(sidecar, f"{folder}/{_OLD_SIDECAR}")
+            if renamed is not Renamed.NO_PARENT:
+                end_turn(tier, holder)
+                return
+    raise _disturbed(tier, key)
+
+
+def no_object(tier: HdfsTier, key: str) -> ObjectNotFoundError:
+    """The error for a key that has no object."""
+    return ObjectNotFoundError(f"there is no such object in {tier.client.location}", key=key)
+
+
+def _put(
+    tier: HdfsTier, upload: Upload, folder: str, run: str, create_only: bool
+) -> tuple[Any, ObjectMetadata] | None:
+    """Steps 3 to 5; None if somebody ended the turn."""
+    client, key = tier.client, upload.key
+    target, sidecar_path = tier.paths.object(key), tier.paths.sidecar(key)
+    old, staged = client.status(target), client.status(f"{folder}/{run}")
+    if old is not None and old.isdir:
+        _give_back(tier, upload)
+        raise InvalidKeyError("cannot put an object in place: the key is a directory already", key=key)
+    sidecar = _readable_sidecar(tier, key)
+    if staged is None:
+        return _already_there(tier, upload, folder, old, sidecar)
+    if create_only and old is not None:
+        _give_back(tier, upload)
+        raise ObjectExistsError("there is an object of this key already", key=key)
+    written = client.read_whole(f"{folder}/{METADATA}")
+    moved = written is None and sidecar is not None and sidecar.upload_id == upload.upload_id
+    if written is None and not moved:
+        if client.status(folder) is None:
+            return None
+        raise gone(upload)
+    metadata = sidecar.metadata if moved else decode(written, key).metadata  # type: ignore[union-attr, arg-type]
+    if old is None and not moved:
+        if client.rename(f"{folder}/{METADATA}", sidecar_path, overwrite=True) is not Renamed.DONE:
+            return None
+    elif old is not None:
+        staged = _told_apart(tier, f"{folder}/{run}", staged, old)
+        replaced = FileIdentity.of(old)
+        both = Sidecar(
+            metadata=metadata,
+            upload_id=upload.upload_id,
+            replaced=replaced,
+            replaced_metadata=ObjectMetadata() if sidecar is None else sidecar.of(replaced),
+        )
+        try:
+            client.write_files({f"{folder}/{_NEW_SIDECAR}": encode(both)})
+        except ObjectNotFoundError:
+            return None
+        if client.rename(f"{folder}/{_NEW_SIDECAR}", sidecar_path, overwrite=True) is not Renamed.DONE:
+            return None
+    renamed = client.rename(f"{folder}/{run}", target, overwrite=not create_only)
+    if renamed is Renamed.EXISTS:  # made by a program that takes no turns, in the last moment
+        now = _readable_sidecar(tier, key)
+        if now is not None and now.upload_id == upload.upload_id:
+            client.rename(sidecar_path, f"{folder}/{METADATA}")
+        _give_back(tier, upload)
+        raise ObjectExistsError("there is an object of this key already", key=key)
+    if renamed is not Renamed.DONE:
+        there = client.status(target)
+        if there is None or FileIdentity.of(there) != FileIdentity.of(staged):
+            return None
+    return staged, metadata
+
+
+def _already_there(
+    tier: HdfsTier, upload: Upload, folder: str, old: Any, sidecar: Sidecar | None
+) -> tuple[Any, ObjectMetadata] | None:
+    """The object, if an earlier attempt to commit this upload was cut off after step 5."""
+    is_ours = sidecar is not None and sidecar.upload_id == upload.upload_id
+    if old is not None and is_ours and FileIdentity.of(old) != sidecar.replaced:  # type: ignore[union-attr]
+        return old, sidecar.metadata  # type: ignore[union-attr]
+    if tier.client.status(folder) is None:
+        return None
+    _give_back(tier, upload)
+    raise gone(upload)
+
+
+def _told_apart(tier: HdfsTier, path: str, staged: Any, old: Any) -> Any:
+    """Give the new file another identity than the old one's: two of one length in one millisecond have the same."""
+    if FileIdentity.of(staged) != FileIdentity.of(old):
+        return staged
+    tier.client.set_modified(path, old.modification_time + 1)
+    return tier.client.status(path) or staged
+
+
+def _give_back(tier: HdfsTier, upload: Upload) -> None:
+    """End the turn and keep the upload."""
+    send_home(tier, tier.paths.turn(upload.key), upload.upload_id)
+
+
+def _object(tier: HdfsTier, path: str) -> Any | None:
+    status = tier.client.status(path)
+    return None if status is None or status.isdir else status
+
+
+def _sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
+    data = tier.client.read_whole(tier.paths.sidecar(key))
+    return None if data is None else decode(data, key)
+
+
+def _readable_sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
+    """As `_sidecar`; None as well for one that nobody can read, which must not hinder its replacement."""
+    try:
+        return _sidecar(tier, key)
+    except FormatError:
+        return None
+
+
+def _metadata_of(tier: HdfsTier, key: str, status: Any) -> ObjectMetadata:
+    sidecar = _sidecar(tier, key)
+    return ObjectMetadata() if sidecar is None else sidecar.of(FileIdentity.of(status))
+
+
+def _disturbed(tier: HdfsTier, key: str) -> StoreUnavailableError:
+    return StoreUnavailableError(f"others ended the turn in {tier.client.location} again and again", key=key)

@@ -1,0 +1,120 @@
+"""The HDFS client of each process: made at its first use there, with the options' user, configuration and ticket.
+
+A client has threads of its own, which a fork does not copy: what the parent made never answers in the child. So each
+process makes its own. What it inherited must not even be freed, since that waits for the parent's threads: a forked
+child keeps it for ever.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import weakref
+from pathlib import Path
+from typing import Any
+
+from hdfs_native import Client
+
+from offload_drivers.hdfs.client import HdfsClient
+from offload_drivers.hdfs.errors import translation
+from offload_drivers.hdfs.options import HdfsOptions
+from offload_hooks.errors import OptionError
+
+USER = "HADOOP_USER_NAME"
+
+_owners: weakref.WeakSet[Any] = weakref.WeakSet()
+_user_set_by_option = ""
+
+
+class Connections:
+    """The client of the calling process; another one after a fork, after `close`, and after one that hangs."""
+
+    def __init__(self, options: HdfsOptions) -> None:
+        self._options = options
+        self._made: dict[int, HdfsClient] = {}
+
+    def get(self) -> HdfsClient:
+        """This process's client."""
+        # No lock, which a fork could copy while it is held: whoever comes second uses what the first one made.
+        process = os.getpid()
+        client = self._made.get(process)
+        if client is not None and client.hangs:
+            self._made.pop(process, None)
+            client = None
+        if client is None:
+            client = self._made.setdefault(process, _connected(self._options))
+        return client
+
+    def close(self) -> None:
+        """Give back this process's client; a later use makes a new one."""
+        self._made.pop(os.getpid(), None)
+
+
+def kept_by_children(owner: object) -> None:
+    """From now on a forked child never frees this object, which owns something of a client's."""
+    _watch_forks()
+    _owners.add(owner)
+
+
+def _connected(options: HdfsOptions) -> HdfsClient:
+    if options.config_dir and not Path(options.config_dir).is_dir():  # the library would go on without one
+        raise OptionError("the option 'config_dir' is no directory here", found=repr(options.config_dir))
+    _take_user(options.user)
+    try:
+        raw = Client(
+            options.file_system if options.authority else None,
+            _settings(options),
+            options.config_dir or None,
+            kerberos_principal=options.kerberos_principal or None,
+            kerberos_keytab=options.kerberos_keytab or None,
+            kerberos_cache=options.kerberos_cache or None,
+        )
+    except Exception as error:
+        raise translation(error, "make a client", options.file_system) from error
+    client = HdfsClient(raw, options.location, options.timeout_s, options.replication)
+    kept_by_children(client)
+    return client
+
+
+def _settings(options: HdfsOptions) -> dict[str, str]:
+    """Settings that go before those of the configuration.
+
+    The library's own patience, 15 attempts over minutes, is not ours: who wants retries puts the layer over us. Three
+    attempts find the active one of two or three NameNodes. A DataNode that hangs is given up early enough for another
+    one to be asked.
+    """
+    return {
+        "dfs.client.failover.max.attempts": "3",
+        "dfs.client.failover.sleep.base.millis": "200",
+        "dfs.client.failover.sleep.max.millis": "2000",
+        "dfs.client.socket-timeout": str(max(1, int(options.timeout_s * 1000 / 3))),
+    }
+
+
+def _take_user(user: str) -> None:
+    """Make `user` this process's simple user: the library knows but the environment, whenever it connects.
+
+    So one process has one user; a second one is refused, rather than that objects were written as somebody else.
+    """
+    global _user_set_by_option
+    current = os.environ.get(USER, "")
+    if user and not current:
+        os.environ[USER] = _user_set_by_option = user
+    elif user != current and (user or current == _user_set_by_option):
+        raise OptionError(
+            f"this process is already {current!r} to HDFS, which takes one user for a process",
+            expected=repr(user) if user else "the option 'user' as in the process's other driver",
+            found=repr(current),
+            hint=f"Use another process, or set {USER} alone.",
+        )
+
+
+@functools.cache
+def _watch_forks() -> None:
+    os.register_at_fork(after_in_child=_keep_all)
+
+
+def _keep_all() -> None:
+    for owner in list(_owners):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

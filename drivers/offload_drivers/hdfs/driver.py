@@ -1,0 +1,259 @@
+"""The driver `hdfs`: a tier in a directory of an HDFS file system.
+
+An object is a file at its key under the root, with its user metadata in a sidecar; a file without one is an object,
+too. Objects appear whole or not at all, also after a crash, and create-only holds between processes (`hdfs_commit` says
+what each step leaves). Every request has a deadline. Directories are never removed: another process may be about to use
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, ClassVar
+
+from offload_drivers.arguments import bad_range, check_range, checked_block, object_size
+from offload_drivers.hdfs.commit import delete_object, no_object, object_and_metadata, put_in_place
+from offload_drivers.hdfs.connection import Connections
+from offload_drivers.hdfs.listing import list_keys
+from offload_drivers.hdfs.options import ALIASES, checked_options, options_from_url
+from offload_drivers.hdfs.paths import HdfsPaths
+from offload_drivers.hdfs.runs import Runs, new_name
+from offload_drivers.hdfs.uploads import HdfsTier, begin, drop, folder_of, uploads
+from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
+from offload_drivers.upload_records import gone
+from offload_hooks import (
+    BlockReceipt,
+    ByteRange,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+    hookimpl,
+)
+from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, placed
+
+CAPABILITIES = Capabilities(
+    create_only=True,
+    ordered_parts=True,
+    user_metadata="sidecar",
+    stale_uploads=True,
+    range_bytes=8 << 20,
+    ranges_ahead=8,
+)
+
+AT_ONCE = 8
+"""How many ranges are read, or objects deleted, at once in one call."""
+
+
+class HdfsDriver:
+    """A tier in an HDFS file system.
+
+    Args:
+        url: `hdfs://host:port/path`, or `hdfs://nameservice/path` by the Hadoop configuration; `hdfs:///path` is in the
+            configuration's default file system.
+        root: the tier's directory, under the path of the URL; it is made by the first write.
+        user: the user of simple authentication; else HADOOP_USER_NAME or the login. One process has one.
+        config_dir: the directory of `core-site.xml` and `hdfs-site.xml`; else HADOOP_CONF_DIR or HADOOP_HOME.
+        kerberos_principal: whose ticket is used; else that of the cache in KRB5CCNAME.
+        kerberos_keytab: the file of the principal's keys.
+        kerberos_cache: the ticket cache of the principal.
+        replication: how many copies HDFS keeps of what is written; else the server's default.
+        timeout_s: how long one request may take.
+        client: `hdfs-native`, or `pyarrow`, which can only read.
+    """
+
+    hook_spec_version = 1
+    option_aliases: ClassVar[Mapping[str, str]] = ALIASES
+
+    def __init__(
+        self,
+        url: str,
+        root: str = "",
+        user: str = "",
+        config_dir: str = "",
+        kerberos_principal: str = "",
+        kerberos_keytab: str = "",
+        kerberos_cache: str = "",
+        replication: int | str | None = None,
+        timeout_s: float | str = 60.0,
+        client: str = "hdfs-native",
+    ) -> None:
+        self._options = checked_options(
+            url=url,
+            root=root,
+            user=user,
+            config_dir=config_dir,
+            kerberos_principal=kerberos_principal,
+            kerberos_keytab=kerberos_keytab,
+            kerberos_cache=kerberos_cache,
+            replication=replication,
+            timeout_s=timeout_s,
+            client=client,
+        )
+        self._paths = HdfsPaths(self._options.root)
+        self._connections = Connections(self._options)
+        self._runs = Runs()
+
+    @classmethod
+    def options_from_url(cls, url: str) -> dict[str, object]:
+        """The options that an `hdfs:` URL stands for."""
+        return options_from_url(url)
+
+    def close(self) -> None:
+        """Give back this process's connections; see `TierHooks`."""
+        self._runs.close()
+        self._connections.close()
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        """See `TierHooks`."""
+        return DriverDescription(
+            name="hdfs",
+            location=self._options.location,
+            capabilities=CAPABILITIES,
+            driver_metadata={
+                "storageBasePath": self._options.root,
+                "serviceEndpoint": self._options.file_system,
+            },
+        )
+
+    @hookimpl
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
+        """See `TierHooks`."""
+        metadata = checked_metadata(key, content_type, user_metadata)
+        with placed(key=key):
+            return begin(self._tier(key), key, metadata)
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`; the receipt's tag says where the block lies."""
+        view = checked_block(upload, part_number, offset, data, CAPABILITIES)
+        with placed(key=upload.key, block=part_number):
+            tag = self._runs.write(self._tier(upload.key), upload, view)
+        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=tag)
+
+    @hookimpl
+    def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
+        """See `TierHooks`."""
+        size_bytes = object_size(upload, receipts, CAPABILITIES)
+        with placed(key=upload.key):
+            tier = self._tier(upload.key)
+            folder = folder_of(tier, upload)
+            if folder is None:
+                raise gone(upload)
+            run = self._runs.joined(tier, upload, folder, receipts, size_bytes)
+            return _object_stat(upload.key, *put_in_place(tier, upload, run, create_only))
+
+    @hookimpl
+    def abort_data(self, upload: Upload) -> bool:
+        """See `TierHooks`."""
+        with placed(key=upload.key):
+            self._runs.forget(upload)
+            return drop(self._tier(), upload)
+
+    @hookimpl
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat:
+        """See `TierHooks`."""
+        metadata = checked_metadata(key, content_type, user_metadata)
+        run = new_name()
+        with placed(key=key):
+            tier = self._tier(key)
+            upload = begin(tier, key, metadata, {run: memoryview(data).cast("B")})
+            try:
+                return _object_stat(key, *put_in_place(tier, upload, run, create_only))
+            except OffloadError:
+                with suppress(OffloadError):
+                    drop(tier, upload)
+                raise
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        """See `TierHooks`."""
+        return self.read_ranges([ByteRange(key=key, offset=offset, length=length)])[0]
+
+    @hookimpl
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """See `TierHooks`."""
+        paths = {wanted.key: self._paths.object(wanted.key) for wanted in ranges}
+        for wanted in ranges:
+            check_range(wanted)
+        tier = self._tier()
+        opened = {}
+        for key, path in paths.items():
+            with placed(key=key):
+                opened[key] = _opened(tier, key, path)
+        for wanted in ranges:
+            size_bytes = opened[wanted.key].file_length()
+            if wanted.end > size_bytes:
+                raise bad_range(wanted, size_bytes)
+        with placed(key=ranges[0].key if len(paths) == 1 else None):
+            return tier.client.read_ranges([(opened[w.key], w.offset, w.length) for w in ranges], AT_ONCE)
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        """See `TierHooks`."""
+        with placed(key=key):
+            return _object_stat(key, *object_and_metadata(self._tier(key), key))
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """See `TierHooks`."""
+        return list_keys(self._tier(), prefix, start_after)
+
+    @hookimpl
+    def delete(self, keys: Sequence[str]) -> int:
+        """See `TierHooks`."""
+        tier = self._tier(*keys)
+        with ThreadPoolExecutor(min(AT_ONCE, len(keys) or 1)) as threads:
+            for _ in threads.map(partial(_delete, tier), keys):
+                pass
+        return len(keys)
+
+    @hookimpl
+    def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
+        """See `TierHooks`."""
+        return uploads(self._tier(), prefix)
+
+    def _tier(self, *keys: str) -> HdfsTier:
+        """The tier as this process reaches it, once all that are given are keys."""
+        for key in keys:
+            self._paths.object(key)
+        return HdfsTier(self._connections.get(), self._paths)
+
+
+def _opened(tier: HdfsTier, key: str, path: str) -> Any:
+    try:
+        return tier.client.readers([path], 1)[0]
+    except (ObjectNotFoundError, InvalidKeyError) as error:  # or a part of the key is an object
+        raise no_object(tier, key) from error
+
+
+def _delete(tier: HdfsTier, key: str) -> None:
+    with placed(key=key):
+        delete_object(tier, key)
+
+
+def _object_stat(key: str, status: Any, metadata: ObjectMetadata) -> ObjectStat:
+    return ObjectStat(
+        key=key,
+        size_bytes=status.length,
+        modified_at=datetime.fromtimestamp(status.modification_time / 1000, UTC),
+        content_type=metadata.content_type,
+        user_metadata=metadata.user_metadata,
+    )

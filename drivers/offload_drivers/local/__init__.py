@@ -1,0 +1,5 @@
+"""Driver for a folder of this machine."""
+
+from offload_drivers.local.driver import CAPABILITIES, LocalDriver
+
+__all__ = ["CAPABILITIES", "LocalDriver"]

@@ -1,0 +1,188 @@
+"""The driver `local`: a tier in a directory, on local disks or anything mounted.
+
+An object is a file at its key under the root, with its user metadata in a sidecar; a file without one is an
+object, too. Nothing of the standard is assumed beyond POSIX: atomic renames, `flock` and `fsync`. Objects
+appear whole or not at all, also after a crash (`local_commit` says what each step leaves), create-only
+holds between processes, and no key leaves the root (`local_paths`). Directories are never removed: another
+process may be about to use them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from offload_drivers.arguments import bad_range, checked_block, object_size
+from offload_drivers.local.commit import delete_objects, object_and_metadata, put_in_place
+from offload_drivers.local.files import opened_object, translated
+from offload_drivers.local.listing import list_keys
+from offload_drivers.local.memory import RANGE_BYTES, room_for
+from offload_drivers.local.paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
+from offload_drivers.local.uploads import Staging
+from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
+from offload_hooks import (
+    BlockReceipt,
+    ByteRange,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+    hookimpl,
+)
+from offload_hooks.errors import UploadError
+
+CAPABILITIES = Capabilities(
+    create_only=True,
+    user_metadata="sidecar",
+    stale_uploads=True,
+    range_bytes=RANGE_BYTES,
+    ranges_ahead=0,
+)
+
+
+class LocalDriver:
+    """A tier in a directory.
+
+    Args:
+        root: the directory's absolute path; it is made by the first write.
+    """
+
+    hook_spec_version = 1
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self._root = checked_root(root)
+        self._staging = Staging(self._root)
+
+    @classmethod
+    def options_from_url(cls, url: str) -> dict[str, object]:
+        """The options that a `file:` URL stands for."""
+        return {"root": root_from_url(url)}
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        """See `TierHooks`."""
+        return DriverDescription(
+            name="local",
+            location=root_url(self._root),
+            capabilities=CAPABILITIES,
+        )
+
+    @hookimpl
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
+        """See `TierHooks`."""
+        metadata = checked_metadata(key, content_type, user_metadata)
+        with translated("begin an object", self._root, key):
+            target_of(self._root, key)
+            return self._staging.begin(key, metadata)
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`; the receipt's tag is the upload's id."""
+        view = checked_block(upload, part_number, offset, data, CAPABILITIES)
+        with translated("write a block", self._root, upload.key):
+            self._staging.write(upload, view, offset)
+        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=upload.upload_id)
+
+    @hookimpl
+    def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
+        """See `TierHooks`."""
+        size_bytes = object_size(upload, receipts, CAPABILITIES)
+        for receipt in receipts:
+            if receipt.tag != upload.upload_id:
+                raise UploadError(
+                    "a receipt is not of this upload", key=upload.key, block=receipt.part_number
+                )
+        with translated("commit an object", self._root, upload.key):
+            metadata = self._staging.metadata(upload)
+            info = put_in_place(self._staging, upload, size_bytes, create_only)
+        return _object_stat(upload.key, info, metadata)
+
+    @hookimpl
+    def abort_data(self, upload: Upload) -> bool:
+        """See `TierHooks`."""
+        with translated("abort an upload", self._root, upload.key):
+            return self._staging.drop(upload)
+
+    @hookimpl
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat:
+        """See `TierHooks`."""
+        metadata = checked_metadata(key, content_type, user_metadata)
+        view = memoryview(data).cast("B")
+        with translated("write an object", self._root, key):
+            target_of(self._root, key)
+            upload = self._staging.begin(key, metadata)
+            try:
+                self._staging.write(upload, view, 0)
+                info = put_in_place(self._staging, upload, view.nbytes, create_only)
+            except Exception:
+                self._staging.drop(upload)
+                raise
+        return _object_stat(key, info, metadata)
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> memoryview:
+        """See `TierHooks`."""
+        with translated("read", self._root, key), opened_object(path_of(self._root, key)) as descriptor:
+            wanted = ByteRange(key=key, offset=offset, length=length)
+            size_bytes = os.fstat(descriptor).st_size
+            if offset < 0 or length < 1 or wanted.end > size_bytes:
+                raise bad_range(wanted, size_bytes)
+            data = room_for(length)
+            done = 0
+            while done < length:  # again for more than 2 GiB, or after a signal
+                more = os.preadv(descriptor, [data[done:]], offset + done)
+                if not more:  # somebody cut the file meanwhile
+                    raise bad_range(wanted, offset + done)
+                done += more
+            return data
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        """See `TierHooks`."""
+        with translated("stat", self._root, key):
+            info, metadata = object_and_metadata(self._staging, key)
+        return _object_stat(key, info, metadata)
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """See `TierHooks`."""
+        return list_keys(self._root, prefix, start_after)
+
+    @hookimpl
+    def delete(self, keys: Sequence[str]) -> int:
+        """See `TierHooks`."""
+        for key in keys:
+            check_key(key)
+        with translated("delete", self._root):
+            delete_objects(self._staging, keys)
+        return len(keys)
+
+    @hookimpl
+    def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
+        """See `TierHooks`."""
+        with translated("list uploads", self._root):
+            os.stat(self._root)
+            return iter(list(self._staging.uploads(prefix)))
+
+
+def _object_stat(key: str, info: os.stat_result, metadata: ObjectMetadata) -> ObjectStat:
+    return ObjectStat(
+        key=key,
+        size_bytes=info.st_size,
+        modified_at=datetime.fromtimestamp(info.st_mtime, UTC),
+        content_type=metadata.content_type,
+        user_metadata=metadata.user_metadata,
+    )

@@ -1,0 +1,89 @@
+"""Whose requests they are: an aiobotocore session with the credentials that the options ask for.
+
+Without any option these are found by botocore's own chain: environment, profile, web identity, container, instance
+role. A role to assume is assumed with them by STS. What expires is fetched anew in time, by the session.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from aiobotocore.config import AioConfig
+from aiobotocore.credentials import (
+    AioAssumeRoleCredentialFetcher,
+    AioCredentialResolver,
+    AioDeferredRefreshableCredentials,
+)
+from aiobotocore.session import AioSession
+from botocore.credentials import CredentialProvider
+from botocore.exceptions import NoCredentialsError
+
+from offload_drivers.s3.options import S3Options
+
+DEFAULT_SESSION_NAME = "pulsar-offload"
+_STS_REGION = "us-east-1"
+"""Where roles are assumed when no region is known; STS has the same ones everywhere."""
+
+
+def make_session(options: S3Options) -> Any:
+    """A session for clients of S3. Nothing is asked of any server yet."""
+    own = AioSession(profile=options.profile or None)
+    if options.access_key_id:
+        own.set_credentials(options.access_key_id, options.secret_access_key, options.session_token or None)
+    if not options.role_arn:
+        return own
+    session = AioSession(profile=options.profile or None)
+    session.register_component(
+        "credential_provider", AioCredentialResolver(providers=[_RoleProvider(own, options)])
+    )
+    return session
+
+
+def network_config(options: S3Options) -> dict[str, Any]:
+    """What botocore's Config is told of the line, for S3 and STS alike."""
+    config: dict[str, Any] = {
+        "connect_timeout": options.connect_timeout_s,
+        "read_timeout": options.read_timeout_s,
+        # One try: a retry hidden in here would multiply those of the retry layer, and may not wait as long as the
+        # store asks to. A create-only write that was made again could be told that its own object exists.
+        "retries": {"total_max_attempts": 1},
+    }
+    if options.proxy:
+        config["proxies"] = {"http": options.proxy, "https": options.proxy}
+    return config
+
+
+class _RoleProvider(CredentialProvider):  # type: ignore[misc]
+    """The credentials of the role that the options name; STS is asked at the first use, and before they expire."""
+
+    METHOD = "pulsar-offload-role"
+
+    def __init__(self, own: Any, options: S3Options) -> None:
+        super().__init__()
+        self._own = own
+        self._options = options
+
+    async def load(self) -> Any:
+        """See botocore."""
+        source = await self._own.get_credentials()
+        if source is None:
+            raise NoCredentialsError
+        options = self._options
+        arguments = {"RoleSessionName": options.role_session_name or DEFAULT_SESSION_NAME}
+        if options.external_id:
+            arguments["ExternalId"] = options.external_id
+        region = options.region or self._own.get_config_variable("region") or _STS_REGION
+        fetcher = AioAssumeRoleCredentialFetcher(
+            client_creator=partial(
+                self._own.create_client,
+                region_name=region,
+                endpoint_url=options.sts_endpoint_url or None,
+                verify=options.ca_bundle or None,
+                config=AioConfig(**network_config(options)),
+            ),
+            source_credentials=source,
+            role_arn=options.role_arn,
+            extra_args=arguments,
+        )
+        return AioDeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=self.METHOD)

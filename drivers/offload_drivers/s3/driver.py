@@ -1,0 +1,260 @@
+"""The driver `s3`: a tier in a bucket of Amazon S3, or of any service that speaks its protocol.
+
+A data object is a multipart upload whose parts are exactly the blocks; an index is one PUT. What must not replace an
+object (create only) is one request with the store's own condition, and no request is made a second time here: the
+library's retries are off (`s3_credentials`), the HTTP client's own one cannot happen (`s3_body`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from offload_drivers.arguments import checked_block, object_size
+from offload_drivers.object_keys import KeySpace
+from offload_drivers.s3.connection import S3Connection
+from offload_drivers.s3.delete import delete_objects
+from offload_drivers.s3.errors import translated
+from offload_drivers.s3.listing import list_objects, list_uploads
+from offload_drivers.s3.metadata import object_stat, s3_metadata
+from offload_drivers.s3.options import ALIASES, checked_options, options_from_url
+from offload_drivers.s3.reads import S3Reads
+from offload_hooks import (
+    BlockReceipt,
+    ByteRange,
+    Capabilities,
+    DriverDescription,
+    ListedObject,
+    ObjectStat,
+    ReadableBuffer,
+    StaleUpload,
+    Upload,
+    hookimpl,
+)
+from offload_hooks.errors import UploadError
+
+CAPABILITIES = Capabilities(
+    create_only=True,
+    user_metadata="native",
+    stale_uploads=True,
+    min_block_bytes=5 << 20,
+    max_block_bytes=5 << 30,
+    max_blocks=10_000,
+    range_bytes=8 << 20,
+    ranges_ahead=8,
+)
+"""Amazon S3 User Guide, "Amazon S3 multipart upload limits"."""
+
+
+class S3Driver:
+    """A tier in a bucket.
+
+    Args:
+        bucket: the bucket's name, or the ARN of an access point.
+        prefix: what the names of all the tier's objects begin with, as folders.
+        region: the bucket's region; else the environment's or the profile's.
+        endpoint_url: the service's URL, if it is not Amazon's.
+        profile: the profile of the AWS configuration files to take credentials and settings from.
+        access_key_id, secret_access_key, session_token: credentials; without them botocore's own chain finds some.
+        role_arn: a role to assume by STS with these credentials.
+        role_session_name: the name of that session.
+        external_id: what the role's owner wants to be told.
+        sts_endpoint_url: the URL of STS, if it is not Amazon's.
+        anonymous: send requests without a signature.
+        ca_bundle: a file with the certificates to trust.
+        proxy: the URL of a proxy for all requests.
+        addressing_style: `path` or `virtual` (the bucket in the host's name); `auto` leaves it to botocore.
+        connect_timeout_s: how long a connection may take.
+        read_timeout_s: how long nothing may come, or be taken, in a request.
+        max_connections: the most connections of a process.
+        client: what reads ranges: `s3fs`, or `obstore` where that can be used.
+        server_side_encryption, kms_key_id, storage_class: S3's properties of the objects that are written.
+    """
+
+    hook_spec_version = 1
+    option_aliases = ALIASES
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        region: str = "",
+        endpoint_url: str = "",
+        profile: str = "",
+        access_key_id: str = "",
+        secret_access_key: str = "",
+        session_token: str = "",
+        role_arn: str = "",
+        role_session_name: str = "",
+        external_id: str = "",
+        sts_endpoint_url: str = "",
+        anonymous: bool | str = False,
+        ca_bundle: str = "",
+        proxy: str = "",
+        addressing_style: str = "auto",
+        connect_timeout_s: float | str = 10.0,
+        read_timeout_s: float | str = 60.0,
+        max_connections: int | str = 64,
+        client: str = "s3fs",
+        server_side_encryption: str = "",
+        kms_key_id: str = "",
+        storage_class: str = "",
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name != "self"}
+        self._options = checked_options(**given)
+        self._bucket = self._options.bucket
+        self._keys = KeySpace(prefix=self._options.prefix)
+        self._connection = S3Connection(self._options)
+        self._reads = S3Reads(self._options, self._connection, self._keys)
+
+    @classmethod
+    def options_from_url(cls, url: str) -> dict[str, object]:
+        """The options that an `s3:` URL stands for."""
+        return options_from_url(url)
+
+    def close(self) -> None:
+        """Give back this process's connections; the driver can be used on, and then makes new ones."""
+        self._reads.close()
+        self._connection.close()
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        """See `TierHooks`."""
+        options = self._options
+        return DriverDescription(
+            name="s3",
+            location=f"s3://{self._bucket}/{options.prefix}",
+            capabilities=CAPABILITIES,
+            driver_metadata={
+                "managedLedgerOffloadDriver": "S3" if options.endpoint_url else "AWS_S3",
+                "bucket": self._bucket,
+                "region": options.region,
+                "serviceEndpoint": options.endpoint_url,
+            },
+        )
+
+    @hookimpl
+    def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
+        """See `TierHooks`."""
+        name = self._keys.name(key)
+        properties = self._properties(key, content_type, user_metadata)
+        with translated("begin an object", self._bucket, key):
+            begun = self._connection.call("create_multipart_upload", Key=name, **properties)
+        return Upload(key=key, upload_id=begun["UploadId"])
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`; the receipt's tag is the part's ETag."""
+        view = checked_block(upload, part_number, offset, data, CAPABILITIES)
+        place = self._place(upload)
+        with translated("write a block", self._bucket, upload.key):
+            part = self._connection.send("upload_part", view, PartNumber=part_number, **place)
+        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=part["ETag"])
+
+    @hookimpl
+    def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
+        """See `TierHooks`."""
+        object_size(upload, receipts, CAPABILITIES)
+        place = self._place(upload)
+        parts = [{"PartNumber": receipt.part_number, "ETag": receipt.tag} for receipt in receipts]
+        with translated("commit an object", self._bucket, upload.key):
+            # An upload that was committed already may be committed again: S3 remembers for a while, and says that
+            # it succeeded. So ask first whether it is there.
+            self._connection.call("list_parts", MaxParts=1, **place)
+            self._connection.call(
+                "complete_multipart_upload",
+                MultipartUpload={"Parts": parts},
+                **place,
+                **_condition(create_only),
+            )
+        return self.stat(upload.key)
+
+    @hookimpl
+    def abort_data(self, upload: Upload) -> bool:
+        """See `TierHooks`."""
+        try:
+            place = self._place(upload)
+            with translated("abort an upload", self._bucket, upload.key):
+                self._connection.call("abort_multipart_upload", **place)
+        except UploadError:
+            return False
+        return True
+
+    @hookimpl
+    def write_index(
+        self,
+        key: str,
+        data: ReadableBuffer,
+        content_type: str,
+        user_metadata: Mapping[str, str],
+        create_only: bool,
+    ) -> ObjectStat:
+        """See `TierHooks`."""
+        name = self._keys.name(key)
+        properties = self._properties(key, content_type, user_metadata)
+        with translated("write an object", self._bucket, key):
+            self._connection.send("put_object", data, Key=name, **properties, **_condition(create_only))
+        return self.stat(key)
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> ReadableBuffer:
+        """See `TierHooks`."""
+        return self._reads.one(ByteRange(key=key, offset=offset, length=length))
+
+    @hookimpl
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+        """See `TierHooks`."""
+        return self._reads.many(ranges)
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        """See `TierHooks`."""
+        name = self._keys.name(key)
+        with translated("stat", self._bucket, key):
+            return object_stat(key, self._connection.call("head_object", Key=name))
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """See `TierHooks`."""
+        return list_objects(self._list_page, self._keys, prefix, start_after)
+
+    @hookimpl
+    def delete(self, keys: Sequence[str]) -> int:
+        """See `TierHooks`."""
+        delete_objects(self._connection, self._bucket, {self._keys.name(key): key for key in keys})
+        return len(keys)
+
+    @hookimpl
+    def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
+        """See `TierHooks`."""
+        return list_uploads(self._list_page, self._keys, prefix)
+
+    def _list_page(self, method: str, **parameters: Any) -> dict[str, Any]:
+        with translated("list", self._bucket):
+            return self._connection.call(method, **parameters)
+
+    def _place(self, upload: Upload) -> dict[str, Any]:
+        """Where an upload is. Without an id the request would be one on the object of the key."""
+        if not upload.upload_id:
+            raise UploadError("this is no upload of this tier", key=upload.key)
+        return {"Key": self._keys.name(upload.key), "UploadId": upload.upload_id}
+
+    def _properties(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> dict[str, Any]:
+        """What an object is written with."""
+        metadata = s3_metadata(key, content_type, user_metadata)
+        encryption = {
+            "ServerSideEncryption": self._options.server_side_encryption,
+            "SSEKMSKeyId": self._options.kms_key_id,
+            "StorageClass": self._options.storage_class,
+        }
+        return {
+            "ContentType": metadata.content_type,
+            "Metadata": dict(metadata.user_metadata),
+            **{name: value for name, value in encryption.items() if value},
+        }
+
+
+def _condition(create_only: bool) -> dict[str, str]:
+    return {"IfNoneMatch": "*"} if create_only else {}

@@ -1,0 +1,102 @@
+"""Ranges of objects, one or many: by s3fs, or by obstore where the options say so and it can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from offload_drivers.arguments import bad_range, check_range
+from offload_drivers.object_keys import KeySpace
+from offload_drivers.s3.connection import S3Connection
+from offload_drivers.s3.errors import translated
+from offload_drivers.s3.obstore import make_store
+from offload_drivers.s3.obstore_reads import ObstoreReads
+from offload_drivers.s3.options import S3Options
+from offload_hooks import ByteRange, ReadableBuffer
+
+_SoonRead = Callable[[str, int, int], Awaitable[memoryview | None]]
+_AT_ONCE = 32
+"""How many of many ranges are on their way at once, so that a far store's latency is paid once for many."""
+
+_TOTAL = re.compile(r"/([0-9]+)\Z")
+
+
+class S3Reads:
+    """Reads whole ranges or raises."""
+
+    def __init__(self, options: S3Options, connection: S3Connection, keys: KeySpace) -> None:
+        self._bucket = options.bucket
+        self._at_once = min(options.max_connections, _AT_ONCE)
+        self._connection = connection
+        self._keys = keys
+        self._obstore: ObstoreReads | None = None
+        if options.client == "obstore":
+            self._obstore = ObstoreReads(partial(make_store, options, connection))
+
+    def one(self, wanted: ByteRange) -> ReadableBuffer:
+        """The bytes of a range."""
+        name = self._name(wanted)
+        with translated("read", self._bucket, wanted.key):
+            if self._obstore is not None:
+                data = self._obstore.read(name, wanted.offset, wanted.length)
+                if data is not None:
+                    return data
+            return self._connection.files.run(self._by_s3fs, name, wanted)
+
+    def many(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
+        """The bytes of many ranges, in their order; the first error ends all."""
+        names = [self._name(wanted) for wanted in ranges]
+        if not ranges:
+            return []
+        with translated("read", self._bucket):
+            soon = None if self._obstore is None else self._obstore.reader()
+            calls = [
+                partial(self._placed, soon, name, wanted) for name, wanted in zip(names, ranges, strict=True)
+            ]
+            return self._connection.files.run_all(calls, self._at_once)
+
+    def close(self) -> None:
+        """Give back this process's connections."""
+        if self._obstore is not None:
+            self._obstore.close()
+
+    def _name(self, wanted: ByteRange) -> str:
+        check_range(wanted)
+        return self._keys.name(wanted.key)
+
+    async def _placed(self, soon: _SoonRead | None, name: str, wanted: ByteRange) -> ReadableBuffer:
+        # Here, not where the loop hands its errors over: of many ranges each has its own key.
+        with translated("read", self._bucket, wanted.key):
+            if soon is not None:
+                data = await soon(name, wanted.offset, wanted.length)
+                if data is not None:
+                    return data
+            return await self._by_s3fs(name, wanted)
+
+    async def _by_s3fs(self, name: str, wanted: ByteRange) -> bytes:
+        try:
+            data, answer = await self._connection.read(name, wanted.offset, wanted.length)
+        except ClientError as error:
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 416:
+                raise bad_range(wanted, _size_in(error.response)) from error
+            raise
+        if len(data) != wanted.length:
+            raise bad_range(wanted, _size_of(answer.get("ContentRange", "")))
+        return data
+
+
+def _size_in(refusal: Any) -> int | None:
+    told = refusal.get("Error", {}).get("ActualObjectSize", "")
+    if told.isdecimal():
+        return int(told)
+    headers = refusal.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    return _size_of(headers.get("content-range", ""))
+
+
+def _size_of(content_range: str) -> int | None:
+    found = _TOTAL.search(content_range)
+    return None if found is None else int(found[1])
