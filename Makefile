@@ -10,6 +10,7 @@ demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
+	PYTHONPATH=tests/support $(BIN)/python -m servers.install
 	$(PYTEST) -m "not nightly"
 
 check: $(READY)

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from required import need
 from servers.azurite import Azurite
 from servers.fake_gcs import FakeGcs
 from servers.minihdfs import MiniHdfs
@@ -20,17 +21,6 @@ from servers.versitygw import Versitygw
 
 # Read when gcsfs is imported; otherwise it asks the server for an API that only Google has, for minutes.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-
-REQUIRED = frozenset(filter(None, os.environ.get("OFFLOAD_REQUIRE", "").split(",")))
-
-
-def need(part: str, there: bool, how: str) -> None:
-    """Skip where `part` is missing and `OFFLOAD_REQUIRE` does not name it; fail where it does."""
-    if there:
-        return
-    if part in REQUIRED:
-        pytest.fail(f"{part} is required here and missing: {how}")
-    pytest.skip(f"{part} is missing: {how}")
 
 
 @pytest.fixture(scope="session")

@@ -233,7 +233,7 @@ def test_the_driver_passes_the_conformance_suite_at_once(project: Path) -> None:
     ("right", "wrong"),
     [
         ("os.link(path, target)", "os.replace(path, target)"),
-        ("if not data or len(data) != length:", "if not data:"),
+        (' or offset + length > facts_of(file)["size_bytes"]', ""),
         ("return self._store.drop(upload.key, upload.upload_id)", "return True"),
         ("lowered = {name.lower(): text", "lowered = {name: text"),
     ],

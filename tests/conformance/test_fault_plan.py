@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from offload_core.tier import Tier
+from offload_core.tier import Tier, open_store
 from offload_core.tier.chain import Layer
 from offload_hooks import ByteRange
 from offload_hooks.errors import (
@@ -208,6 +208,19 @@ def test_a_layer_can_be_made_of_text():
         tier.stat("a")
     with pytest.raises(ObjectNotFoundError):
         tier.stat("a")
+
+
+def test_the_layer_is_found_by_its_name_and_takes_its_plan_from_one_text(tmp_path):
+    tmp_path.joinpath("a").write_bytes(b"x")
+    text = "fault-plan:faults=fail-before stat+read_range #1+2 | fail-after list_objects #1 timeout,seed=7"
+    with open_store(tmp_path, layers=[text]) as tier:
+        for _ in range(2):
+            with pytest.raises(StoreUnavailableError):
+                tier.stat("a")
+        assert tier.stat("a").size_bytes == 1
+        with pytest.raises(StoreTimeoutError):
+            list(tier.list_objects())
+        assert [found.key for found in tier.list_objects()] == ["a"]
 
 
 @pytest.mark.parametrize(

@@ -259,6 +259,18 @@ def test_a_create_only_index_whose_answer_is_lost_is_never_sent_twice(open_drive
         assert container.download_blob("k").readall() == b"x"
 
 
+@pytest.mark.parametrize("data", [b"", b"index"])
+def test_an_index_is_created_though_blocks_are_staged_under_its_key(driver, container, data):
+    """Azurite answers here that the blob exists, which it does not."""
+    begun(driver, "k")
+    stat = driver.write_index("k", data, "text/plain", {"a": "1"}, True)
+    assert stat == driver.stat("k")
+    assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (len(data), "text/plain", {"a": "1"})
+    assert container.download_blob("k").readall() == data
+    with pytest.raises(ObjectExistsError):
+        driver.write_index("k", b"other", "text/plain", {}, True)
+
+
 def test_a_record_that_cannot_be_deleted_after_the_commit_is_no_failure(open_driver, azurite, caplog):
     with Front(azurite.account_url) as front:
         driver = open_driver(front)

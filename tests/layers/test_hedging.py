@@ -10,9 +10,10 @@ from offload_hooks.errors import ObjectNotFoundError, OptionError, RangeError, S
 from offload_hooks.testing import MemoryDriver
 from offload_hooks.testing.forks import in_forked_child
 from offload_hooks.testing.threads import together
-from offload_layers import hedging
 from offload_layers.hedging import HedgingLayer
+from offload_layers.hedging import layer as hedging
 from offload_layers.hedging.policy import KNOWN_ENOUGH, HedgePolicy
+from offload_layers.hedging.request_threads import RequestThreads
 
 DATA = bytes(range(200))
 SLOW_S = 0.02  # the delay of these tests
@@ -303,6 +304,21 @@ def test_threads_are_bounded_and_closing_waits_for_them(driver, requests, monkey
     assert not any(thread.is_alive() for thread in running)
     assert tier.read_range("k", 100, 5) == DATA[100:105]
     tier.close()
+
+
+def test_requests_that_hang_are_waited_for_together_and_not_one_by_one(monkeypatch):
+    threads, gate, asked = RequestThreads(4), Gate(), []
+    answers = [threads.start(gate.hold) for _ in range(4)]
+    gate.wait_for(4)
+    now = iter(range(100, 200, 2))  # each look at the clock is two seconds later
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "clock", lambda: next(now))
+        patch.setattr(threading.Thread, "join", lambda _, timeout: asked.append(timeout))
+        threads.wait(5.0)
+    assert asked == [3.0, 1.0, 0.0, 0.0]
+    gate.open()
+    threads.wait(30)
+    assert all(answer.done() for answer in answers)
 
 
 def test_a_forked_child_has_threads_of_its_own(hedged, requests):

@@ -31,7 +31,7 @@ IMPATIENT = {
     "s3": {"read_timeout_s": "2"},
     "gcs": {"read_timeout_s": "2"},
     "azure": {"read_timeout_s": "2"},
-    "hdfs": {},
+    "hdfs": {"timeout_s": "5"},
 }
 
 

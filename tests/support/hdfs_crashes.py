@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from offload_drivers.hdfs import HdfsDriver, hdfs_turns
+from offload_drivers.hdfs import HdfsDriver, turns
 from offload_drivers.hdfs import client as hdfs_client
 from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks.errors import UploadError
@@ -39,7 +39,7 @@ KEY = "d/k"
 MOST_CALLS = 22
 AT_ONCE = 12
 
-hdfs_turns.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
+turns.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
 
 
 def die_at(number: int, when: str) -> None:

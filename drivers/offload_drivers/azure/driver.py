@@ -23,6 +23,7 @@ from offload_drivers.azure.listing import list_blobs
 from offload_drivers.azure.metadata import is_folder, stat_of, storable
 from offload_drivers.azure.options import ALIASES, PUBLIC_CLOUD, checked_options, options_from_url
 from offload_drivers.azure.uploads import Uploads
+from offload_drivers.upload_records import new_upload
 from offload_hooks import (
     BlockReceipt,
     ByteRange,
@@ -196,8 +197,11 @@ class AzureDriver:
                 found=f"{view.nbytes:,} bytes",
                 hint="Write it as a data object, in blocks.",
             )
-        call = (self._container.put, name, view, metadata, create_only)
-        modified_at = self._container.call("write an object", key, *call)
+        write = partial(self._container.put, name, view, metadata, create_only=False)
+        if create_only:
+            block = block_id(new_upload(key), 1, view.nbytes)
+            write = partial(self._container.create, name, view, metadata, block)
+        modified_at = self._container.call("write an object", key, write)
         return ObjectStat(
             key=key,
             size_bytes=view.nbytes,

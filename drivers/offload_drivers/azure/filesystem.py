@@ -16,7 +16,6 @@ import contextlib
 import os
 import ssl
 import weakref
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -27,7 +26,7 @@ from azure.storage.blob.aio import BlobServiceClient, LinearRetry
 from offload_drivers.azure.access import Access
 from offload_drivers.azure.options import AzureOptions
 from offload_drivers.filesystems import RECIPE_DEFAULTS
-from offload_hooks.errors import OptionError
+from offload_drivers.server_options import trusted_certificates
 
 MAX_PUT_BYTES = 5000 << 20
 """The largest blob that is stored by one request."""
@@ -45,7 +44,7 @@ class AccountFilesystem(AzureBlobFileSystem):  # type: ignore[misc] # adlfs has 
 
     def __init__(self, options: AzureOptions, access: Access) -> None:
         super(AzureBlobFileSystem, self).__init__(**RECIPE_DEFAULTS)
-        trusted = _trusted(options.ca_bundle)
+        trusted = trusted_certificates(options.ca_bundle)
         self.service_client, self.credential = asyncio.run_coroutine_threadsafe(
             _connected(options, access, trusted), self.loop
         ).result()
@@ -123,16 +122,3 @@ def _shut(process: int, loop: asyncio.AbstractEventLoop, client: BlobServiceClie
             return  # whoever waited here would wait for himself
     with contextlib.suppress(TimeoutError):
         closing.result(_CLOSE_WITHIN_S)
-
-
-def _trusted(ca_bundle: str) -> ssl.SSLContext | bool:
-    if not ca_bundle:
-        return True
-    try:
-        if Path(ca_bundle).is_dir():
-            return ssl.create_default_context(capath=ca_bundle)
-        return ssl.create_default_context(cafile=ca_bundle)
-    except OSError as error:
-        raise OptionError(
-            "the certificates of the option 'ca_bundle' cannot be read", found=ca_bundle
-        ) from error

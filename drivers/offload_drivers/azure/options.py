@@ -9,11 +9,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from offload_drivers.azure.keys import checked_blob_prefix
+from offload_drivers.server_options import (
+    above_zero,
+    as_text,
+    check_no_query,
+    check_no_user,
+    check_one_at_most,
+    proxy_url,
+    server_url,
+    split_url,
+)
 from offload_hooks.errors import OptionError
-from offload_hooks.option_text import as_flag, as_seconds
+from offload_hooks.option_text import as_flag
 
 SCHEMES = ("az", "abfs", "abfss")
 
@@ -69,10 +79,12 @@ class AzureOptions:
 
 def checked_options(**given: object) -> AzureOptions:
     """The options of `AzureDriver` as values; `OptionError` for what makes no sense."""
-    text = {name: _text(name, value) for name, value in given.items() if name not in _OTHER}
+    text = {name: as_text(name, value) for name, value in given.items() if name not in _OTHER}
     text["prefix"] = checked_blob_prefix(text["prefix"])
-    text["endpoint_url"] = _server("endpoint_url", text["endpoint_url"])
-    _check_proxy(text["proxy"])
+    text["endpoint_url"] = server_url(
+        "endpoint_url", text["endpoint_url"], hint="A shared access signature is given by sas_token."
+    )
+    text["proxy"] = proxy_url(text["proxy"])
     if not _CONTAINER.match(text["container"]):
         raise OptionError("the option 'container' is no name of a container", found=repr(text["container"]))
     if text["account_name"] and not _ACCOUNT.match(text["account_name"]):
@@ -84,8 +96,8 @@ def checked_options(**given: object) -> AzureOptions:
     options = AzureOptions(
         **text,
         anonymous=as_flag("anonymous", given["anonymous"] or False),
-        connect_timeout_s=_above_zero("connect_timeout_s", given["connect_timeout_s"]),
-        read_timeout_s=_above_zero("read_timeout_s", given["read_timeout_s"]),
+        connect_timeout_s=above_zero("connect_timeout_s", given["connect_timeout_s"]),
+        read_timeout_s=above_zero("read_timeout_s", given["read_timeout_s"]),
     )
     _check_credentials(options)
     return options
@@ -93,17 +105,12 @@ def checked_options(**given: object) -> AzureOptions:
 
 def options_from_url(url: str) -> dict[str, object]:
     """The options that a URL stands for; names are taken as they are, without %-escapes."""
-    parts = _split(url)
+    parts = split_url(url)
     if parts is None or parts.scheme.lower() not in SCHEMES:
         raise OptionError("the URL is not one of Azure's blob storage", expected=_FORMS)
-    if "?" in url or "#" in url:
-        raise OptionError("the URL must not have a query or fragment", hint="Give options by name instead.")
+    check_no_query(url)
     container, at, host = parts.netloc.rpartition("@")
-    if ":" in container or "@" in container:
-        raise OptionError(
-            "the URL must not hold a user or password",
-            hint="Give credentials by option, or leave them to the environment.",
-        )
+    check_no_user(container, ":@")
     account: dict[str, object] = {}
     if at:
         account = _account_of(host)
@@ -140,10 +147,7 @@ def _account_of(host: str) -> dict[str, object]:
 
 def _check_credentials(options: AzureOptions) -> None:
     kinds = [name for name in _CREDENTIALS if getattr(options, name)]
-    if len(kinds) > 1:
-        raise OptionError(
-            f"the options {' and '.join(repr(kind) for kind in kinds)} exclude each other", hint="Give one."
-        )
+    check_one_at_most(kinds)
     service_principal = ("tenant_id", "client_id", "client_secret")
     given = [name for name in service_principal if getattr(options, name)]
     if given and len(given) < len(service_principal):
@@ -152,54 +156,3 @@ def _check_credentials(options: AzureOptions) -> None:
             found=f"only {' and '.join(given)}",
             hint="A managed identity is named by managed_identity_client_id.",
         )
-
-
-def _text(name: str, value: object) -> str:
-    text = "" if value is None else str(value).strip()
-    if any(character < " " or character == "\x7f" for character in text):
-        raise OptionError(f"the option {name!r} holds a control character")
-    return text
-
-
-def _above_zero(name: str, value: object) -> float:
-    seconds = as_seconds(name, value)
-    if not seconds:
-        raise OptionError(f"the option {name!r} is 0", expected="more than 0 seconds")
-    return seconds
-
-
-def _server(name: str, url: str) -> str:
-    """A server's URL without a slash at its end; it may have a path, as the URLs of emulators do."""
-    if not url:
-        return ""
-    parts = _split(url)
-    if (
-        parts is None
-        or parts.scheme.lower() not in ("http", "https")
-        or not parts.hostname
-        or "@" in parts.netloc
-    ):
-        raise OptionError(
-            f"the option {name!r} is no URL of a blob service", expected=f"https://account.{PUBLIC_CLOUD}"
-        )
-    if "?" in url or "#" in url:
-        raise OptionError(
-            f"the option {name!r} must not have a query or fragment",
-            hint="A shared access signature is given by sas_token.",
-        )
-    return url.rstrip("/")
-
-
-def _check_proxy(url: str) -> None:
-    parts = _split(url)
-    if url and (parts is None or parts.scheme.lower() not in ("http", "https") or not parts.hostname):
-        raise OptionError("the option 'proxy' is no URL of a proxy", expected="http://host:port")
-
-
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - its check is wanted
-    except ValueError:
-        return None
-    return parts

@@ -14,11 +14,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import json as json_text
-import ssl
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -30,7 +28,7 @@ from offload_drivers.filesystems import RECIPE_DEFAULTS
 from offload_drivers.gcs.credentials import make_credentials
 from offload_drivers.gcs.errors import RefusalError, proxy_refusal
 from offload_drivers.gcs.options import GcsOptions
-from offload_hooks.errors import OptionError
+from offload_drivers.server_options import trusted_certificates
 
 with warnings.catch_warnings():
     # Google's libraries announce here, years ahead, which version of Python they will cease to support.
@@ -50,7 +48,7 @@ class OneTryFilesystem(GCSFileSystem):  # type: ignore[misc] # gcsfs has no type
     cachable = False
 
     def __init__(self, options: GcsOptions) -> None:
-        trusted = _trusting(options.ca_bundle)
+        trusted = trusted_certificates(options.ca_bundle)
         self._transport = functools.partial(_fetch, options)
         credentials = make_credentials(options, self._transport)
         super().__init__(
@@ -182,19 +180,6 @@ def _fetch(options: GcsOptions, *args: Any, **named: Any) -> Any:
         session.proxies = {"http": options.proxy, "https": options.proxy} if options.proxy else {}
         transport = google.auth.transport.requests.Request(session=session)
         return transport(*args, **{"timeout": options.read_timeout_s, **named})
-
-
-def _trusting(ca_bundle: str) -> ssl.SSLContext | bool:
-    if not ca_bundle:
-        return True
-    try:
-        if Path(ca_bundle).is_dir():
-            return ssl.create_default_context(capath=ca_bundle)
-        return ssl.create_default_context(cafile=ca_bundle)
-    except OSError as error:
-        raise OptionError(
-            "the certificates of the option 'ca_bundle' cannot be read", found=ca_bundle
-        ) from error
 
 
 def _proxy_of_environment(url: str) -> str | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -20,8 +21,10 @@ from offload_hooks.errors import (
     InvalidKeyError,
     ObjectExistsError,
     ObjectNotFoundError,
+    OffloadError,
     StoreError,
     StoreTimeoutError,
+    StoreUnavailableError,
 )
 
 PAGE = 1000
@@ -29,6 +32,11 @@ PAGE = 1000
 
 SLICE_BYTES = 4 << 20
 """How much is handed to a writer at once: it copies what it is given."""
+
+REPORT_S = 5.0
+"""How long DataNodes may take to report a closed file's last block; they do so at once."""
+
+_POLL_S = 0.005
 
 _T = TypeVar("_T")
 
@@ -130,9 +138,13 @@ class HdfsClient:
             len(files),
         )
 
-    def readers(self, paths: Sequence[str], at_once: int) -> list[Any]:
-        """Files opened for reading, with their length as `file_length()`."""
-        return self._all("read", [partial(self._raw.inner.read, path) for path in paths], at_once)
+    def readers(self, wanted: Mapping[str, int], at_once: int) -> dict[str, Any]:
+        """Files opened for reading, by path, with their length as `file_length()`.
+
+        `wanted` says how many bytes of each one will be read. A reader has fewer only if the file has.
+        """
+        calls = [partial(_reader, self._raw, path, wanted[path]) for path in wanted]
+        return dict(zip(wanted, self._all("read", calls, at_once), strict=True))
 
     def read_ranges(self, ranges: Sequence[tuple[Any, int, int]], at_once: int) -> list[bytes]:
         """Bytes of opened files: reader, offset, length each, which the file must have."""
@@ -185,7 +197,7 @@ class HdfsClient:
             raise StoreTimeoutError(
                 f"cannot {doing} in {self.location}: HDFS did not answer in time", found=str(error)
             ) from error
-        except (KeyboardInterrupt, SystemExit):
+        except (OffloadError, KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library's panics are no Exceptions
             raise translation(error, doing, self.location) from error
@@ -196,8 +208,24 @@ def _page(entries: Iterator[Any]) -> list[Any]:
 
 
 def _read_whole(raw: Any, path: str) -> bytes:
-    reader = raw.inner.read(path)
+    reader = _reader(raw, path, 1)
     return bytes(reader.read_range(0, reader.file_length()))
+
+
+def _reader(raw: Any, path: str, wanted: int) -> Any:
+    """A reader of so many bytes, or of all that the file has.
+
+    A NameNode may let a file be closed before its last block has been reported
+    (`dfs.namenode.file.close.num-committed-allowed`); a reader that is made before then lacks that block.
+    """
+    until = time.monotonic() + REPORT_S
+    while True:
+        reader = raw.inner.read(path)
+        if reader.file_length() >= wanted or reader.file_length() >= raw.get_file_info(path).length:
+            return reader
+        if time.monotonic() > until:
+            raise StoreUnavailableError("the end of a file cannot be read: it is still being written")
+        time.sleep(_POLL_S)
 
 
 def _write_file(raw: Any, path: str, data: bytes | memoryview, options: Any) -> None:

@@ -3,6 +3,9 @@
 A client has threads of its own, which a fork does not copy: what the parent made never answers in the child. So each
 process makes its own. What it inherited must not even be freed, since that waits for the parent's threads: a forked
 child keeps it for ever.
+
+The library also keeps connections to DataNodes for the next reader, whichever client that has, for three seconds. In a
+forked child these are the parent's: both would read each other's answers. So a child begins once they have expired.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import time
 import weakref
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,11 @@ from offload_hooks.errors import OptionError
 
 USER = "HADOOP_USER_NAME"
 
+INHERITED_S = 3.2
+"""For how long after a fork the library would use the parent's connections to DataNodes: 3 s, and a little."""
+
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
+_begins_at = 0.0
 _user_set_by_option = ""
 
 
@@ -61,6 +69,7 @@ def _connected(options: HdfsOptions) -> HdfsClient:
     if options.config_dir and not Path(options.config_dir).is_dir():  # the library would go on without one
         raise OptionError("the option 'config_dir' is no directory here", found=repr(options.config_dir))
     _take_user(options.user)
+    time.sleep(max(0.0, _begins_at - time.monotonic()))
     try:
         raw = Client(
             options.file_system if options.authority else None,
@@ -112,9 +121,11 @@ def _take_user(user: str) -> None:
 
 @functools.cache
 def _watch_forks() -> None:
-    os.register_at_fork(after_in_child=_keep_all)
+    os.register_at_fork(after_in_child=_begin_child)
 
 
-def _keep_all() -> None:
+def _begin_child() -> None:
+    global _begins_at
+    _begins_at = time.monotonic() + INHERITED_S
     for owner in list(_owners):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

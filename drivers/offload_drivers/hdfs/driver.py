@@ -71,6 +71,7 @@ class HdfsDriver:
 
     hook_spec_version = 1
     option_aliases: ClassVar[Mapping[str, str]] = ALIASES
+    default_layers = ("retry",)
 
     def __init__(
         self,
@@ -190,19 +191,20 @@ class HdfsDriver:
     @hookimpl
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[bytes]:
         """See `TierHooks`."""
-        paths = {wanted.key: self._paths.object(wanted.key) for wanted in ranges}
+        ends: dict[str, int] = {}
         for wanted in ranges:
             check_range(wanted)
-        tier = self._tier()
+            ends[wanted.key] = max(ends.get(wanted.key, 0), wanted.end)
+        tier = self._tier(*ends)
         opened = {}
-        for key, path in paths.items():
+        for key, end in ends.items():
             with placed(key=key):
-                opened[key] = _opened(tier, key, path)
+                opened[key] = _opened(tier, key, end)
         for wanted in ranges:
             size_bytes = opened[wanted.key].file_length()
             if wanted.end > size_bytes:
                 raise bad_range(wanted, size_bytes)
-        with placed(key=ranges[0].key if len(paths) == 1 else None):
+        with placed(key=ranges[0].key if len(ends) == 1 else None):
             return tier.client.read_ranges([(opened[w.key], w.offset, w.length) for w in ranges], AT_ONCE)
 
     @hookimpl
@@ -237,9 +239,10 @@ class HdfsDriver:
         return HdfsTier(self._connections.get(), self._paths)
 
 
-def _opened(tier: HdfsTier, key: str, path: str) -> Any:
+def _opened(tier: HdfsTier, key: str, end: int) -> Any:
+    path = tier.paths.object(key)
     try:
-        return tier.client.readers([path], 1)[0]
+        return tier.client.readers({path: end}, 1)[path]
     except (ObjectNotFoundError, InvalidKeyError) as error:  # or a part of the key is an object
         raise no_object(tier, key) from error
 

@@ -173,21 +173,23 @@ def _close(client: HdfsClient, path: str, is_closed: bool) -> bool:
 def _copy(
     client: HdfsClient, folder: str, places: Sequence[tuple[str, int]], receipts: Sequence[BlockReceipt]
 ) -> None:
-    names = sorted({name for name, _ in places})
-    readers = dict(
-        zip(names, client.readers([f"{folder}/{name}" for name in names], len(names)), strict=True)
-    )
+    """Copy blocks of several runs into one file, in the order of the receipts."""
+    ends: dict[str, int] = {}
+    for (name, start), receipt in zip(places, receipts, strict=True):
+        path = f"{folder}/{name}"
+        ends[path] = max(ends.get(path, 0), start + receipt.length)
+    readers = client.readers(ends, len(ends))
     writer = client.writer(f"{folder}/{COPY}")
     for (name, start), receipt in zip(places, receipts, strict=True):
-        end = start + receipt.length
-        if end > readers[name].file_length():
+        reader, end = readers[f"{folder}/{name}"], start + receipt.length
+        if end > reader.file_length():
             raise UploadError(
                 "fewer bytes were written than a receipt says",
                 block=receipt.part_number,
                 expected=end,
-                found=readers[name].file_length(),
+                found=reader.file_length(),
             )
         for place in range(start, end, _PIECE_BYTES):
-            wanted = (readers[name], place, min(_PIECE_BYTES, end - place))
+            wanted = (reader, place, min(_PIECE_BYTES, end - place))
             client.write(writer, memoryview(client.read_ranges([wanted], 1)[0]))
     client.close_writer(writer)

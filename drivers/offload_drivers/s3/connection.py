@@ -1,6 +1,6 @@
 """Requests to S3 from any thread and process: s3fs, its aiobotocore client and its event loop.
 
-Each call is one request. Whatever a library raises comes out as it is, for `s3_errors` to translate.
+Each call is one request. Whatever a library raises comes out as it is, for `errors` to translate.
 """
 
 from __future__ import annotations

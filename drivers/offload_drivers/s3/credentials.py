@@ -6,7 +6,7 @@ role. A role to assume is assumed with them by STS. What expires is fetched anew
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from aiobotocore.config import AioConfig
@@ -18,6 +18,7 @@ from aiobotocore.credentials import (
 from aiobotocore.session import AioSession
 from botocore.credentials import CredentialProvider
 from botocore.exceptions import NoCredentialsError
+from botocore.loaders import create_loader
 
 from offload_drivers.s3.options import S3Options
 
@@ -28,12 +29,12 @@ _STS_REGION = "us-east-1"
 
 def make_session(options: S3Options) -> Any:
     """A session for clients of S3. Nothing is asked of any server yet."""
-    own = AioSession(profile=options.profile or None)
+    own = _new_session(options)
     if options.access_key_id:
         own.set_credentials(options.access_key_id, options.secret_access_key, options.session_token or None)
     if not options.role_arn:
         return own
-    session = AioSession(profile=options.profile or None)
+    session = _new_session(options)
     session.register_component(
         "credential_provider", AioCredentialResolver(providers=[_RoleProvider(own, options)])
     )
@@ -52,6 +53,18 @@ def network_config(options: S3Options) -> dict[str, Any]:
     if options.proxy:
         config["proxies"] = {"http": options.proxy, "https": options.proxy}
     return config
+
+
+def _new_session(options: S3Options) -> Any:
+    session = AioSession(profile=options.profile or None)
+    session.register_component("data_loader", _service_models(session.get_config_variable("data_path")))
+    return session
+
+
+@cache
+def _service_models(data_path: str | None) -> Any:
+    """What botocore knows of the services. To read it takes longer than all the rest of making a client."""
+    return create_loader(data_path)
 
 
 class _RoleProvider(CredentialProvider):  # type: ignore[misc]

@@ -2,7 +2,7 @@
 
 A data object is a multipart upload whose parts are exactly the blocks; an index is one PUT. What must not replace an
 object (create only) is one request with the store's own condition, and no request is made a second time here: the
-library's retries are off (`s3_credentials`), the HTTP client's own one cannot happen (`s3_body`).
+library's retries are off (`credentials`), the HTTP client's own one cannot happen (`body`).
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class S3Driver:
 
     hook_spec_version = 1
     option_aliases = ALIASES
+    default_layers = ("retry",)
 
     def __init__(
         self,

@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
 
 from offload_drivers.object_keys import checked_prefix
+from offload_drivers.server_options import (
+    above_zero,
+    as_text,
+    check_no_query,
+    check_no_user,
+    check_one_at_most,
+    proxy_url,
+    server_url,
+    split_url,
+)
 from offload_hooks.errors import OptionError
-from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds
+from offload_hooks.option_text import as_choice, as_count, as_flag
 
 SCHEMES = ("s3", "s3a", "s3n")
 
@@ -75,10 +84,10 @@ class S3Options:
 
 def checked_options(**given: object) -> S3Options:
     """The options of `S3Driver` as values; `OptionError` for what makes no sense."""
-    text = {name: _text(name, value) for name, value in given.items() if name not in _OTHER}
+    text = {name: as_text(name, value) for name, value in given.items() if name not in _OTHER}
     text["prefix"] = checked_prefix(text["prefix"])
     for name in ("endpoint_url", "sts_endpoint_url"):
-        text[name] = _server(name, text[name])
+        text[name] = server_url(name, text[name])
     for name, choices in (
         ("addressing_style", ADDRESSING_STYLES),
         ("client", CLIENTS),
@@ -87,12 +96,12 @@ def checked_options(**given: object) -> S3Options:
         as_choice(name, text[name], choices)
     if not _BUCKET.match(text["bucket"]):
         raise OptionError("the option 'bucket' is no name of a bucket", found=repr(text["bucket"]))
-    _check_proxy(text["proxy"])
+    text["proxy"] = proxy_url(text["proxy"])
     options = S3Options(
         **text,
         anonymous=as_flag("anonymous", given["anonymous"] or False),
-        connect_timeout_s=_above_zero("connect_timeout_s", given["connect_timeout_s"]),
-        read_timeout_s=_above_zero("read_timeout_s", given["read_timeout_s"]),
+        connect_timeout_s=above_zero("connect_timeout_s", given["connect_timeout_s"]),
+        read_timeout_s=above_zero("read_timeout_s", given["read_timeout_s"]),
         max_connections=as_count("max_connections", given["max_connections"]),
     )
     _check_credentials(options)
@@ -106,16 +115,11 @@ def checked_options(**given: object) -> S3Options:
 
 def options_from_url(url: str) -> dict[str, object]:
     """The options that `s3://bucket/prefix` stands for; names are taken as they are, without %-escapes."""
-    parts = _split(url)
+    parts = split_url(url)
     if parts is None or parts.scheme.lower() not in SCHEMES:
         raise OptionError("the URL is not one of S3", expected="s3://bucket/prefix")
-    if "@" in parts.netloc:
-        raise OptionError(
-            "the URL must not hold a user or password",
-            hint="Give credentials by option, or leave them to the environment.",
-        )
-    if "?" in url or "#" in url:
-        raise OptionError("the URL must not have a query or fragment", hint="Give options by name instead.")
+    check_no_user(parts.netloc)
+    check_no_query(url)
     if not _BUCKET.match(parts.netloc):
         raise OptionError("the URL names no bucket", expected="s3://bucket/prefix")
     prefix = parts.path.strip("/")
@@ -133,58 +137,7 @@ def _check_credentials(options: S3Options) -> None:
     kinds = [name for name in ("access_key_id", "profile", "anonymous") if getattr(options, name)]
     if options.anonymous and options.role_arn:
         kinds.append("role_arn")
-    if len(kinds) > 1:
-        raise OptionError(
-            f"the options {' and '.join(repr(kind) for kind in kinds)} exclude each other", hint="Give one."
-        )
+    check_one_at_most(kinds)
     for name in ("external_id", "sts_endpoint_url"):
         if getattr(options, name) and not options.role_arn:
             raise OptionError(f"the option {name!r} is of no use without 'role_arn'")
-
-
-def _text(name: str, value: object) -> str:
-    text = "" if value is None else str(value).strip()
-    if any(character < " " or character == "\x7f" for character in text):
-        raise OptionError(f"the option {name!r} holds a control character")
-    return text
-
-
-def _above_zero(name: str, value: object) -> float:
-    seconds = as_seconds(name, value)
-    if not seconds:
-        raise OptionError(f"the option {name!r} is 0", expected="more than 0 seconds")
-    return seconds
-
-
-def _server(name: str, url: str) -> str:
-    """A server's URL without a slash at its end."""
-    if not url:
-        return ""
-    parts = _split(url)
-    if (
-        parts is None
-        or parts.scheme.lower() not in ("http", "https")
-        or not parts.hostname
-        or "@" in parts.netloc
-    ):
-        raise OptionError(
-            f"the option {name!r} is no URL of a server", expected="http://host:port or https://host"
-        )
-    if parts.query or parts.fragment:
-        raise OptionError(f"the option {name!r} must not have a query or fragment")
-    return url.rstrip("/")
-
-
-def _check_proxy(url: str) -> None:
-    parts = _split(url)
-    if url and (parts is None or parts.scheme.lower() not in ("http", "https") or not parts.hostname):
-        raise OptionError("the option 'proxy' is no URL of a proxy", expected="http://host:port")
-
-
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - its check is wanted
-    except ValueError:
-        return None
-    return parts

@@ -10,13 +10,14 @@ As text a plan is faults with `;` between them, each `KIND HOOKS WHEN [DETAIL]`:
     delay any 50% 0.03                           every other call of any hook waits for 0.03 s
 
 KIND is one of `KINDS`; HOOKS are names of hooks, or `any`; DETAIL is `unavailable` or `timeout` for errors, and seconds
-for a delay.
+for a delay. Where `,` and `;` have a meaning already (a layer as text), `+` and `|` say the same.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import re
 import threading
 import time
 from collections import Counter
@@ -140,7 +141,7 @@ class FaultPlan:
     @classmethod
     def parse(cls, text: str, *, seed: int | str = 0) -> FaultPlan:
         """The plan that a text is; `OptionError` for one that is none."""
-        return cls([_parse(part) for part in text.split(";") if part.strip()], seed=seed)
+        return cls([_parse(part) for part in re.split(r"[;|]", text) if part.strip()], seed=seed)
 
     @property
     def done(self) -> list[DoneFault]:
@@ -193,7 +194,7 @@ class Hits:
 
 def _parse(text: str) -> Fault:
     try:
-        kind, hooks, when, *detail = text.split()
+        kind, hooks, when, *detail = text.replace("+", ",").split()
         given: dict[str, object] = {}
         if when.startswith("#"):
             given["calls"] = tuple(int(call) for call in when[1:].split(","))

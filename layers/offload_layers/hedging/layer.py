@@ -26,7 +26,7 @@ from offload_layers.per_process import PerProcess
 from offload_layers.rest import Rest
 
 CLOSE_S = 5.0
-"""How long `close` waits for each request whose answer nobody wants any more."""
+"""How long `close` waits for requests whose answers nobody wants any more."""
 
 
 @dataclass(slots=True, kw_only=True)

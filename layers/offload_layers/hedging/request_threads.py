@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -17,6 +18,8 @@ _T = TypeVar("_T")
 
 class RequestThreads:
     """Runs calls in threads, at most `most` at once."""
+
+    clock: Callable[[], float] = staticmethod(time.monotonic)
 
     def __init__(self, most: int) -> None:
         self._slots = threading.BoundedSemaphore(most)
@@ -42,11 +45,12 @@ class RequestThreads:
         return future
 
     def wait(self, longest_s: float) -> None:
-        """Wait for the calls that are under way, at most so long for each."""
+        """Wait for the calls that are under way, at most so long for all of them together."""
         with self._lock:
             running = list(self._running)
+        until = self.clock() + longest_s
         for thread in running:
-            thread.join(longest_s)
+            thread.join(max(0.0, until - self.clock()))
 
     def _run(self, call: Callable[[], _T], future: Future[_T]) -> None:
         try:

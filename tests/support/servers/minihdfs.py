@@ -1,4 +1,9 @@
-"""Hadoop's mini cluster: a namenode with WebHDFS and one datanode in one JVM, with permissions checked."""
+"""Hadoop's mini cluster: a namenode with WebHDFS and two datanodes in one JVM, with permissions checked.
+
+A file counts as closed before the datanodes have reported its last block. Otherwise the first request to close it comes
+too early, and clients wait half a second before they ask again. The namenode allows that only of blocks with more
+copies than it must have, hence two.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,8 @@ from pathlib import Path
 from servers import install
 from servers.process import free_port
 from servers.server import Server
+
+_DATANODES = 2
 
 
 class MiniHdfs(Server):
@@ -32,7 +39,8 @@ class MiniHdfs(Server):
         data = self.folder / "data"
         settings = {
             "hdfs.minidfs.basedir": data,
-            "dfs.replication": 1,
+            "dfs.replication": _DATANODES,
+            "dfs.namenode.file.close.num-committed-allowed": 1,
             "dfs.permissions.enabled": "true",
             "dfs.namenode.fs-limits.min-block-size": 512,
             "dfs.namenode.safemode.extension": 0,
@@ -42,7 +50,8 @@ class MiniHdfs(Server):
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
         command += ["-cp", f"{jars}/*", "org.apache.hadoop.test.MiniDFSClusterManager"]
         command += [] if data.exists() else ["-format"]
-        command += ["-nnport", str(self.port), "-httpport", str(self.web_port), "-datanodes", "1"]
+        command += ["-nnport", str(self.port), "-httpport", str(self.web_port)]
+        command += ["-datanodes", str(_DATANODES)]
         command += ["-writeDetails", str(self._details)]
         return command + [word for name, value in settings.items() for word in ("-D", f"{name}={value}")]
 

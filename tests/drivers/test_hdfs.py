@@ -1,0 +1,345 @@
+"""Objects in HDFS as other clients see them, and what other programs leave there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hdfs_native import Client, WriteOptions
+from webhdfs import WebHdfs
+
+from offload_core.tier import open_store
+from offload_drivers.hdfs import CAPABILITIES, HdfsDriver
+from offload_hooks import ByteRange
+from offload_hooks.errors import (
+    InvalidKeyError,
+    MetadataError,
+    ObjectExistsError,
+    OptionError,
+    RangeError,
+    StoreUnavailableError,
+    UploadError,
+)
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def root():
+    return f"/hdfs-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def driver(minihdfs, root):
+    driver = HdfsDriver(url=minihdfs.url, root=root, user=minihdfs.superuser, replication=2)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def web(minihdfs, root):
+    return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
+
+
+def write(driver, key, *blocks, create_only=True, **about):
+    """A data object of these blocks."""
+    upload = driver.begin_data(key, "a/b", about)
+    receipts, offset = [], 0
+    for number, block in enumerate(blocks, 1):
+        receipts.append(driver.write_block(upload, number, offset, block))
+        offset += len(block)
+    return driver.commit_data(upload, receipts, create_only)
+
+
+def run(program, *arguments):
+    """Run a program where warnings are errors; its output, once it ended well and without a complaint."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+# --- seen by others ------------------------------------------------------------------------------------------------
+
+
+def test_an_object_is_a_file_with_its_metadata_in_a_sidecar(driver, web):
+    write(driver, "d/k", b"first,", b"second", who="we", place="ä")
+    assert web.files() == {"d/k", "d/k.metadata.json"}
+    assert web.get("d/k") == b"first,second"
+    about = json.loads(web.get("d/k.metadata.json"))
+    assert (about["version"], about["content_type"]) == (1, "a/b")
+    assert about["user_metadata"] == {"who": "we", "place": "ä"}
+
+
+def test_an_index_is_a_file_as_well(driver, web):
+    driver.write_index("d/i", memoryview(b"index"), "a/b", {"who": "we"}, True)
+    assert web.get("d/i") == b"index"
+    assert json.loads(web.get("d/i.metadata.json"))["user_metadata"] == {"who": "we"}
+
+
+def test_files_have_as_many_copies_as_was_asked_for(minihdfs, root, web, driver):
+    single = HdfsDriver(url=minihdfs.url, root=root, user=minihdfs.superuser, replication="1")
+    write(single, "one", b"abc")
+    write(driver, "two", b"abc")
+    single.close()
+    assert [web.status(name)["replication"] for name in ("one", "two", "one.metadata.json")] == [1, 2, 1]
+
+
+def test_another_hdfs_client_reads_what_was_committed(driver, minihdfs, root):
+    write(driver, "k", b"abc" * 1000)
+    assert Client(minihdfs.url).read(f"{root}/k").read() == b"abc" * 1000
+
+
+# --- left by others ------------------------------------------------------------------------------------------------
+
+
+def test_a_file_without_a_sidecar_is_an_object_without_metadata(driver, web):
+    web.put("from/elsewhere", b"0123456789")
+    assert driver.read_range("from/elsewhere", 2, 3) == b"234"
+    stat = driver.stat("from/elsewhere")
+    assert (stat.size_bytes, stat.content_type) == (10, "application/octet-stream")
+    assert stat.user_metadata == {}
+    assert [found.key for found in driver.list_objects("", "")] == ["from/elsewhere"]
+    with pytest.raises(ObjectExistsError):
+        driver.write_index("from/elsewhere", b"x", "a/b", {}, True)
+    assert driver.delete(["from/elsewhere"]) == 1
+    assert web.files() == set()
+
+
+def test_a_sidecar_of_another_program_is_read(driver, web):
+    web.put("k", b"abc")
+    about = {"version": 1, "content_type": "c/d", "user_metadata": {"Who": "they"}, "more": [1]}
+    web.put("k.metadata.json", json.dumps(about).encode())
+    stat = driver.stat("k")
+    assert (stat.content_type, stat.user_metadata) == ("c/d", {"who": "they"})
+
+
+def test_a_sidecar_that_is_none_hinders_stat_but_neither_reading_nor_replacing(driver, web):
+    web.put("k", b"abc")
+    web.put("k.metadata.json", b"{")
+    with pytest.raises(MetadataError) as caught:
+        driver.stat("k")
+    assert caught.value.key == "k"
+    assert driver.read_range("k", 0, 3) == b"abc"
+    driver.write_index("k", b"new", "a/b", {"who": "we"}, False)
+    assert driver.stat("k").user_metadata == {"who": "we"}
+
+
+def test_a_sidecar_without_an_object_is_nobodys(driver, web):
+    about = {"version": 1, "content_type": "c/d", "user_metadata": {"who": "they"}}
+    web.put("k.metadata.json", json.dumps(about).encode())
+    assert list(driver.list_objects("", "")) == []
+    write(driver, "k", b"abc")
+    assert driver.stat("k").user_metadata == {}
+    assert driver.delete(["k"]) == 1
+    assert web.files() == set()
+
+
+def test_a_file_that_is_still_being_written_has_no_end_yet(driver, minihdfs, root, monkeypatch):
+    monkeypatch.setattr("offload_drivers.hdfs.client.REPORT_S", 0.1)
+    writer = Client(minihdfs.url).create(f"{root}/k", WriteOptions(create_parent=True))
+    writer.write(b"0123456789")
+    writer.hsync()
+    with pytest.raises(StoreUnavailableError) as caught:
+        driver.read_range("k", 5, 5)
+    assert caught.value.key == "k"
+    writer.close()
+    assert driver.read_range("k", 5, 5) == b"56789"
+
+
+def test_a_directory_is_no_object_and_keeps_its_name(driver, web):
+    web.put("d/k", b"abc")
+    with pytest.raises(FileNotFoundError):
+        driver.stat("d")
+    with pytest.raises(FileNotFoundError):
+        driver.read_range("d", 0, 1)
+    for key in ("d", "d/k/below"):
+        with pytest.raises(InvalidKeyError):
+            driver.write_index(key, b"x", "a/b", {}, False)
+        with pytest.raises(InvalidKeyError):
+            write(driver, key, b"x", create_only=False)
+    driver.delete(["d", "d/k/below"])
+    assert web.get("d/k") == b"abc"
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unreached():
+    """A driver whose every request would fail."""
+    return HdfsDriver(url="hdfs://127.0.0.1:1/tier")
+
+
+@pytest.mark.parametrize(
+    "key", ["a:b", "a/.snapshot/b", ".reserved", "ä" * 121, "d/" + "x" * 242, "k.metadata.json", "../k"]
+)
+def test_a_key_that_hdfs_cannot_name_is_refused_before_the_first_request(unreached, key):
+    for call in (
+        lambda: unreached.begin_data(key, "a/b", {}),
+        lambda: unreached.write_index(key, b"x", "a/b", {}, False),
+        lambda: unreached.read_range(key, 0, 1),
+        lambda: unreached.stat(key),
+        lambda: unreached.delete([key]),
+    ):
+        with pytest.raises(InvalidKeyError):
+            call()
+
+
+def test_metadata_and_ranges_that_cannot_be_are_refused_before_the_first_request(unreached):
+    with pytest.raises(OptionError, match="case"):
+        unreached.begin_data("k", "a/b", {"who": "a", "WHO": "b"})
+    with pytest.raises(OptionError, match="text"):
+        unreached.write_index("k", b"x", "a/b", {"who": 1}, False)
+    with pytest.raises(RangeError):
+        unreached.read_ranges([ByteRange(key="k", offset=-1, length=2)])
+
+
+def test_the_longest_key_part_has_an_object_and_a_sidecar(driver, web):
+    key = "x" * (255 - len(".metadata.json"))
+    write(driver, key, b"abc", who="we")
+    assert driver.stat(key).user_metadata == {"who": "we"}
+    assert web.files() == {key, f"{key}.metadata.json"}
+
+
+def test_a_part_number_out_of_order_is_no_part_of_hdfs(driver):
+    assert CAPABILITIES.ordered_parts
+    upload = driver.begin_data("k", "a/b", {})
+    receipt = driver.write_block(upload, 1, 0, b"abc")
+    with pytest.raises(UploadError):
+        driver.commit_data(upload, [receipt, receipt], True)
+    assert driver.abort_data(upload)
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_works_and_ends_while_its_parent_is_in_the_middle_of_an_upload(minihdfs, root):
+    program = """
+        import os, sys
+        from offload_drivers.hdfs import HdfsDriver
+
+        driver = HdfsDriver(url=sys.argv[1], user=sys.argv[2])
+        upload = driver.begin_data("k", "a/b", {})
+        receipts = [driver.write_block(upload, 1, 0, b"first,")]
+        child = os.fork()
+        if not child:
+            driver.write_index("i", b"abc", "a/b", {}, True)
+            assert driver.read_range("i", 0, 3) == b"abc"
+            driver.close()
+            sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        receipts.append(driver.write_block(upload, 2, 6, b"second"))
+        driver.commit_data(upload, receipts, True)
+        print(driver.read_range("k", 0, 12), driver.read_range("i", 0, 3))
+        driver.close()
+    """
+    assert run(program, minihdfs.url + root, minihdfs.superuser) == "b'first,second' b'abc'\n"
+
+
+def test_a_forked_child_and_its_parent_do_not_read_each_others_answers(minihdfs, root):
+    program = """
+        import os, sys
+        from offload_drivers.hdfs import HdfsDriver
+
+        driver = HdfsDriver(url=sys.argv[1], user=sys.argv[2])
+        for name in "abcdefgh":
+            driver.write_index(name, name.encode() * 1000, "a/b", {}, True)
+        driver.read_range("a", 0, 1000)
+        child = os.fork()
+        for name in "abcdefgh"[:: 1 if child else -1]:
+            assert driver.read_range(name, 0, 1000) == name.encode() * 1000
+        if child:
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        driver.close()
+    """
+    assert run(program, minihdfs.url + root, minihdfs.superuser) == "0\n"
+
+
+def test_a_process_that_does_not_close_its_driver_ends_without_a_complaint(minihdfs, root):
+    program = """
+        import sys
+        from offload_drivers.hdfs import HdfsDriver
+
+        driver = HdfsDriver(url=sys.argv[1], user=sys.argv[2])
+        driver.write_index("i", b"abc", "a/b", {}, True)
+        print([found.key for found in driver.list_objects("", "")])
+    """
+    assert run(program, minihdfs.url + root, minihdfs.superuser) == "['i']\n"
+
+
+def test_a_pickled_tier_works_in_another_process(minihdfs, root, tmp_path):
+    with open_store(minihdfs.url + root, user=minihdfs.superuser) as tier:
+        tier.write_index("k", b"abc", user_metadata={"who": "we"})
+        (tmp_path / "tier").write_bytes(pickle.dumps(tier))
+    program = """
+        import pathlib, pickle, sys
+
+        with pickle.loads(pathlib.Path(sys.argv[1]).read_bytes()) as tier:
+            print(bytes(tier.read_range("k", 0, 3)), dict(tier.stat("k").user_metadata))
+    """
+    assert run(program, str(tmp_path / "tier")) == "b'abc' {'who': 'we'}\n"
+
+
+# Commits create-only to a row of keys, all processes at once: each waits for a line on its standard input.
+RACER = """
+    import json, sys
+    from offload_drivers.hdfs import HdfsDriver
+    from offload_hooks.errors import ObjectExistsError
+
+    url, user, rounds, name = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+    driver = HdfsDriver(url=url, user=user)
+    ready = []
+    for i in range(rounds):
+        upload = driver.begin_data(f"d{i}/k", f"type/{name}", {"who": name})
+        ready.append((upload, [driver.write_block(upload, 1, 0, name.encode() * 1000)]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    won = []
+    for i, (upload, receipts) in enumerate(ready):
+        try:
+            driver.commit_data(upload, receipts, True)
+            won.append(i)
+        except ObjectExistsError:
+            assert driver.abort_data(upload)
+    driver.close()
+    print(json.dumps(won))
+"""
+
+
+def test_of_racing_create_only_commits_of_processes_exactly_one_wins_and_its_metadata_stands(
+    driver, minihdfs, root, web
+):
+    rounds, names = 6, "abcd"
+    command = [sys.executable, "-c", textwrap.dedent(RACER), minihdfs.url + root, minihdfs.superuser]
+    racers = {
+        name: subprocess.Popen(
+            [*command, str(rounds), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    }
+    for racer in racers.values():
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers.values():
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    won = {name: json.loads(racer.communicate(timeout=120)[0]) for name, racer in racers.items()}
+    assert sorted(itertools.chain(*won.values())) == list(range(rounds))
+    for name, numbers in won.items():
+        for number in numbers:
+            stat = driver.stat(f"d{number}/k")
+            assert (stat.user_metadata, stat.content_type) == ({"who": name}, f"type/{name}")
+            assert driver.read_range(f"d{number}/k", 0, 1000) == name.encode() * 1000
+    assert list(driver.list_uploads("")) == []
+    assert len(web.files()) == 2 * rounds

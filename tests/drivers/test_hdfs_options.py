@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import re
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from offload_core.tier import Tier, open_store, registry
+from offload_drivers.hdfs import HdfsDriver
+from offload_drivers.hdfs import connection as hdfs_connection
+from offload_hooks.errors import InvalidKeyError, OptionError
+
+SECRET = "a-recognisable-secret"
+PAGE = Path(__file__).parents[2] / "docs" / "drivers" / "hdfs.md"
+
+
+def options_of(**given):
+    return HdfsDriver(**{"url": "hdfs://namenode:8020"} | given)._options
+
+
+@pytest.mark.parametrize(
+    ("url", "root", "location"),
+    [
+        ("hdfs://namenode:8020", "", "hdfs://namenode:8020/"),
+        ("hdfs://namenode:8020/a/b/", "", "hdfs://namenode:8020/a/b"),
+        ("HDFS://namenode:8020//a//b", "/c/d/", "hdfs://namenode:8020/a/b/c/d"),
+        ("hdfs://nameservice/a%20b/%C3%A4", "100%", "hdfs://nameservice/a%20b/%C3%A4/100%25"),
+        ("hdfs:///a", "", "hdfs:///a"),
+    ],
+)
+def test_url_and_root_name_the_tier_whose_location_opens_it_again(url, root, location):
+    assert HdfsDriver(url=url, root=root).describe().location == location
+    assert HdfsDriver(**HdfsDriver.options_from_url(location)).describe().location == location
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "/a",
+        "s3://bucket/a",
+        "hdfs://namenode:port/a",
+        "hdfs://namenode:8020/a/../b",
+        "hdfs://namenode:8020/a:b",
+        "hdfs://namenode:8020/%ff",
+        f"hdfs://namenode:8020/a?user={SECRET}",
+        f"hdfs://namenode:8020/a#{SECRET}",
+        f"hdfs://user:{SECRET}@namenode:8020/a",
+        f"hdfs://{SECRET}@namenode:8020/a",
+        f"hdfs://[{SECRET}/a",
+    ],
+)
+def test_any_other_url_is_refused_without_repeating_it(url):
+    for make in (HdfsDriver.options_from_url, HdfsDriver):
+        with pytest.raises(OptionError) as caught:
+            make(url)
+        assert SECRET not in f"{caught.value} {caught.value!r}"
+
+
+def test_options_may_be_text():
+    text = options_of(replication="2", timeout_s="1.5")
+    assert text == options_of(replication=2, timeout_s=1.5)
+    assert (text.replication, text.timeout_s) == (2, 1.5)
+    assert options_of(replication="").replication is None
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"replication": 0},
+        {"replication": "many"},
+        {"timeout_s": 0},
+        {"timeout_s": "soon"},
+        {"root": "a/../b"},
+        {"user": "a\nb"},
+        {"kerberos_keytab": "/k"},
+        {"kerberos_cache": "/c"},
+    ],
+)
+def test_options_that_make_no_sense_are_refused_by_name(given):
+    with pytest.raises(OptionError, match=next(iter(given))):
+        options_of(**given)
+
+
+def test_pulsars_name_of_the_url_is_known_in_any_case_of_letters():
+    given = {"filesystemuri": "hdfs://namenode:8020/a"}
+    driver = registry.make_driver("hdfs", given)
+    assert driver.describe().location == "hdfs://namenode:8020/a"
+
+
+def test_pulsars_brokers_find_their_properties():
+    described = HdfsDriver(url="hdfs://namenode:8020/a").describe()
+    assert described.driver_metadata == {
+        "storageBasePath": "/a",
+        "serviceEndpoint": "hdfs://namenode:8020",
+    }
+
+
+def test_a_tier_is_pickled_by_its_options():
+    tier = open_store("hdfs://namenode:8020/a", replication="2")
+    again = pickle.loads(pickle.dumps(tier))
+    assert isinstance(again, Tier)
+    assert again.describe() == tier.describe()
+
+
+def test_the_page_names_every_option_with_its_default():
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE.read_text(), re.MULTILINE))
+    parameters = inspect.signature(HdfsDriver).parameters
+    assert list(rows) == list(parameters)
+    for name, parameter in parameters.items():
+        if isinstance(parameter.default, float):
+            assert rows[name] == f"{parameter.default:g}"
+
+
+# --- what the client is configured as ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clients(monkeypatch):
+    """What the library's client is made of; none is connected."""
+    made = []
+
+    def client(*arguments, **named):
+        made.append((arguments, named))
+        return object()
+
+    monkeypatch.setattr(hdfs_connection, "Client", client)
+    return made
+
+
+def test_no_client_is_made_before_the_first_request(clients):
+    driver = HdfsDriver(url="hdfs://namenode:8020/a")
+    driver.describe()
+    with pytest.raises(InvalidKeyError):
+        driver.read_range("/a", 0, 1)
+    assert clients == []
+
+
+def test_the_client_gets_the_kerberos_options_and_the_configurations_directory(clients, tmp_path):
+    driver = HdfsDriver(
+        url="hdfs://nameservice/a",
+        config_dir=str(tmp_path),
+        kerberos_principal="offload/host@REALM",
+        kerberos_keytab="/etc/offload.keytab",
+        kerberos_cache="/tmp/krb5cc_offload",
+        timeout_s=30,
+    )
+    driver._connections.get()
+    ((url, settings, config_dir), named) = clients[0]
+    assert (url, config_dir) == ("hdfs://nameservice", str(tmp_path))
+    assert named == {
+        "kerberos_principal": "offload/host@REALM",
+        "kerberos_keytab": "/etc/offload.keytab",
+        "kerberos_cache": "/tmp/krb5cc_offload",
+    }
+    assert settings["dfs.client.socket-timeout"] == "10000"
+
+
+def test_without_options_the_client_finds_configuration_and_ticket_itself(clients):
+    HdfsDriver(url="hdfs:///a")._connections.get()
+    ((url, _, config_dir), named) = clients[0]
+    assert (url, config_dir) == (None, None)
+    assert set(named.values()) == {None}
+
+
+def test_a_configurations_directory_that_is_not_there_is_refused(clients, tmp_path):
+    with pytest.raises(OptionError, match="config_dir"):
+        HdfsDriver(url="hdfs://nameservice/a", config_dir=str(tmp_path / "none")).stat("k")
+    assert clients == []
+
+
+def test_a_process_has_one_user(clients, monkeypatch):
+    monkeypatch.delenv(hdfs_connection.USER, raising=False)
+    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", "")
+    HdfsDriver(url="hdfs://n/a", user="alice")._connections.get()
+    assert os.environ[hdfs_connection.USER] == "alice"
+    for other in ("bob", ""):
+        with pytest.raises(OptionError, match="'alice'"):
+            HdfsDriver(url="hdfs://n/a", user=other)._connections.get()
+    HdfsDriver(url="hdfs://n/a", user="alice")._connections.get()
+    assert len(clients) == 2
+
+
+def test_the_environments_user_is_everyones(clients, monkeypatch):
+    monkeypatch.setenv(hdfs_connection.USER, "alice")
+    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", "")
+    HdfsDriver(url="hdfs://n/a")._connections.get()
+    with pytest.raises(OptionError, match="'alice'"):
+        HdfsDriver(url="hdfs://n/a", user="bob")._connections.get()
+
+
+# --- a Hadoop configuration -----------------------------------------------------------------------------------------
+
+
+def write_site(folder, name, settings):
+    properties = "".join(
+        f"<property><name>{key}</name><value>{value}</value></property>" for key, value in settings.items()
+    )
+    (folder / name).write_text(f"<configuration>{properties}</configuration>")
+
+
+@pytest.fixture
+def config_dir(minihdfs, tmp_path):
+    """A nameservice of two namenodes, of which the first one is down."""
+    write_site(tmp_path, "core-site.xml", {"fs.defaultFS": "hdfs://pulsar"})
+    write_site(
+        tmp_path,
+        "hdfs-site.xml",
+        {
+            "dfs.nameservices": "pulsar",
+            "dfs.ha.namenodes.pulsar": "nn1,nn2",
+            "dfs.namenode.rpc-address.pulsar.nn1": "127.0.0.1:1",
+            "dfs.namenode.rpc-address.pulsar.nn2": f"{minihdfs.host}:{minihdfs.port}",
+        },
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("url", ["hdfs://pulsar/configured", "hdfs:///configured"])
+def test_a_nameservice_is_found_in_the_configuration(minihdfs, config_dir, url):
+    driver = HdfsDriver(url=url, config_dir=str(config_dir), user=minihdfs.superuser)
+    driver.write_index("k", b"abc", "a/b", {"who": url}, False)
+    direct = HdfsDriver(url=f"{minihdfs.url}/configured", user=minihdfs.superuser)
+    assert direct.read_range("k", 0, 3) == b"abc"
+    assert direct.stat("k").user_metadata == {"who": url}
+    driver.close()
+    direct.close()
+
+
+def test_hadoop_conf_dir_counts_where_no_option_is_given(minihdfs, config_dir):
+    program = """
+        from offload_drivers.hdfs import HdfsDriver
+
+        driver = HdfsDriver(url="hdfs://pulsar/by-environment")
+        print(driver.write_index("k", b"abc", "a/b", {}, False).size_bytes)
+        driver.close()
+    """
+    environment = os.environ | {
+        "HADOOP_CONF_DIR": str(config_dir),
+        "HADOOP_USER_NAME": minihdfs.superuser,
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+
+
+def test_a_nameservice_that_the_configuration_does_not_know_is_named(minihdfs, config_dir):
+    driver = HdfsDriver(url="hdfs://other/a", config_dir=str(config_dir), user=minihdfs.superuser)
+    with pytest.raises(OptionError, match="hdfs://other"):
+        driver.stat("k")

@@ -1,0 +1,59 @@
+"""A write job on a disk of 12 MiB, in a process that has this disk for itself: `python full_disk.py FOLDER`.
+
+One line of JSON tells what happened: `error` and `key`, what was `listed` after it, how many uploads were `aborted`,
+how many bytes were free after that, and what was `listed_at_last`, when a smaller job had run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from pathlib import Path
+
+from offload_core.tier import Tier, open_store, upload_blocks
+from offload_hooks.errors import OffloadError
+
+MIB = 1 << 20
+DISK_BYTES = 12 * MIB
+
+
+def command(folder: Path) -> list[str]:
+    """The command line, with name spaces of its own, in which anybody may mount; the disk is gone with the process."""
+    apart = ["unshare", "--user", "--map-root-user", "--mount"]
+    return [*apart, sys.executable, str(Path(__file__)), str(folder)]
+
+
+def write(tier: Tier, key: str, blocks: int) -> None:
+    """A data object of 5 MiB blocks, and its index."""
+    upload_blocks(tier, key, (os.urandom(5 * MIB) for _ in range(blocks)), block_bytes=5 * MIB)
+    tier.write_index(f"{key}-index", b"an index")
+
+
+def main(folder: Path) -> None:
+    """Mount the disk, fill it, make room, and write again."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = f"size={DISK_BYTES}".encode()
+    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, size):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    with open_store(str(folder / "tier")) as tier:
+        (folder / "tier").mkdir()
+        tier.write_index("kept-index", b"was there before")
+        told: dict[str, object] = {"error": None, "key": None}
+        try:
+            write(tier, "large", 4)
+        except OffloadError as error:
+            told = {"error": type(error).__name__, "key": error.key}
+        told["listed"] = [found.key for found in tier.list_objects()]
+        told["aborted"] = sum(tier.abort_data(stale.upload) for stale in list(tier.list_uploads()))
+        room = os.statvfs(folder)
+        told["free_bytes"] = room.f_bavail * room.f_frsize
+        write(tier, "small", 1)
+        told["kept"] = bytes(tier.read_range("kept-index", 0, 16)).decode()
+        told["listed_at_last"] = [found.key for found in tier.list_objects()]
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
