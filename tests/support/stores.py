@@ -12,7 +12,8 @@ from typing import Any
 from offload_core.api import TierReader, open_tier
 from offload_core.tier import Tier, open_store
 
-NAMES = ("local", "s3", "gcs", "azure", "hdfs")
+FAR_NAMES = ("s3", "gcs", "azure", "hdfs")
+NAMES = ("local", *FAR_NAMES)
 SERVERS = {"s3": "versitygw", "gcs": "fake_gcs", "azure": "azurite", "hdfs": "minihdfs"}
 """The fixture of each store's server."""
 
