@@ -14,6 +14,7 @@ import pytest
 from required import need
 from servers.azurite import Azurite
 from servers.fake_gcs import FakeGcs
+from servers.libhdfs import libhdfs as build_libhdfs
 from servers.minihdfs import MiniHdfs
 from servers.server import AnyServer, StartServer
 from servers.toolchains import ToolchainMissing
@@ -101,3 +102,13 @@ def minihdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
     """One HDFS file system for all tests; each test makes its own folder."""
     with started(MiniHdfs(), tmp_path_factory) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def libhdfs() -> dict[str, str]:
+    """The environment of a process that reads HDFS by pyarrow."""
+    try:
+        return os.environ | build_libhdfs()
+    except ToolchainMissing as missing:
+        need(missing.part, False, missing.how)
+        raise

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
-from fsspec.asyn import sync
+from fsspec.asyn import reset_lock, sync
 from fsspec.exceptions import FSTimeoutError
 
 _T = TypeVar("_T")
@@ -79,6 +79,7 @@ def _keep_inherited() -> None:
 
 
 os.register_at_fork(after_in_child=_keep_inherited)
+os.register_at_fork(after_in_child=reset_lock)  # a thread may hold it that the child does not have
 
 
 async def _all(calls: list[Callable[[], Awaitable[_T]]], at_once: int) -> list[_T]:

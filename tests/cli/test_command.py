@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -133,8 +134,8 @@ def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload_proces
     assert (result.code, result.err) == (0, "")
     lines = [line.split() for line in result.out.splitlines()]
     assert lines[0] == ["kind", "name", "from", "version", "status", "problem"]
-    assert ["drivers", "local", "pulsar-offload", "0.1.0", "ok"] in lines
-    assert ["url_schemes", "file", "pulsar-offload", "0.1.0", "ok"] in lines
+    assert ["drivers", "local", "pulsar-offload", version("pulsar-offload"), "ok"] in lines
+    assert ["url_schemes", "file", "pulsar-offload", version("pulsar-offload"), "ok"] in lines
     listed = json.loads(offload_process("plugins", "--json").out)
     (local,) = [each for each in listed if each["name"] == "local"]
     assert (local["group"], local["status"]) == ("pulsar_offload.drivers", "ok")

@@ -6,14 +6,11 @@ import json
 import re
 import signal
 import subprocess
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import COMMAND, Offload
 from misbehaving import SECRET
-from stores import Store, new_store
 
 from offload_core.tier import open_store
 
@@ -203,40 +200,3 @@ def test_ctrl_c_cleans_up_and_shows_what_was_seen(root: Path, site: Path) -> Non
     assert (process.returncode, err) == (1, "")
     assert out.splitlines()[-1].startswith("broken off: 6 ok, 0 warning, 0 failed, 13 skipped")
     assert [path for path in root.rglob("*") if path.is_file() and path.name != "lock"] == []
-
-
-# --- real stores -------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=["s3", "gcs", "azure", "hdfs"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
-    """An empty tier on each store that is a server."""
-    return new_store(request.param, request.getfixturevalue, tmp_path)
-
-
-def healthy(offload: Callable[..., object], store: Store, *options: str) -> dict[str, object]:
-    result = offload("doctor", *store.command_line(), "--json", *options)
-    report: dict[str, object] = json.loads(result.out)  # type: ignore[attr-defined]
-    assert report["summary"]["failed"] == 0, report  # type: ignore[index]
-    return report
-
-
-def test_every_store_passes(offload: Offload, store: Store) -> None:
-    with store.open() as tier:
-        tier.write_index("somebodys", b"0123456789")
-        report = healthy(offload, store)
-        assert report["left_behind"] == []
-        assert [found.key for found in tier.list_objects()] == ["somebodys"]
-    healthy(offload, store, "--read-only")
-
-
-def test_wrong_credentials_are_told_and_not_shown(
-    offload: Offload, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    store = new_store("s3", request.getfixturevalue, tmp_path)
-    wrong = replace(store, options=store.options | {"secret_access_key": "hunter2hunter2"})
-    result = offload("doctor", *wrong.command_line())
-    assert result.code == 1
-    assert "Check the credentials, then grant them s3:ListBucket on the bucket." in result.out
-    assert "hunter2" not in result.out + result.err
-    assert store.options["access_key_id"] not in result.out + result.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -109,6 +110,13 @@ def test_it_writes_a_project_and_says_what_to_do_next(offload: Offload, tmp_path
     assert set(files(target)) == FILES
     assert "{{" not in "".join(files(target).values())
     assert "AcmeTapeDriver" in files(target)["offload_acme_tape/driver.py"]
+
+
+def test_the_driver_has_some_60_lines_of_code(project: Path) -> None:
+    source = (project / "offload_acme_tape" / "driver.py").read_text()
+    (driver,) = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    lines = [line.strip() for line in source.splitlines()[driver.lineno - 1 : driver.end_lineno]]
+    assert len([line for line in lines if line and not line.startswith(("#", '"""'))]) <= 62
 
 
 def test_without_a_directory_it_writes_here(

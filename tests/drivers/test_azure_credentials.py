@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import base64
+import logging
 import traceback
 import uuid
 from datetime import UTC, datetime, timedelta
+from urllib.parse import unquote
 
 import pytest
 from azure.storage.blob import (
@@ -13,9 +16,17 @@ from azure.storage.blob import (
 )
 from azure_front import Front
 from azure_identity import TENANT, Identities, SecureAzurite, make_certificate
+from http_front import Answer
+from http_front import Front as HttpFront
 
 from offload_drivers.azure import AzureDriver
-from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
+from offload_hooks.errors import (
+    AccessDeniedError,
+    ObjectExistsError,
+    OptionError,
+    StoreError,
+    StoreUnavailableError,
+)
 
 VARIABLES = [
     "AZURE_AUTHORITY_HOST",
@@ -146,6 +157,16 @@ def test_a_signature_allows_what_it_says(azurite, container, open_driver, monkey
             call()
 
 
+def test_a_signature_that_may_only_write_is_told_that_the_object_exists(azurite, container, open_driver):
+    place = {"container": container, "endpoint_url": azurite.account_url}
+    driver = open_driver(**place, sas_token=signature(azurite, container, "w"))
+    driver.write_index("k", b"x", "text/plain", {}, True)
+    with pytest.raises(ObjectExistsError):
+        driver.write_index("k", b"y", "text/plain", {}, True)
+    with pytest.raises(AccessDeniedError):
+        driver.stat("k")
+
+
 def test_a_signature_that_has_expired_is_denied_and_not_shown(azurite, container, open_driver):
     token = signature(azurite, container, "racwdl", expires=timedelta(hours=-1))
     driver = open_driver(container=container, endpoint_url=azurite.account_url, sas_token=token)
@@ -179,6 +200,43 @@ def test_a_service_principal(secure, identities, open_driver, tls):
     assert identities.asked[0]["client_id"] == "me"
     assert identities.asked[0]["scope"] == "https://storage.azure.com/.default"
     assert identities.asked[0]["path"] == f"/{TENANT}/oauth2/v2.0/token"
+
+
+def test_a_token_that_has_expired_is_asked_for_anew(secure, identities, open_driver, tls):
+    options = {"tenant_id": TENANT, "client_id": "me", "client_secret": identities.client_secret}
+    driver = open_driver(endpoint_url=secure.account_url, ca_bundle=str(tls[0]), **options)
+    identities.lifetime_s = 0
+    driver.write_index("k", b"x", "text/plain", {}, False)
+    identities.lifetime_s = 3600
+    assert driver.read_range("k", 0, 1) == b"x"
+    assert len(identities.asked) == 2
+    assert driver.stat("k").size_bytes == 1
+    assert len(identities.asked) == 2
+
+
+def test_a_block_that_azure_challenges_is_sent_again_whole(identities, open_driver, tls, tmp_path):
+    """Azure refuses a token with a challenge, which Azurite does not."""
+    both = tmp_path / "both.pem"
+    both.write_bytes(tls[0].read_bytes() + tls[1].read_bytes())
+    wanted = f"authorization_uri={identities.authority}/{TENANT} resource_id=https://storage.azure.com"
+    refused = {"WWW-Authenticate": f"Bearer {wanted}", "x-ms-error-code": "InvalidAuthenticationInfo"}
+    done = {"ETag": '"1"', "Last-Modified": "Sun, 01 Nov 2026 00:00:00 GMT"}
+    blocks = []
+
+    def challenge_first(request):
+        if "comp=block" not in request.target:
+            return Answer(status=201, headers=done)
+        blocks.append(request.body)
+        return Answer(status=401, headers=refused) if len(blocks) == 1 else Answer(status=201, headers=done)
+
+    front = HttpFront(rule=challenge_first)
+    front.speak_tls(str(both))
+    options = {"tenant_id": TENANT, "client_id": "me", "client_secret": identities.client_secret}
+    with front:
+        driver = open_driver(endpoint_url=f"{front.url}/account", ca_bundle=str(tls[0]), **options)
+        driver.write_block(driver.begin_data("k", "text/plain", {}), 1, 0, b"block" * 100_000)
+        driver.close()
+    assert blocks == [b"block" * 100_000] * 2
 
 
 def test_a_wrong_client_secret_is_denied_and_never_shown(secure, identities, open_driver, tls):
@@ -285,3 +343,32 @@ def test_a_proxys_password_is_not_shown(azurite, container, open_driver):
     with pytest.raises(StoreUnavailableError) as caught:
         driver.stat("k")
     assert "hunter2" not in "".join(traceback.format_exception(caught.value)) + repr(driver)
+
+
+def test_no_log_shows_a_secret(azurite, container, secure, identities, open_driver, tls, caplog):
+    caplog.set_level(logging.DEBUG)
+    place = {"container": container, "endpoint_url": azurite.account_url}
+    token = signature(azurite, container, "racwdl")
+    expired = signature(azurite, container, "racwdl", expires=timedelta(hours=-1))
+    signed = [each.partition("sig=")[2].partition("&")[0] for each in (token, expired)]
+    principal = {"endpoint_url": secure.account_url, "ca_bundle": str(tls[0])}
+    principal |= {"tenant_id": TENANT, "client_id": "me"}
+    assert works(open_driver(**place, account_key=azurite.account_key))
+    assert works(open_driver(**place, sas_token=token))
+    assert works(open_driver(**principal, client_secret=identities.client_secret))
+    with Front(azurite.endpoint) as front:
+        proxy = front.url.replace("://", "://me:hunter2secret@")
+        assert works(open_driver(**place, account_key=azurite.account_key, proxy=proxy))
+    denied = [
+        open_driver(**place, sas_token=expired),
+        open_driver(**place, account_key=base64.b64encode(b"hunter2secret-key").decode()),
+        open_driver(**principal, client_secret="hunter2secret-wrong"),
+    ]
+    for driver in denied:
+        with pytest.raises(AccessDeniedError):
+            driver.stat("k")
+    assert "azure" in caplog.text
+    wrong_key = base64.b64encode(b"hunter2secret-key").decode()
+    secrets = [azurite.account_key, wrong_key, identities.client_secret, "hunter2secret", *signed]
+    for secret in [*secrets, *(unquote(each) for each in signed)]:
+        assert secret not in caplog.text

@@ -10,7 +10,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient, ContainerClient, ContentSettings
 from servers.azurite import Azurite
 
-from offload_drivers.azure import AzureDriver
+from offload_drivers.azure import AzureDriver, listing
 from offload_hooks.testing import DriverConformance
 
 PREFIX = "cold/tier"
@@ -49,6 +49,12 @@ class AzureBackDoor:
 class TestAzure(DriverConformance):
     secrets = (Azurite.account_key,)
     own_keys = (".offload-uploads/x", ".offload-uploads")
+    many_keys = 350
+
+    @pytest.fixture(autouse=True)
+    def small_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A page of Azure's has 5000 names, which take Azurite minutes to make."""
+        monkeypatch.setattr(listing, "PAGE_BLOBS", 100)
 
     @pytest.fixture
     def container(self, azurite: Azurite) -> str:

@@ -38,10 +38,8 @@ class RestBackDoor:
 
 class TestHdfs(DriverConformance):
     own_keys = (".offload-uploads/x", "k.metadata.json", "a.metadata.json/b", "a:b", "a/.snapshot/b")
-    # The client waits half a second for each file that it closes, hence:
     many_keys = 200  # a directory of more than a page is in test_hdfs_listing
-    max_examples = 6
-    steps = 25
+    max_examples = 10
 
     @pytest.fixture
     def root(self):

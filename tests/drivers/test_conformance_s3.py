@@ -1,4 +1,4 @@
-"""The driver `s3` passes the suite, with either client."""
+"""The driver `s3` passes the suite; with obstore, which only reads, the cases that read."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from s3 import PREFIX, Boto, new_bucket, options
 
 from offload_drivers.s3 import S3Driver
 from offload_hooks.testing import DriverConformance
+from offload_hooks.testing.cases.processes import ProcessCases
+from offload_hooks.testing.cases.reading import ReadingCases
 
 
-class TestS3(DriverConformance):
+class OnVersitygw:
+    """A bucket for each case."""
+
     own_keys = (".offload-uploads/x",)
     secrets = ("root-secret-key",)
     client = "s3fs"
@@ -30,5 +34,9 @@ class TestS3(DriverConformance):
         boto.close()
 
 
-class TestS3WithObstore(TestS3):
+class TestS3(OnVersitygw, DriverConformance):
+    pass
+
+
+class TestS3WithObstore(OnVersitygw, ProcessCases, ReadingCases):
     client = "obstore"

@@ -1,7 +1,4 @@
-"""Who the driver `gcs` says it is. The emulator takes any credentials, so a front before it demands tokens.
-
-Google's token server cannot run here; the front plays it, too.
-"""
+"""Who the driver `gcs` says it is, by options and files; and the line to the store."""
 
 from __future__ import annotations
 
@@ -16,41 +13,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gcs import PREFIX, new_bucket, opened
-from google.auth.impersonated_credentials import Credentials as ImpersonatedCredentials
+from google_front import SECRET, Google, pem
 from http_front import NEVER_SENT, Answer, Front
 
-from offload_drivers.gcs.credentials import STORAGE_SCOPE, make_credentials
 from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
-
-SECRET = "ya29.a-recognisable-secret"
-
-
-class Google(Front):
-    """A front before the emulator that gives tokens and takes only the last one that it gave.
-
-    Attributes:
-        given: how many tokens were given.
-        lifetime_s: how long they say that they last.
-    """
-
-    def __init__(self, server):
-        super().__init__(server.host, server.port, self.judge)
-        self.given = 0
-        self.lifetime_s = 3600
-        self.token_answer = None
-
-    def judge(self, request):
-        if request.path == "/token":
-            self.given += 1
-            body = {"access_token": self.token, "expires_in": self.lifetime_s, "token_type": "Bearer"}
-            return self.token_answer or Answer(status=200, body=json.dumps(body).encode())
-        if request.headers.get("authorization") != f"Bearer {self.token}":
-            return Answer(status=401, body=b'{"error": {"code": 401, "message": "Invalid Credentials"}}')
-        return None
-
-    @property
-    def token(self):
-        return f"{SECRET}-{self.given}"
 
 
 @pytest.fixture
@@ -82,22 +48,9 @@ def private_key():
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
-def pem(private_key):
-    return private_key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-
-
 @pytest.fixture
 def key(google, private_key):
-    return json.dumps(
-        {
-            "type": "service_account",
-            "client_email": "writer@project.iam.gserviceaccount.com",
-            "token_uri": f"{google.url}/token",
-            "private_key": pem(private_key),
-        }
-    )
+    return google.service_account_key(private_key)
 
 
 def use(driver):
@@ -148,17 +101,6 @@ def test_anonymous_requests_have_no_credentials(options, google):
     with opened(**options, anonymous=True) as driver, pytest.raises(AccessDeniedError):
         driver.stat("k")
     assert "authorization" not in google.requests[0].headers
-
-
-def test_another_service_account_is_acted_as(options, key):
-    with opened(
-        **options, service_account_json=key, impersonate_service_account="other@project.iam"
-    ) as driver:
-        credentials = make_credentials(driver._options, None)
-    assert isinstance(credentials, ImpersonatedCredentials)
-    assert credentials.service_account_email == "other@project.iam"
-    assert credentials._target_scopes == [STORAGE_SCOPE]
-    assert credentials._source_credentials.service_account_email == "writer@project.iam.gserviceaccount.com"
 
 
 def test_the_project_that_pays_is_named_in_every_request(options, google):

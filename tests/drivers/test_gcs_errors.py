@@ -100,7 +100,7 @@ def test_answers_are_translated(driver, front, answer, kind, text):
 
 
 @pytest.mark.parametrize(
-    ("header", "seconds"), [("7", 7.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), ("-1", 0.0)]
+    ("header", "seconds"), [("7", 7.0), ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), ("-1", None)]
 )
 def test_the_time_to_wait_is_handed_on(driver, front, header, seconds):
     front.rule = lambda _: refusal(429, "Rate", Retry_After=header)

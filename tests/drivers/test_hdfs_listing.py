@@ -74,7 +74,19 @@ def test_a_directory_of_more_than_a_page_is_listed_whole_and_from_any_place(driv
 
 
 def test_keys_come_in_the_order_of_their_utf_8_bytes_whatever_the_namenodes_is(driver, fill, minihdfs, root):
-    names = ["a", "z", "~", "\u00e9", "\uffee", "\U0001f600", "a-b", "a/b", "a0", "\u00e9/x", "a/\U0001f600/y"]
+    names = [
+        "a",
+        "z",
+        "~",
+        "\u00e9",
+        "\uffee",
+        "\U0001f600",
+        "a-b",
+        "a/b",
+        "a0",
+        "\u00e9/x",
+        "a/\U0001f600/y",
+    ]
     names.remove("a")
     names.remove("\u00e9")
     fill(names)
@@ -82,7 +94,9 @@ def test_keys_come_in_the_order_of_their_utf_8_bytes_whatever_the_namenodes_is(d
     for place in names:
         assert keys(driver, "", place) == [name for name in in_order(names) if name.encode() > place.encode()]
     namenodes = [status.path.rpartition("/")[2] for status in Client(minihdfs.url).list_status(root)]
-    assert namenodes != in_order(namenodes), "the order of bytes as signed numbers, for which the driver sorts"
+    assert namenodes != in_order(namenodes), (
+        "the order of bytes as signed numbers, for which the driver sorts"
+    )
 
 
 def test_directories_that_hold_no_wanted_key_are_not_looked_into(driver, fill, looked_into):

@@ -123,7 +123,9 @@ def test_the_page_names_every_option_with_its_default():
 
 @pytest.fixture
 def clients(monkeypatch):
-    """What the library's client is made of; none is connected."""
+    """What the library's client is made of; none is connected. The process has no user yet."""
+    monkeypatch.setenv(hdfs_connection.USER, "")
+    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", "")
     made = []
 
     def client(*arguments, **named):
@@ -175,9 +177,7 @@ def test_a_configurations_directory_that_is_not_there_is_refused(clients, tmp_pa
     assert clients == []
 
 
-def test_a_process_has_one_user(clients, monkeypatch):
-    monkeypatch.delenv(hdfs_connection.USER, raising=False)
-    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", "")
+def test_a_process_has_one_user(clients):
     HdfsDriver(url="hdfs://n/a", user="alice")._connections.get()
     assert os.environ[hdfs_connection.USER] == "alice"
     for other in ("bob", ""):
@@ -189,7 +189,6 @@ def test_a_process_has_one_user(clients, monkeypatch):
 
 def test_the_environments_user_is_everyones(clients, monkeypatch):
     monkeypatch.setenv(hdfs_connection.USER, "alice")
-    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", "")
     HdfsDriver(url="hdfs://n/a")._connections.get()
     with pytest.raises(OptionError, match="'alice'"):
         HdfsDriver(url="hdfs://n/a", user="bob")._connections.get()

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
 
 import pytest
-from botocore.auth import S3SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.credentials import Credentials
 from http_front import Answer, Front
 from s3 import Boto, new_bucket, opened, options
-from s3_front import S3Front
+from s3_front import S3Front, signed_anew
 
 from offload_hooks import ByteRange
 from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
@@ -80,7 +76,6 @@ class Sessions:
     """What versitygw lacks: requests with temporary credentials are signed anew with those of its root user."""
 
     def __init__(self, server):
-        self._credentials = Credentials(server.root.access_key, server.root.secret_key)
         self._server = server
         self.tokens = []
 
@@ -88,14 +83,7 @@ class Sessions:
         if f"Credential={TEMPORARY}/" not in request.headers["authorization"]:
             return request
         self.tokens.append(request.headers["x-amz-security-token"])
-        dropped = {"authorization", "x-amz-security-token", "x-amz-date", "expect", "connection"}
-        headers = {name: value for name, value in request.headers.items() if name not in dropped}
-        again = AWSRequest(
-            request.method, f"http://{headers['host']}{request.target}", headers, data=request.body
-        )
-        S3SigV4Auth(self._credentials, "s3", self._server.region).add_auth(again)
-        signed = {name.lower(): value for name, value in again.headers.items()}
-        return replace(request, headers=signed)
+        return signed_anew(request, self._server)
 
 
 @pytest.fixture

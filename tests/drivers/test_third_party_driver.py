@@ -65,7 +65,7 @@ def test_it_depends_on_the_hooks_only():
     source = "".join(path.read_text() for path in EXAMPLE.glob("offload_shelf/*.py"))
     assert "offload_core" not in source
     code = [line for line in source.splitlines() if line.strip() and not line.strip().startswith('"""')]
-    assert len(code) < 80
+    assert len(code) <= 80
 
 
 def test_it_passes_the_conformance_suite():

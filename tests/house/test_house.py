@@ -85,6 +85,7 @@ def test_the_wheel_has_everything(tmp_path):
         (".", "offload_core"),
         ("hooks", "offload_hooks"),
         ("drivers", "offload_drivers"),
+        ("layers", "offload_layers"),
         ("proto", "offload_proto"),
         (".", "pyspark_pulsar_offload"),
     ):

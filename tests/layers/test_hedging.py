@@ -261,8 +261,16 @@ def test_a_quiet_time_saves_up_for_a_few_hedges_only():
     assert sum(policy.may_hedge() for _ in range(100)) == 10
 
 
-def test_without_a_budget_nothing_is_asked_again(hedged, requests):
+def test_without_a_budget_nothing_is_asked_again(hedged, requests, monkeypatch):
+    decide = HedgePolicy.may_hedge
+
+    def may_hedge(policy):
+        requests.gate.open()  # the slow request answers now, and not before this was asked
+        return decide(policy)
+
+    monkeypatch.setattr(HedgePolicy, "may_hedge", may_hedge)
     tier = hedged(budget_percent="0", delay_s="0")
+    requests.held.add((50, 1))
     tier.read_ranges(ranges(*range(0, 100, 5)))
     assert {requests.of(offset) for offset in range(0, 100, 5)} == {1}
 

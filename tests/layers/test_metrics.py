@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from layered import Gate, layer, stack
 from opentelemetry.sdk.metrics import MeterProvider
@@ -182,6 +184,29 @@ def test_a_listing_counts_when_it_is_over(driver, tier, measured):
     assert measured.sums("calls") == {"list_objects": 1}
     tier.list_objects("p/")  # never looked at
     assert measured.sums("calls.active") == {"list_objects": 0}
+
+
+def test_a_listings_time_is_that_of_its_items_without_the_callers_work(driver, measured, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("offload_layers.metrics.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    class TakesTime:
+        def __init__(self, rest):
+            self._rest = rest
+
+        @hookimpl
+        def list_objects(self, prefix, start_after):
+            for found in self._rest.list_objects(prefix=prefix, start_after=start_after):
+                now[0] += 1
+                yield found
+
+    driver.write_index("l", b"", "x", {}, False)
+    for _ in stack(
+        driver, layer(MetricsLayer, meter_provider=measured.provider), layer(TakesTime)
+    ).list_objects():
+        now[0] += 100
+    (point,) = measured.points("call.duration")
+    assert (point.count, point.sum) == (1, 2.0)
 
 
 @pytest.mark.parametrize("kind", ["fail-before", "fail-after"])

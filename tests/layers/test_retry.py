@@ -147,6 +147,14 @@ def test_what_the_store_asks_to_wait_is_waited_at_least(driver, waits):
     assert 2 <= waits[2] <= 2.25
 
 
+def test_clients_that_are_asked_to_wait_for_the_same_time_are_spread(driver, waits):
+    options = {"attempts": 30, "budget_s": 0, "first_wait_s": 0, "jitter_s": 0.5}
+    with pytest.raises(StoreUnavailableError):
+        retried(driver, Stats(busy(7)), **options).stat("k")
+    assert all(7 <= wait <= 7.5 for wait in waits)
+    assert len(set(waits)) > 10
+
+
 def test_a_wait_beyond_the_budget_is_not_begun(driver, waits):
     stats = Stats(busy(61))
     with pytest.raises(StoreUnavailableError):

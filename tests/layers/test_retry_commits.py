@@ -147,6 +147,17 @@ def test_an_upload_that_somebody_dropped_meanwhile_leaves_the_outcome_unknown(dr
     assert isinstance(caught.value.__cause__, UploadError)
 
 
+def test_an_object_with_our_mark_and_another_size_leaves_the_outcome_unknown(driver):
+    def cut(act):
+        act()
+        somebody_stores(driver, b"our", driver.stat("k").user_metadata)
+        raise StoreTimeoutError("no answer in time")
+
+    tier = with_steps(driver, cut)
+    with pytest.raises(StoreTimeoutError, match=NOT_KNOWN):
+        tier.commit_data(*begun(tier))
+
+
 def test_an_object_that_replaced_ours_leaves_the_outcome_unknown(driver):
     def replaced(act):
         act()

@@ -93,9 +93,11 @@ class Identities:
     Attributes:
         asked: what was sent for each token, by name.
         client_secret: the secret that is accepted.
+        lifetime_s: how long tokens say that they last.
     """
 
     client_secret = "a-client-secret-nobody-may-see"
+    lifetime_s = 3600
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self.asked: list[dict[str, str]] = []
@@ -160,13 +162,13 @@ class Identities:
                 if form.get("client_secret", identities.client_secret) != identities.client_secret:
                     self._answer(401, {"error": "invalid_client", "error_description": "AADSTS7000215"})
                     return
-                token = identities._token()
-                self._answer(200, {"access_token": token, "expires_in": 3600, "token_type": "Bearer"})
+                token = {"access_token": identities._token(), "expires_in": identities.lifetime_s}
+                self._answer(200, token | {"token_type": "Bearer"})
 
             def do_GET(self) -> None:
                 query = {name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()}
                 identities.asked.append(query | {"header": self.headers.get("X-IDENTITY-HEADER", "")})
-                expires_on = str(int(time.time()) + 3600)
+                expires_on = str(int(time.time()) + identities.lifetime_s)
                 token = {
                     "access_token": identities._token(),
                     "expires_on": expires_on,

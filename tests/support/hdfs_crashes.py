@@ -37,7 +37,7 @@ CALLS = [
 OLD, NEW = b"old bytes, rather long", b"new bytes"
 KEY = "d/k"
 MOST_CALLS = 22
-AT_ONCE = 12
+AT_ONCE = 22
 
 turns.PATIENCE_S = 0.5  # what a crash leaves keeps the next one waiting for so long
 

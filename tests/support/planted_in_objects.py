@@ -225,6 +225,15 @@ class LooksAtNoOffset(MemoryDriver):
         return super().checked_blocks(upload, opened, moved)
 
 
+@caught_by("test_receipts_that_are_not_in_the_order_of_their_parts_are_refused")
+class LooksAtNoOrderOfParts(MemoryDriver):
+    def checked_blocks(self, upload, opened, receipts):
+        renumbered = [replace(receipt, part_number=i) for i, receipt in enumerate(receipts, 1)]
+        blocks = [opened.blocks[receipt.part_number][1] for receipt in receipts]
+        stored = dict(enumerate(zip(renumbered, blocks, strict=True), 1))
+        return super().checked_blocks(upload, replace(opened, blocks=stored), renumbered)
+
+
 @caught_by("test_an_upload_cannot_be_committed_twice", SEQUENCES)
 class CommitsAgain(MemoryDriver):
     @hookimpl

@@ -216,6 +216,6 @@ async def _delayed(reader: asyncio.StreamReader, delay_s: float) -> AsyncIterato
 def _reset(writer: asyncio.StreamWriter) -> None:
     """Close with RST instead of FIN."""
     handle = writer.get_extra_info("socket")
-    if handle is not None:
+    if handle is not None and handle.fileno() >= 0:  # not closed already
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()

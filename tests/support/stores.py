@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from webhdfs import WebHdfs
+
 from offload_core.api import TierReader, open_tier
 from offload_core.tier import Tier, open_store
 
@@ -88,5 +90,6 @@ def new_store(name: str, server_of: Callable[[str], Any], folder: Path) -> Store
         server.make_container(unique)
         options = {"connection_string": server.connection_string}
         return Store(name=name, url=f"az://{unique}/tier", endpoint=server.endpoint, options=options)
+    WebHdfs(server.endpoint, f"/{unique}/tier", server.superuser).operate("PUT", "", op="MKDIRS")
     options = {"user": server.superuser}
     return Store(name=name, url=f"{server.url}/{unique}/tier", endpoint=server.url, options=options)

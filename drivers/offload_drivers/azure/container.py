@@ -101,7 +101,7 @@ class Container:
         try:
             return await self.put(name, view, metadata, create_only=True)
         except HttpResponseError as error:
-            if not exists_already(error) or await self.exists(name):
+            if not exists_already(error) or not await self.is_absent(name):
                 raise
         blocks = [block] if view.nbytes else []
         for each in blocks:
@@ -140,13 +140,15 @@ class Container:
         """A blob's size, time, type and metadata."""
         return await self._blob(name).get_blob_properties()
 
-    async def exists(self, name: str) -> bool:
-        """Whether there is a blob."""
+    async def is_absent(self, name: str) -> bool:
+        """Whether there is no blob, as far as these credentials may know."""
         try:
             await self.properties(name)
         except ResourceNotFoundError:
+            return True
+        except HttpResponseError:
             return False
-        return True
+        return False
 
     async def delete(self, name: str) -> bool:
         """Delete a blob with its snapshots; whether there was one."""

@@ -3,7 +3,7 @@
 An object is a block blob at its key under the prefix, of exactly the blocks that were written, with its content type
 and user metadata in the store's own headers; a blob by anybody else is an object, too. A commit lists the blocks, and
 the blob is there with all that belongs to it. Create-only is Azure's `If-None-Match: *`. An upload is a small record
-(`azure_uploads`). A commit drops all uncommitted blocks of its blob, those of other uploads as well, and so ends them.
+(module `uploads`). A commit drops all uncommitted blocks of its blob, those of other uploads as well, and so ends them.
 
 Not to be confused with the package `azure`, the SDK: this package is `offload_drivers.azure`.
 """

@@ -11,8 +11,6 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
@@ -25,6 +23,7 @@ from azure.core.exceptions import (
     ServiceResponseTimeoutError,
 )
 
+from offload_drivers.retry_after import seconds_to_wait
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -185,15 +184,11 @@ class Translator:
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """How long the store asks to wait, in seconds from now; None if it says nothing that makes sense."""
-    for name, unit_s in (("x-ms-retry-after-ms", 0.001), ("retry-after-ms", 0.001), ("Retry-After", 1.0)):
+    for name in ("x-ms-retry-after-ms", "retry-after-ms"):
         text = headers.get(name, "")
         if text.isascii() and text.isdigit():
-            return int(text) * unit_s
-    try:
-        date = parsedate_to_datetime(headers.get("Retry-After", ""))
-        return max(0.0, (date - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+            return int(text) / 1000
+    return seconds_to_wait(headers.get("Retry-After", ""))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

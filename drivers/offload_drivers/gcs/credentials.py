@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import google.auth
+import google.auth.credentials
 import google.auth.exceptions
 import google.auth.impersonated_credentials
 import google.oauth2.credentials
@@ -23,9 +24,6 @@ from offload_hooks.errors import AccessDeniedError, OptionError
 STORAGE_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 """What tokens are asked for: objects, but not the rights on them."""
 
-IMPERSONATION_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
-"""What the token is asked for with which another service account's is fetched."""
-
 
 def make_credentials(options: GcsOptions, transport: Any) -> Any:
     """The credentials that the options ask for; None for anonymous access.
@@ -35,20 +33,21 @@ def make_credentials(options: GcsOptions, transport: Any) -> Any:
     """
     if options.anonymous:
         return None
+    own = _own(options, transport)
     if not options.impersonate_service_account:
-        return _own(options, STORAGE_SCOPE, transport)
+        return own
     return google.auth.impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]
-        source_credentials=_own(options, IMPERSONATION_SCOPE, transport),
+        source_credentials=own,
         target_principal=options.impersonate_service_account,
         target_scopes=[STORAGE_SCOPE],
     )
 
 
-def _own(options: GcsOptions, scope: str, transport: Any) -> Any:
+def _own(options: GcsOptions, transport: Any) -> Any:
     if options.token:
         return google.oauth2.credentials.Credentials(options.token)  # type: ignore[no-untyped-call]
     if options.service_account_json:
-        return _service_account("service_account_json", options.service_account_json, scope)
+        return _service_account("service_account_json", options.service_account_json)
     if options.service_account_file:
         try:
             text = Path(options.service_account_file).read_text()
@@ -57,24 +56,25 @@ def _own(options: GcsOptions, scope: str, transport: Any) -> Any:
                 "the file of the option 'service_account_file' cannot be read",
                 found=options.service_account_file,
             ) from error
-        return _service_account("service_account_file", text, scope)
+        return _service_account("service_account_file", text)
     try:
-        credentials, _ = google.auth.default(scopes=[scope], request=transport)
+        # The scope comes later: with one, federated credentials ask Google for the name of their project.
+        credentials, _ = google.auth.default(request=transport)
     except (google.auth.exceptions.GoogleAuthError, OSError, ValueError) as error:
         raise AccessDeniedError(
             "no usable credentials of Google Cloud are found",
             hint="Set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or give the "
             "option service_account_file, token or anonymous.",
         ) from error
-    return credentials
+    return google.auth.credentials.with_scopes_if_required(credentials, [STORAGE_SCOPE])  # type: ignore[no-untyped-call]
 
 
-def _service_account(option: str, text: str, scope: str) -> Any:
+def _service_account(option: str, text: str) -> Any:
     # What these functions raise may quote the key, so nothing of it becomes a cause.
     try:
         info = json.loads(text)
         kind: Any = google.oauth2.service_account.Credentials
-        return kind.from_service_account_info(info, scopes=[scope])
+        return kind.from_service_account_info(info, scopes=[STORAGE_SCOPE])
     except (google.auth.exceptions.GoogleAuthError, ValueError, TypeError, KeyError, AttributeError):
         pass
     raise OptionError(

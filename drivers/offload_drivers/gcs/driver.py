@@ -1,7 +1,7 @@
 """The driver `gcs`: a tier in a bucket of Google Cloud Storage, under a prefix, over gcsfs.
 
 An object is an object of the bucket, with its user metadata as custom metadata. Blocks are objects of their own
-until a commit has the store compose them (`gcs_uploads`). Create-only is the store's own precondition, that an
+until a commit has the store compose them (module `uploads`). Create-only is the store's own precondition, that an
 object's generation is 0.
 """
 

@@ -11,12 +11,11 @@ import re
 import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 import aiohttp
 import google.auth.exceptions
 
+from offload_drivers.retry_after import seconds_to_wait
 from offload_hooks.errors import (
     AccessDeniedError,
     ObjectExistsError,
@@ -28,8 +27,7 @@ from offload_hooks.errors import (
     StoreUnavailableError,
 )
 
-MAX_MESSAGE = 300
-
+_LONGEST_MESSAGE = 300
 _THROTTLED = ("rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "backendError")
 _NO_BUCKET = "specified bucket does not exist"
 _TOKEN = re.compile(r"(?i)(bearer\s+|access_token=|ya29\.)[^\s\"'&,;]+")
@@ -50,11 +48,11 @@ class RefusalError(Exception):
         self.reason, message = _reason_and_message(body, headers.get("Content-Type", ""))
         if secret:
             message = message.replace(secret, "(secret)")
-        self.message = " ".join(_TOKEN.sub(r"\1(secret)", message).split())[:MAX_MESSAGE]
+        self.message = " ".join(_TOKEN.sub(r"\1(secret)", message).split())[:_LONGEST_MESSAGE]
         self.content_range = headers.get("Content-Range", "")
         self.is_of_bucket = status == 404 and _NO_BUCKET in self.message
         self.is_of_object = status == 404 and not self.is_of_bucket
-        self.retry_after_s = _seconds(headers.get("Retry-After", ""))
+        self.retry_after_s = seconds_to_wait(headers.get("Retry-After", ""))
         super().__init__(f"HTTP status {status}" + (f": {self.message}" if self.message else ""))
 
 
@@ -159,15 +157,3 @@ def _reason_and_message(body: bytes, content_type: str) -> tuple[str, str]:
         return (reasons or [""])[0], str(error.get("message", ""))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return "", text if content_type.startswith("text/plain") else ""
-
-
-def _seconds(retry_after: str) -> float | None:
-    """The header `Retry-After`, in seconds from now on; None if there is none that makes sense."""
-    try:
-        return max(0.0, float(int(retry_after)))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None

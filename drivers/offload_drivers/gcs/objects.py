@@ -67,9 +67,8 @@ class Composition:
 def crc32c_of(data: memoryview) -> str:
     """The CRC32C of bytes as the store writes it."""
     crc32c = 0
-    for start in range(
-        0, data.nbytes, _SUMMED_AT_ONCE
-    ):  # the library takes nothing but `bytes`, hence copies
+    for start in range(0, data.nbytes, _SUMMED_AT_ONCE):
+        # The library takes nothing but `bytes`, hence a copy.
         crc32c = google_crc32c.extend(crc32c, bytes(data[start : start + _SUMMED_AT_ONCE]))
     return base64.b64encode(crc32c.to_bytes(4, "big")).decode()
 

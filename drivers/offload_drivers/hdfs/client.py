@@ -1,7 +1,7 @@
 """What the driver asks of HDFS, one method for each request: with a deadline, and with our errors.
 
-A rename or removal whose answer was lost is made again by the library, and then finds nothing: who renames must not
-take `NO_SOURCE` for a failure without looking.
+A rename or removal whose answer was lost may be made again, by the library or a layer, and then finds nothing: who
+renames must not take `NO_SOURCE` for a failure without looking.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class HdfsClient:
     """One process's client of one file system.
 
     Args:
-        raw: the library's client.
+        raw: the library's client, or an `ArrowClient`.
         location: the tier's URL, for messages.
         deadline_s: how long one request may take.
         replication: of new files; None for the server's default.

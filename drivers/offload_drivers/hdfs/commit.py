@@ -1,7 +1,7 @@
 """Putting objects of a tier in HDFS in place, and their metadata with them, so that a crash never leaves half.
 
 An object is two files, `<key>` and the sidecar `<key>.metadata.json`, and HDFS renames one at a time. Who puts an
-object in place, or deletes it, has the key's turn (see `hdfs_turns`) and goes through these steps, each of which is one
+object in place, or deletes it, has the key's turn (see `turns`) and goes through these steps, each of which is one
 request that the NameNode does whole or not at all. After a crash a commit can be made again, with the same upload
 (while nobody else has committed the key) or a new one. What a crash leaves after each step:
 
@@ -25,6 +25,7 @@ turns: they look at the object, the sidecar and again at the object, and begin a
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from offload_drivers.hdfs.client import Renamed
@@ -51,11 +52,13 @@ _ATTEMPTS = 10
 def put_in_place(tier: HdfsTier, upload: Upload, run: str, create_only: bool) -> tuple[Any, ObjectMetadata]:
     """Commit the upload whose file `run` is the object; answer the object's status and metadata."""
     tier.client.make_directory(tier.paths.object(upload.key).rpartition("/")[0] or "/")
+    metadata = None  # kept over attempts: when somebody ended the turn it may be found no more
     for _ in range(_ATTEMPTS):
         folder = take_turn(tier, upload.key, upload.upload_id)
         if folder is None:
             raise gone(upload)
-        done = _put(tier, upload, folder, run, create_only)
+        metadata = _metadata_of_upload(tier, upload, folder) or metadata
+        done = _put(tier, upload, folder, run, metadata, create_only)
         if done is not None:
             with suppress(OffloadError):  # the object is there; what is left disturbs nobody for long
                 end_turn(tier, upload)
@@ -102,53 +105,33 @@ def no_object(tier: HdfsTier, key: str) -> ObjectNotFoundError:
 
 
 def _put(
-    tier: HdfsTier, upload: Upload, folder: str, run: str, create_only: bool
+    tier: HdfsTier, upload: Upload, folder: str, run: str, metadata: ObjectMetadata | None, create_only: bool
 ) -> tuple[Any, ObjectMetadata] | None:
     """Steps 3 to 5; None if somebody ended the turn."""
-    client, key = tier.client, upload.key
-    target, sidecar_path = tier.paths.object(key), tier.paths.sidecar(key)
+    client, target = tier.client, tier.paths.object(upload.key)
     old, staged = client.status(target), client.status(f"{folder}/{run}")
     if old is not None and old.isdir:
         _give_back(tier, upload)
-        raise InvalidKeyError("cannot put an object in place: the key is a directory already", key=key)
-    sidecar = _readable_sidecar(tier, key)
+        raise InvalidKeyError("cannot put an object in place: the key is a directory already", key=upload.key)
     if staged is None:
-        return _already_there(tier, upload, folder, old, sidecar)
+        return _already_there(tier, upload, folder, old)
     if create_only and old is not None:
         _give_back(tier, upload)
-        raise ObjectExistsError("there is an object of this key already", key=key)
-    written = client.read_whole(f"{folder}/{METADATA}")
-    moved = written is None and sidecar is not None and sidecar.upload_id == upload.upload_id
-    if written is None and not moved:
+        raise _exists(upload)
+    if metadata is None:
         if client.status(folder) is None:
             return None
         raise gone(upload)
-    metadata = sidecar.metadata if moved else decode(written, key).metadata  # type: ignore[union-attr, arg-type]
-    if old is None and not moved:
-        if client.rename(f"{folder}/{METADATA}", sidecar_path, overwrite=True) is not Renamed.DONE:
-            return None
-    elif old is not None:
+    if old is not None:
         staged = _told_apart(tier, f"{folder}/{run}", staged, old)
-        replaced = FileIdentity.of(old)
-        both = Sidecar(
-            metadata=metadata,
-            upload_id=upload.upload_id,
-            replaced=replaced,
-            replaced_metadata=ObjectMetadata() if sidecar is None else sidecar.of(replaced),
-        )
-        try:
-            client.write_files({f"{folder}/{_NEW_SIDECAR}": encode(both)})
-        except ObjectNotFoundError:
-            return None
-        if client.rename(f"{folder}/{_NEW_SIDECAR}", sidecar_path, overwrite=True) is not Renamed.DONE:
-            return None
+    if not _put_sidecar(tier, upload, folder, metadata, old):
+        return None
     renamed = client.rename(f"{folder}/{run}", target, overwrite=not create_only)
     if renamed is Renamed.EXISTS:  # made by a program that takes no turns, in the last moment
-        now = _readable_sidecar(tier, key)
-        if now is not None and now.upload_id == upload.upload_id:
-            client.rename(sidecar_path, f"{folder}/{METADATA}")
+        if _is_of(_readable_sidecar(tier, upload.key), upload):
+            client.rename(tier.paths.sidecar(upload.key), f"{folder}/{METADATA}")
         _give_back(tier, upload)
-        raise ObjectExistsError("there is an object of this key already", key=key)
+        raise _exists(upload)
     if renamed is not Renamed.DONE:
         there = client.status(target)
         if there is None or FileIdentity.of(there) != FileIdentity.of(staged):
@@ -156,13 +139,47 @@ def _put(
     return staged, metadata
 
 
+def _put_sidecar(tier: HdfsTier, upload: Upload, folder: str, metadata: ObjectMetadata, old: Any) -> bool:
+    """Steps 3 and 4; False if somebody ended the turn."""
+    client, path = tier.client, tier.paths.sidecar(upload.key)
+    present = _readable_sidecar(tier, upload.key)
+    sidecar = Sidecar(metadata=metadata, upload_id=upload.upload_id)
+    if old is not None:
+        replaced = FileIdentity.of(old)
+        of_old = ObjectMetadata() if present is None else present.of(replaced)
+        sidecar = replace(sidecar, replaced=replaced, replaced_metadata=of_old)
+    else:
+        source = f"{folder}/{METADATA}"
+        if _is_of(present, upload) or client.rename(source, path, overwrite=True) is Renamed.DONE:
+            return True
+    try:
+        client.write_files({f"{folder}/{_NEW_SIDECAR}": encode(sidecar)})
+    except ObjectNotFoundError:
+        return False
+    return client.rename(f"{folder}/{_NEW_SIDECAR}", path, overwrite=True) is Renamed.DONE
+
+
+def _metadata_of_upload(tier: HdfsTier, upload: Upload, folder: str) -> ObjectMetadata | None:
+    """What the upload was begun with: from its folder, or from the key's sidecar once that is this upload's."""
+    written = tier.client.read_whole(f"{folder}/{METADATA}")
+    if written is not None:
+        return decode(written, upload.key).metadata
+    sidecar = _readable_sidecar(tier, upload.key)
+    return sidecar.metadata if sidecar is not None and _is_of(sidecar, upload) else None
+
+
 def _already_there(
-    tier: HdfsTier, upload: Upload, folder: str, old: Any, sidecar: Sidecar | None
+    tier: HdfsTier, upload: Upload, folder: str, old: Any
 ) -> tuple[Any, ObjectMetadata] | None:
     """The object, if an earlier attempt to commit this upload was cut off after step 5."""
-    is_ours = sidecar is not None and sidecar.upload_id == upload.upload_id
-    if old is not None and is_ours and FileIdentity.of(old) != sidecar.replaced:  # type: ignore[union-attr]
-        return old, sidecar.metadata  # type: ignore[union-attr]
+    sidecar = _readable_sidecar(tier, upload.key)
+    if (
+        old is not None
+        and sidecar is not None
+        and _is_of(sidecar, upload)
+        and FileIdentity.of(old) != sidecar.replaced
+    ):
+        return old, sidecar.metadata
     if tier.client.status(folder) is None:
         return None
     _give_back(tier, upload)
@@ -187,6 +204,10 @@ def _object(tier: HdfsTier, path: str) -> Any | None:
     return None if status is None or status.isdir else status
 
 
+def _is_of(sidecar: Sidecar | None, upload: Upload) -> bool:
+    return sidecar is not None and sidecar.upload_id == upload.upload_id
+
+
 def _sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
     data = tier.client.read_whole(tier.paths.sidecar(key))
     return None if data is None else decode(data, key)
@@ -203,6 +224,10 @@ def _readable_sidecar(tier: HdfsTier, key: str) -> Sidecar | None:
 def _metadata_of(tier: HdfsTier, key: str, status: Any) -> ObjectMetadata:
     sidecar = _sidecar(tier, key)
     return ObjectMetadata() if sidecar is None else sidecar.of(FileIdentity.of(status))
+
+
+def _exists(upload: Upload) -> ObjectExistsError:
+    return ObjectExistsError("there is an object of this key already", key=upload.key)
 
 
 def _disturbed(tier: HdfsTier, key: str) -> StoreUnavailableError:

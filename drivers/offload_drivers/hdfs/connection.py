@@ -20,10 +20,11 @@ from typing import Any
 
 from hdfs_native import Client
 
+from offload_drivers.hdfs.arrow import ArrowClient
 from offload_drivers.hdfs.client import HdfsClient
 from offload_drivers.hdfs.errors import translation
 from offload_drivers.hdfs.options import HdfsOptions
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OffloadError, OptionError
 
 USER = "HADOOP_USER_NAME"
 
@@ -66,19 +67,10 @@ def kept_by_children(owner: object) -> None:
 
 
 def _connected(options: HdfsOptions) -> HdfsClient:
-    if options.config_dir and not Path(options.config_dir).is_dir():  # the library would go on without one
-        raise OptionError("the option 'config_dir' is no directory here", found=repr(options.config_dir))
-    _take_user(options.user)
-    time.sleep(max(0.0, _begins_at - time.monotonic()))
     try:
-        raw = Client(
-            options.file_system if options.authority else None,
-            _settings(options),
-            options.config_dir or None,
-            kerberos_principal=options.kerberos_principal or None,
-            kerberos_keytab=options.kerberos_keytab or None,
-            kerberos_cache=options.kerberos_cache or None,
-        )
+        raw = ArrowClient(options) if options.client == "pyarrow" else _native(options)
+    except OffloadError:
+        raise
     except Exception as error:
         raise translation(error, "make a client", options.file_system) from error
     client = HdfsClient(raw, options.location, options.timeout_s, options.replication)
@@ -86,17 +78,32 @@ def _connected(options: HdfsOptions) -> HdfsClient:
     return client
 
 
+def _native(options: HdfsOptions) -> Any:
+    if options.config_dir and not Path(options.config_dir).is_dir():  # the library would go on without one
+        raise OptionError("the option 'config_dir' is no directory here", found=repr(options.config_dir))
+    _take_user(options.user)
+    time.sleep(max(0.0, _begins_at - time.monotonic()))
+    return Client(
+        options.file_system if options.authority else None,
+        _settings(options),
+        options.config_dir or None,
+        kerberos_principal=options.kerberos_principal or None,
+        kerberos_keytab=options.kerberos_keytab or None,
+        kerberos_cache=options.kerberos_cache or None,
+    )
+
+
 def _settings(options: HdfsOptions) -> dict[str, str]:
     """Settings that go before those of the configuration.
 
     The library's own patience, 15 attempts over minutes, is not ours: who wants retries puts the layer over us. Three
-    attempts find the active one of two or three NameNodes. A DataNode that hangs is given up early enough for another
+    more attempts find the active one of a few NameNodes. A DataNode that hangs is given up early enough for another
     one to be asked.
     """
     return {
         "dfs.client.failover.max.attempts": "3",
-        "dfs.client.failover.sleep.base.millis": "200",
-        "dfs.client.failover.sleep.max.millis": "2000",
+        "dfs.client.failover.sleep.base.millis": "50",
+        "dfs.client.failover.sleep.max.millis": "500",
         "dfs.client.socket-timeout": str(max(1, int(options.timeout_s * 1000 / 3))),
     }
 

@@ -1,7 +1,7 @@
 """The driver `hdfs`: a tier in a directory of an HDFS file system.
 
 An object is a file at its key under the root, with its user metadata in a sidecar; a file without one is an object,
-too. Objects appear whole or not at all, also after a crash, and create-only holds between processes (`hdfs_commit` says
+too. Objects appear whole or not at all, also after a crash, and create-only holds between processes (`commit` says
 what each step leaves). Every request has a deadline. Directories are never removed: another process may be about to use
 them.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
@@ -47,6 +48,9 @@ CAPABILITIES = Capabilities(
     range_bytes=8 << 20,
     ranges_ahead=8,
 )
+
+READ_ONLY = replace(CAPABILITIES, create_only=False)
+"""Of `client="pyarrow"`, which refuses to write."""
 
 AT_ONCE = 8
 """How many ranges are read, or objects deleted, at once in one call."""
@@ -118,7 +122,7 @@ class HdfsDriver:
         return DriverDescription(
             name="hdfs",
             location=self._options.location,
-            capabilities=CAPABILITIES,
+            capabilities=READ_ONLY if self._options.client == "pyarrow" else CAPABILITIES,
             driver_metadata={
                 "storageBasePath": self._options.root,
                 "serviceEndpoint": self._options.file_system,

@@ -22,8 +22,9 @@ from offload_hooks.errors import (
 
 NOT_EMPTY = "PathIsNotEmptyDirectoryException"
 
-_JAVA = re.compile(r'\w*RPCError\("(?:[\w$]+\.)*([\w$]+)", "(.*)', re.DOTALL)
+_JAVA = re.compile(r'\w*RPCError\("(?:\w+[.$])*(\w+)", "(.*)', re.DOTALL)
 _OTHER = re.compile(r"(\w+)\((.*)\)\Z", re.DOTALL)
+_NO_LIBRARY = re.compile(r"Unable to load lib(hdfs|jvm)")
 _END_OF_LINE = re.compile(r"\\n|\n|\\r")
 _MAX_MESSAGE = 200
 
@@ -92,6 +93,14 @@ def translation(error: BaseException, doing: str, place: str) -> OffloadError:
         return ObjectNotFoundError(f"{failed}: there is nothing", found=_short(_line(str(error))))
     if isinstance(error, FileExistsError):
         return ObjectExistsError(f"{failed}: there is something already", found=_short(_line(str(error))))
+    if isinstance(error, PermissionError):
+        return AccessDeniedError(f"{failed}: permission denied", found=_short(_line(str(error))))
+    if isinstance(error, OSError) and _NO_LIBRARY.search(str(error)):
+        return OptionError(
+            f"{failed}: a library is missing",
+            found=_short(_line(str(error))),
+            hint="client='pyarrow' needs libhdfs (ARROW_LIBHDFS_DIR or HADOOP_HOME) and Java (JAVA_HOME).",
+        )
     if isinstance(error, OSError):
         return StoreUnavailableError(
             f"{failed}: HDFS cannot be reached, or the connection broke", found=_short(_line(str(error)))
@@ -109,11 +118,11 @@ def translation(error: BaseException, doing: str, place: str) -> OffloadError:
 def _parsed(text: str) -> tuple[str, str]:
     """The class of a Java exception, or the client's own name of an error, and the message's first line."""
     found = _JAVA.match(text) or _OTHER.match(text)
-    return (found[1], _line(found[2])) if found else ("", _line(text))
+    return (found[1], _line(found[2]).strip('"').rstrip('")')) if found else ("", _line(text))
 
 
 def _line(message: str) -> str:
-    return _END_OF_LINE.split(message.strip().strip('"'), maxsplit=1)[0].rstrip('")')
+    return _END_OF_LINE.split(message.strip(), maxsplit=1)[0].strip()
 
 
 def _short(line: str) -> str:

@@ -70,7 +70,14 @@ def checked_options(**given: object) -> HdfsOptions:
     )
     if not options.timeout_s:
         raise OptionError("the option 'timeout_s' is 0, which no call can keep", expected="more than 0")
-    if (options.kerberos_keytab or options.kerberos_cache) and not options.kerberos_principal:
+    unknown = [name for name in ("config_dir", "kerberos_principal", "kerberos_keytab") if text[name]]
+    if options.client == "pyarrow" and unknown:
+        raise OptionError(
+            f"the option {unknown[0]!r} is not for client='pyarrow'",
+            hint="Hadoop's own client takes its configuration from CLASSPATH, and the ticket of `kinit`.",
+        )
+    needs_principal = options.client == "hdfs-native" and not options.kerberos_principal
+    if needs_principal and (options.kerberos_keytab or options.kerberos_cache):
         raise OptionError(
             "the options 'kerberos_keytab' and 'kerberos_cache' need 'kerberos_principal'",
             hint="Give it, or leave all three out to use the ticket in KRB5CCNAME.",

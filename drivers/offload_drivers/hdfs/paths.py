@@ -2,8 +2,8 @@
 
     <root>/<key>                                      an object
     <root>/<key>.metadata.json                        its sidecar
-    <root>/.offload-uploads/<id>/<id>/                an upload's folder, at home (see `hdfs_uploads`)
-    <root>/.offload-uploads/<hash of a key>.turn/<id>/  the same, while it is its turn (see `hdfs_turns`)
+    <root>/.offload-uploads/<id>/<id>/                an upload's folder, at home (see `uploads`)
+    <root>/.offload-uploads/<hash of a key>.turn/<id>/  the same, while it is its turn (see `turns`)
 
 Refused with `InvalidKeyError` is what `object_keys` refuses, and what HDFS does: a colon, the part `.snapshot`, a part
 of more than 255 bytes with the sidecar's suffix.

@@ -26,7 +26,7 @@ from typing import Any
 
 from offload_drivers.hdfs.client import HdfsClient
 from offload_drivers.hdfs.connection import kept_by_children
-from offload_drivers.hdfs.uploads import HdfsTier, folder_at_home
+from offload_drivers.hdfs.uploads import HdfsTier, folder_at_home, folder_of
 from offload_drivers.upload_records import gone
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreTimeoutError, UploadError
@@ -76,7 +76,7 @@ class Runs:
                 run.client.sync(run.writer)
             except OffloadError as error:
                 writing.run = None
-                if isinstance(error, ObjectNotFoundError):  # somebody dropped the upload meanwhile
+                if not error.retryable and folder_of(tier, upload) is None:  # it was ended by somebody else
                     raise gone(upload) from error
                 raise
             run.end += len(data)

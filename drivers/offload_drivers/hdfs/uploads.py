@@ -3,8 +3,8 @@
     <staging>/<id>/<id>/            the folder at home; while it is its turn, in `<staging>/<hash>.turn/`
         key/<the key's parts>/      the key, as directories: one request, and no file, which takes a DataNode
         metadata.json               the sidecar-to-be
-        run-…                       blocks (see `hdfs_runs`)
-        sidecar.json                the sidecar, when it has to tell of a replaced object (see `hdfs_commit`)
+        run-…                       blocks (see `runs`)
+        sidecar.json                the sidecar, when it has to tell of a replaced object (see `commit`)
 
 The folder has its id for a name wherever it is, so a path to it never means another upload's. An id is 32 hexadecimal
 digits; no other text of an upload's is ever made part of a path here.

@@ -10,110 +10,24 @@ import re
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import aiohttp
 from botocore import exceptions as botocore
 from botocore.parsers import ResponseParserError
 
+from offload_drivers.retry_after import seconds_to_wait
+from offload_drivers.s3.codes import CODES, STATUSES
 from offload_hooks.errors import (
     AccessDeniedError,
-    InvalidKeyError,
     ObjectExistsError,
     ObjectNotFoundError,
     OffloadError,
     OptionError,
     StoreError,
-    StoreFullError,
     StoreTimeoutError,
     StoreUnavailableError,
-    UploadError,
 )
-
-_ANOTHER_REGION = "The bucket is probably in another region: set the option region."
-_EXPIRED = "The temporary credentials have expired: give new ones, or a role to assume, which is renewed."
-
-_CODES: dict[str, tuple[type[OffloadError], str, str | None]] = {
-    code: (kind, what, hint)
-    for kind, what, codes in (
-        (
-            AccessDeniedError,
-            "the store denies it",
-            {
-                "AccessDenied": "The page of the driver lists the permissions that it needs.",
-                "AllAccessDisabled": None,
-                "AccountProblem": None,
-                "ExpiredToken": _EXPIRED,
-                "ExpiredTokenException": _EXPIRED,
-                "InvalidAccessKeyId": "The store does not know the access key.",
-                "InvalidClientTokenId": "The store does not know the access key.",
-                "InvalidSecurity": None,
-                "InvalidToken": "The session token does not belong to the access key.",
-                "RequestTimeTooSkewed": "Set this machine's clock.",
-                "SignatureDoesNotMatch": "The secret access key is wrong, or the region.",
-                "TokenRefreshRequired": _EXPIRED,
-            },
-        ),
-        (
-            StoreUnavailableError,
-            "the store cannot do it now",
-            dict.fromkeys(
-                (
-                    "ConditionalRequestConflict",
-                    "InternalError",
-                    "OperationAborted",
-                    "RequestLimitExceeded",
-                    "RequestTimeout",
-                    "ServiceUnavailable",
-                    "SlowDown",
-                    "Throttling",
-                    "ThrottlingException",
-                    "TooManyRequests",
-                )
-            ),
-        ),
-        (
-            StoreFullError,
-            "the store is full",
-            dict.fromkeys(("InsufficientStorage", "QuotaExceeded", "XMinioStorageFull")),
-        ),
-        (
-            UploadError,
-            "the store does not take these blocks",
-            dict.fromkeys(("EntityTooLarge", "EntityTooSmall", "InvalidPart", "InvalidPartOrder")),
-        ),
-        (UploadError, "there is no such upload: it was committed or aborted", {"NoSuchUpload": None}),
-        (ObjectNotFoundError, "there is no such object", {"NoSuchKey": None}),
-        (ObjectNotFoundError, "there is no such bucket", {"NoSuchBucket": None}),
-        (ObjectExistsError, "there is an object of this key already", {"PreconditionFailed": None}),
-        (InvalidKeyError, "the store takes no key this long", {"KeyTooLongError": None}),
-        (OptionError, "the store takes no bucket of this name", {"InvalidBucketName": None}),
-        (
-            StoreError,
-            "the store serves this bucket elsewhere",
-            dict.fromkeys(
-                ("AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "PermanentRedirect"),
-                _ANOTHER_REGION,
-            ),
-        ),
-    )
-    for code, hint in codes.items()
-}
-"""What the store's error codes mean: the error, what is wrong, what to do."""
-
-_STATUSES = {
-    301: "PermanentRedirect",
-    307: "PermanentRedirect",
-    401: "AccessDenied",
-    403: "AccessDenied",
-    404: "NoSuchKey",
-    412: "PreconditionFailed",
-    429: "TooManyRequests",
-    507: "InsufficientStorage",
-}
-"""The codes of answers that have none, or one that is not in `_CODES`, by HTTP status."""
 
 _NO_CREDENTIALS = (
     botocore.CredentialRetrievalError,
@@ -153,14 +67,15 @@ def translated(action: str, bucket: str, key: str | None = None) -> Iterator[Non
     except OffloadError:
         raise
     except botocore.ClientError as error:
+        error.args = (_shown(str(error)),)  # a traceback shows the cause as well
         raise _of_answer(error, action, bucket, key) from error
     except Exception as error:
         inside = error.__cause__
-        if isinstance(
-            inside, OffloadError
-        ):  # from the event loop: fsspec puts its own time-out before another
+        if isinstance(inside, OffloadError):  # fsspec, on its event loop, puts its own time-out before ours
             raise inside from inside.__cause__
-        raise _of_no_answer(error, action, key) from error
+        if isinstance(error, botocore.ProxyConnectionError):
+            error.__context__ = None  # aiohttp's own, whose text has the proxy's password
+        raise _of_no_answer(error, action, bucket, key) from error
 
 
 def refusal(
@@ -173,34 +88,20 @@ def refusal(
     wait_s: float | None = None,
 ) -> OffloadError:
     """The error for a refusal by the store."""
-    known = code if code in _CODES else _STATUSES.get(status, "InternalError" if status >= 500 else "")
-    kind, what, hint = _CODES.get(known, (StoreError, "the store refuses it", None))
+    known = code if code in CODES else STATUSES.get(status, "InternalError" if status >= 500 else "")
+    kind, what, hint = CODES.get(known, (StoreError, "the store refuses it", None))
     fields: dict[str, Any] = {"key": key, "hint": hint}
-    if known == "NoSuchBucket":
-        fields["found"] = f"bucket {bucket!r}"
-    elif kind not in (ObjectNotFoundError, ObjectExistsError):
+    if kind not in (ObjectNotFoundError, ObjectExistsError):
         fields["found"] = _shown(f"{code or status}: {message}")
     if issubclass(kind, StoreUnavailableError):
         fields["retry_after_s"] = wait_s
-    return kind(f"cannot {action}: {what}", **fields)
-
-
-def wait_of(retry_after: str | None) -> float | None:
-    """The seconds that a header Retry-After says, as a number or a date; None if it says none."""
-    if retry_after is None:
-        return None
-    try:
-        if retry_after.strip().isdecimal():
-            return float(retry_after)
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
-        return None
+    return kind(f"cannot {action}: {what.format(bucket=repr(bucket))}", **fields)
 
 
 def _of_answer(error: botocore.ClientError, action: str, bucket: str, key: str | None) -> OffloadError:
     fault, answer = error.response.get("Error", {}), error.response.get("ResponseMetadata", {})
     status, code = answer.get("HTTPStatusCode", 0), str(fault.get("Code", ""))
-    wait_s = wait_of(answer.get("HTTPHeaders", {}).get("retry-after"))
+    wait_s = seconds_to_wait(answer.get("HTTPHeaders", {}).get("retry-after", ""))
     refused = refusal(action, bucket, key, code, str(fault.get("Message", "")), status, wait_s)
     if error.operation_name == "AssumeRole" and not refused.retryable:
         return AccessDeniedError(
@@ -212,12 +113,14 @@ def _of_answer(error: botocore.ClientError, action: str, bucket: str, key: str |
     return refused
 
 
-def _of_no_answer(error: Exception, action: str, key: str | None) -> OffloadError:
+def _of_no_answer(error: Exception, action: str, bucket: str, key: str | None) -> OffloadError:
     inner = getattr(error, "kwargs", {}).get("error")  # what the HTTP client raised, as botocore wraps it
     found = type(error if inner is None else inner).__name__
     if isinstance(error, _TIME_OUT):
         return StoreTimeoutError(f"cannot {action}: the store did not answer in time", key=key, found=found)
-    if isinstance(inner, FileNotFoundError):
+    if isinstance(inner, aiohttp.ClientHttpProxyError) and inner.status in (403, 407):
+        return refusal(action, bucket, key, "", "from the proxy", inner.status)
+    if FileNotFoundError in (type(error), type(inner)):
         return OptionError(f"cannot {action}: the file of the option 'ca_bundle' is not there", key=key)
     if isinstance(inner, ssl.SSLCertVerificationError | aiohttp.ClientConnectorCertificateError):
         return StoreError(

@@ -52,7 +52,9 @@ def list_uploads(call: Call, keys: KeySpace, prefix: str) -> Iterator[StaleUploa
                 )
         if not page.get("IsTruncated"):
             return
-        more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
+        more = {"KeyMarker": page["NextKeyMarker"]}
+        if "NextUploadIdMarker" in page:  # some services go on by keys alone
+            more["UploadIdMarker"] = page["NextUploadIdMarker"]
 
 
 def _is_text(text: str) -> bool:

@@ -8,7 +8,6 @@ reads it, or knows the error in its own terms.
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 from collections.abc import Awaitable, Callable
@@ -26,11 +25,14 @@ class ObstoreReads:
     """One obstore store for each process that can have one, made by `make` at its first use there."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
-        if importlib.util.find_spec("obstore") is None:
+        try:
+            # Now, and not by a thread's first read: a fork meanwhile would leave the module locked in the child.
+            import obstore.store  # noqa: F401
+        except ModuleNotFoundError as error:
             raise MissingExtraError(
                 "the option client='obstore' needs the module 'obstore', which is not installed",
                 hint="Install it: pip install 'pulsar-offload[obstore]'",
-            )
+            ) from error
         self._make = make
         self._made: dict[int, Any] = {}
 

@@ -49,12 +49,12 @@ class Directory:
         return upload_id
 
     def commit(self, key, upload_id, parts, create_only):
-        """Make the object of parts, each (what `write` answered, offset, length); its facts."""
-        size = 0
-        for name, offset, length in parts:
-            if (name, offset) != (upload_id, size):
+        """Make the object of parts, each (number, offset, length, what `write` answered); its facts."""
+        last, size = 0, 0
+        for number, offset, length, name in parts:
+            if number <= last or offset != size or name != upload_id:
                 raise DirectoryError("InvalidPart")
-            size += length
+            last, size = number, size + length
         if not parts:
             raise DirectoryError("InvalidPart")
         path, target = self._upload(key, upload_id), self._object(key)
@@ -83,7 +83,7 @@ class Directory:
     def put(self, key, data, content_type, user_metadata, create_only):
         upload_id = self.begin(key, content_type, user_metadata)
         try:
-            part = (self.write(key, upload_id, 0, data), 0, memoryview(data).nbytes)
+            part = (1, 0, memoryview(data).nbytes, self.write(key, upload_id, 0, data))
             return self.commit(key, upload_id, [part], create_only)
         except BaseException:
             self.drop(key, upload_id)

@@ -59,10 +59,10 @@ class {{ cookiecutter.driver }}:
 
     # One step, after which the object is there: whole, durable, with its metadata. Nobody ever sees half
     # of it. With create_only one of many writers wins: the store must decide (S3: If-None-Match), looking
-    # first is no use. Receipts with a hole or an overlap, or of another upload, are an UploadError.
+    # first is no use. Receipts out of order, with a hole or of another upload are an UploadError.
     @hookimpl
     def commit_data(self, upload, receipts, create_only):
-        parts = [(receipt.tag, receipt.offset, receipt.length) for receipt in receipts]
+        parts = [(each.part_number, each.offset, each.length, each.tag) for each in receipts]
         with translated(upload.key):
             facts = self._store.commit(upload.key, upload.upload_id, parts, create_only)
         return api.ObjectStat(key=upload.key, **facts)

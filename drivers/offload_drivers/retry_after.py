@@ -1,0 +1,17 @@
+"""The header `Retry-After` of HTTP (RFC 9110, 10.2.3): how long a server asks to wait before it is asked again."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+
+def seconds_to_wait(retry_after: str) -> float | None:
+    """The header's value, seconds or a date, as seconds from now on; None for one that makes no sense."""
+    text = retry_after.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return None

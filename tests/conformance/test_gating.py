@@ -1,0 +1,125 @@
+"""What a driver declares and cannot do is a failure; what it does not declare is skipped, and the skip names it."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+MODULE = """
+from dataclasses import replace
+
+import pytest
+from offload_hooks import hookimpl
+from offload_hooks.testing import DriverConformance, MemoryBackDoor, MemoryDriver, MemoryTier
+from offload_hooks.testing.memory import CAPABILITIES
+
+
+class Says(MemoryDriver):
+    "A driver that can do one thing and says another."
+
+    said = {}
+
+    @hookimpl
+    def describe(self):
+        found = super().describe()
+        return replace(found, capabilities=replace(found.capabilities, **self.said))
+
+
+class ListsNoUploads(Says):
+    @hookimpl
+    def list_uploads(self, prefix):
+        return iter(())
+
+
+class Suite(DriverConformance):
+    driver, can, said = Says, {}, {}
+
+    @pytest.fixture
+    def tier(self):
+        return MemoryTier()
+
+    @pytest.fixture
+    def make_driver(self, tier):
+        def make():
+            driver = self.driver(tier, replace(CAPABILITIES, **self.can))
+            driver.said = self.said
+            return driver
+
+        return make
+
+    @pytest.fixture
+    def back_door(self, tier):
+        return MemoryBackDoor(tier)
+"""
+
+UNDECLARED = "the driver does not declare the capability"
+LIES = {
+    # capability: what the driver can do, what a liar says, and the case that tells
+    "create_only": ("create_only=False", "create_only=True", "create_only_leaves_an_object_as_it_is[data]"),
+    "exclusive_uploads": (
+        "exclusive_uploads=False",
+        "exclusive_uploads=True",
+        "a_commit_ends_the_other_uploads_of_the_key",
+    ),
+    "stale_uploads": ("stale_uploads=False", "stale_uploads=True", "an_upload_is_listed_with_its_time"),
+    "ordered_parts": ("ordered_parts=True", "ordered_parts=False", "blocks_may_come_in_any_order"),
+    "min_block_bytes": (
+        "min_block_bytes=1",
+        "min_block_bytes=10",
+        "blocks_that_are_too_small_are_refused_at_the_commit",
+    ),
+    "max_blocks": ("max_blocks=2**31 - 1", "max_blocks=3", "more_blocks_than_the_store_takes_are_refused"),
+    "max_block_bytes": (
+        "max_block_bytes=2**63 - 1",
+        "max_block_bytes=1000",
+        "a_block_that_is_larger_than_the_store_takes_is_refused",
+    ),
+}
+SKIPS = {
+    "create_only": f"{UNDECLARED} create_only",
+    "exclusive_uploads": f"{UNDECLARED} exclusive_uploads",
+    "stale_uploads": f"{UNDECLARED} stale_uploads",
+    "ordered_parts": "the driver declares the capability ordered_parts",
+    "min_block_bytes": "the driver declares no limit min_block_bytes",
+    "max_blocks": "the driver declares no limit max_blocks",
+    "max_block_bytes": "blocks of max_block_bytes are too large to try",
+}
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory):
+    """How each case ended, by its class: `FAILED`, or `SKIPPED` with the reason."""
+    folder = tmp_path_factory.mktemp("gating")
+    file = folder / "test_gating.py"
+    text, cases = MODULE, []
+    for name, (can, said, case) in LIES.items():
+        driver = "ListsNoUploads" if name == "stale_uploads" else "Says"
+        for kind, words in (("Liar", said), ("Honest", can)):
+            text += f"\n\nclass Test{kind}_{name}(Suite):\n"
+            text += f"    driver, can, said = {driver}, dict({can}), dict({words})\n"
+            cases.append(f"{file}::Test{kind}_{name}::test_{case}")
+    file.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(folder), *cases],
+        cwd=folder,
+        env=os.environ | {"COLUMNS": "400"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(r"::Test(\w+)::test_\S+ (\w+)(?: \((.*?)\))?", done.stdout)
+    return {name: " ".join(filter(None, end)) for name, *end in found}
+
+
+@pytest.mark.parametrize("capability", LIES)
+def test_what_is_declared_and_does_not_work_is_a_failure(ends, capability):
+    assert ends[f"Liar_{capability}"] == "FAILED"
+
+
+@pytest.mark.parametrize("capability", LIES)
+def test_what_is_not_declared_is_skipped_by_its_name(ends, capability):
+    assert ends[f"Honest_{capability}"] == f"SKIPPED {SKIPS[capability]}"

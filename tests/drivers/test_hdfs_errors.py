@@ -1,0 +1,322 @@
+"""What HDFS refuses or does not answer, as our errors."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from proxy import WHOLE, Proxy, Spoil
+from servers.minihdfs import MiniHdfs
+from webhdfs import WebHdfs
+
+from offload_drivers.hdfs import HdfsDriver
+from offload_drivers.hdfs.errors import translation
+from offload_hooks import ByteRange
+from offload_hooks.errors import (
+    AccessDeniedError,
+    InvalidKeyError,
+    ObjectExistsError,
+    ObjectNotFoundError,
+    OffloadError,
+    OptionError,
+    StoreError,
+    StoreFullError,
+    StoreTimeoutError,
+    StoreUnavailableError,
+)
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def root():
+    return f"/errors-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def open_driver(minihdfs, root):
+    opened = []
+
+    def open_one(**options):
+        opened.append(HdfsDriver(**{"url": minihdfs.url, "root": root, "user": minihdfs.superuser} | options))
+        return opened[-1]
+
+    yield open_one
+    for driver in opened:
+        driver.close()
+
+
+@pytest.fixture
+def web(minihdfs, root):
+    return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
+
+
+def calls(driver):
+    """Every hook that asks the store, with the key that its error must name."""
+    return {
+        "begin_data": ("k", lambda: driver.begin_data("k", "text/plain", {})),
+        "write_index": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, False)),
+        "create_only": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, True)),
+        "read_range": ("k", lambda: driver.read_range("k", 0, 1)),
+        "read_ranges": ("k", lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)])),
+        "stat": ("k", lambda: driver.stat("k")),
+        "delete": ("k", lambda: driver.delete(["k"])),
+        "list_objects": (None, lambda: list(driver.list_objects("", ""))),
+        "list_uploads": (None, lambda: list(driver.list_uploads(""))),
+    }
+
+
+def all_fail(driver, kind, *, but=()):
+    for name, (key, call) in calls(driver).items():
+        if name in but:
+            continue
+        with pytest.raises(OffloadError) as caught:
+            call()
+        error = caught.value
+        assert type(error) is kind, f"{name}: {error!r}"
+        assert error.key == key
+        assert type(pickle.loads(pickle.dumps(error))) is kind
+
+
+# --- refused ---------------------------------------------------------------------------------------------------------
+
+STRANGER = """
+    import json, sys
+    from offload_drivers.hdfs import HdfsDriver
+    from offload_hooks.errors import OffloadError
+
+    driver = HdfsDriver(url=sys.argv[1], user="stranger")
+    found = {}
+    for name, call in {
+        "begin_data": lambda: driver.begin_data("k", "a/b", {}),
+        "write_index": lambda: driver.write_index("k", b"x", "a/b", {}, False),
+        "delete": lambda: driver.delete(["k"]),
+        "read_range": lambda: bytes(driver.read_range("k", 0, 3)).decode(),
+        "stat": lambda: dict(driver.stat("k").user_metadata),
+        "list_objects": lambda: [found.key for found in driver.list_objects("", "")],
+        "list_uploads": lambda: list(driver.list_uploads("")),
+    }.items():
+        try:
+            found[name] = call()
+        except OffloadError as error:
+            found[name] = f"{type(error).__name__} of {error.key}"
+            assert "stranger" in str(error)
+    driver.close()
+    print(json.dumps(found))
+"""
+
+
+def as_stranger(url):
+    environment = {name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(STRANGER), url],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def test_another_user_may_do_what_the_permissions_say_and_is_named(open_driver, minihdfs, root, web):
+    open_driver().write_index("k", b"abc", "a/b", {"who": "we"}, True)
+    denied = "AccessDeniedError of "
+    assert as_stranger(minihdfs.url + root) == {
+        "begin_data": denied + "k",
+        "write_index": denied + "k",
+        "delete": denied + "k",
+        "read_range": "abc",
+        "stat": {"who": "we"},
+        "list_objects": ["k"],
+        "list_uploads": [],
+    }
+    web.operate("PUT", "", op="SETPERMISSION", permission="700")
+    found = as_stranger(minihdfs.url + root)
+    assert set(found.values()) == {denied + "k", denied + "None"}
+    assert found["list_objects"] == found["list_uploads"] == denied + "None"
+
+
+def test_a_quota_of_bytes_is_a_full_store_and_more_room_is_found(open_driver, web):
+    driver = open_driver()
+    upload = driver.begin_data("k", "a/b", {})
+    web.operate("PUT", "", op="SETQUOTA", storagespacequota=str(1 << 20))
+    with pytest.raises(StoreFullError) as caught:
+        driver.write_block(upload, 1, 0, b"abc")
+    assert (caught.value.key, caught.value.block) == ("k", 1)
+    with pytest.raises(StoreFullError):
+        driver.write_index("i", b"abc", "a/b", {}, True)
+    assert [stale.upload for stale in driver.list_uploads("")] == [upload], "and nothing of the index"
+    web.operate("PUT", "", op="SETQUOTA", storagespacequota=str(1 << 40))
+    driver.commit_data(upload, [driver.write_block(upload, 1, 0, b"abc")], True)
+    assert web.get("k") == b"abc"
+
+
+def test_a_quota_of_names_is_a_full_store(open_driver, web):
+    driver = open_driver()
+    driver.write_index("k", b"abc", "a/b", {}, True)
+    web.operate("PUT", "", op="SETQUOTA", namespacequota="4")
+    with pytest.raises(StoreFullError) as caught:
+        driver.begin_data("k", "a/b", {})
+    assert caught.value.key == "k"
+    assert driver.read_range("k", 0, 3) == b"abc"
+
+
+# --- not answered ----------------------------------------------------------------------------------------------------
+
+
+def test_a_namenode_that_is_not_there_is_said_by_every_call(open_driver):
+    all_fail(open_driver(url="hdfs://127.0.0.1:1"), StoreUnavailableError)
+
+
+def test_a_host_that_has_no_address_is_said(open_driver):
+    with pytest.raises(OffloadError) as caught:
+        open_driver(url="hdfs://no-such-host.invalid:8020").stat("k")
+    assert type(caught.value) is StoreUnavailableError
+
+
+def test_a_namenode_that_does_not_answer_is_given_up_and_asked_again_later(open_driver, minihdfs, root):
+    open_driver().write_index("k", b"abc", "a/b", {}, True)
+    with Proxy(minihdfs.url) as proxy:
+        silent = True
+        proxy.choose = lambda _: Spoil(silent_after=0) if silent else WHOLE
+        driver = open_driver(url=proxy.url, timeout_s=0.3)
+        all_fail(driver, StoreTimeoutError)
+        silent = False
+        patient = open_driver(url=proxy.url, timeout_s=30)
+        assert patient.read_range("k", 0, 3) == b"abc"
+        assert patient.stat("k").size_bytes == 3
+
+
+def test_one_driver_recovers_from_a_namenode_that_did_not_answer(open_driver, minihdfs):
+    open_driver().write_index("k", b"abc", "a/b", {}, True)
+    with Proxy(minihdfs.url) as proxy:
+        proxy.choose = lambda number: Spoil(silent_after=0) if number == 0 else WHOLE
+        driver = open_driver(url=proxy.url, timeout_s=5)
+        with pytest.raises(StoreTimeoutError):
+            driver.stat("k")
+        assert driver.stat("k").size_bytes == 3
+        proxy.choose = lambda _: WHOLE
+        proxy.cut_all()
+        assert driver.read_range("k", 0, 3) == b"abc"
+
+
+@pytest.mark.parametrize("spoil", [Spoil(refuse=True), Spoil(reset_after=0), Spoil(truncate_after=0)])
+def test_connections_that_break_are_said_by_every_call(open_driver, minihdfs, spoil):
+    with Proxy(minihdfs.url, lambda _: spoil) as proxy:
+        all_fail(open_driver(url=proxy.url), StoreUnavailableError)
+
+
+def test_an_upload_goes_on_after_the_cluster_was_killed_and_came_back(start_server):
+    server = start_server(MiniHdfs())
+    driver = HdfsDriver(url=f"{server.url}/tier", user=server.superuser, timeout_s=60)
+    driver.write_index("before", b"abc", "a/b", {"who": "we"}, True)
+    upload = driver.begin_data("k", "a/b", {"who": "we"})
+    receipts = [driver.write_block(upload, 1, 0, b"first,")]
+    server.kill()
+    with pytest.raises(StoreUnavailableError):
+        driver.write_block(upload, 2, 6, b"second")
+    with pytest.raises(StoreUnavailableError):
+        driver.read_range("before", 0, 3)
+    server.restart()
+    patiently(lambda: driver.write_index("after", b"def", "a/b", {}, False))
+    assert [stale.upload for stale in driver.list_uploads("")] == [upload]
+    assert [found.key for found in driver.list_objects("", "")] == ["after", "before"]
+    receipts.append(patiently(lambda: driver.write_block(upload, 2, 6, b"second")))
+    patiently(lambda: driver.commit_data(upload, receipts, True))
+    assert driver.read_range("k", 0, 12) == b"first,second"
+    assert driver.stat("k").user_metadata == {"who": "we"}
+    driver.close()
+
+
+def patiently(call):
+    """Make a call until the restarted cluster takes it: it leaves safe mode and recovers leases after a while."""
+    for _ in range(100):
+        try:
+            return call()
+        except StoreUnavailableError:
+            continue
+    return call()
+
+
+# --- translation -----------------------------------------------------------------------------------------------------
+
+
+class PanicError(BaseException):
+    """Like the library's panics, which are no Exceptions."""
+
+
+def remote(name, message=""):
+    return RuntimeError(f'RPCError("org.apache.hadoop.{name}", "{message}\\n\\tat Java.line(1)")')
+
+
+FEW = "File /k could only be written to 0 of the 1 minReplication nodes. "
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (FileNotFoundError("/k"), ObjectNotFoundError),
+        (FileExistsError("/k"), ObjectExistsError),
+        (FileExistsError("/k is not a directory"), InvalidKeyError),
+        (ConnectionRefusedError("refused"), StoreUnavailableError),
+        (OSError("failed to lookup address"), StoreUnavailableError),
+        (remote("security.AccessControlException", "Permission denied"), AccessDeniedError),
+        (remote("security.token.SecretManager$InvalidToken", "expired"), AccessDeniedError),
+        (RuntimeError('GSSAPIError(1, "no ticket")'), AccessDeniedError),
+        (RuntimeError('SASLError("refused")'), AccessDeniedError),
+        (remote("hdfs.server.namenode.SafeModeException", "in safe mode"), StoreUnavailableError),
+        (remote("ipc.StandbyException", "standby"), StoreUnavailableError),
+        (remote("ipc.RetriableException", "later"), StoreUnavailableError),
+        (remote("hdfs.protocol.DSQuotaExceededException", "quota"), StoreFullError),
+        (remote("hdfs.protocol.NSQuotaExceededException", "quota"), StoreFullError),
+        (remote("java.io.IOException", FEW + "There are 0 datanode(s) running"), StoreUnavailableError),
+        (
+            remote(
+                "java.io.IOException",
+                FEW + "There are 2 datanode(s) running and 0 node(s) are excluded in this operation.",
+            ),
+            StoreFullError,
+        ),
+        (
+            remote(
+                "java.io.IOException",
+                FEW + "There are 2 datanode(s) running and 2 node(s) are excluded in this operation.",
+            ),
+            StoreUnavailableError,
+        ),
+        (RuntimeError('DataTransferError("closed")'), StoreUnavailableError),
+        (RuntimeError('InvalidArgument("No NameNode hosts found")'), OptionError),
+        (remote("java.lang.NullPointerException"), StoreError),
+        (RuntimeError("something else"), StoreError),
+        (ValueError("something else"), StoreError),
+        (PanicError("range end out of range"), StoreError),
+    ],
+)
+def test_what_the_library_raises_becomes_our_error(error, kind):
+    made = translation(error, "read", "hdfs://n/a")
+    assert type(made) is kind
+    assert str(made).startswith("cannot read in hdfs://n/a")
+    assert "Java.line" not in str(made)
+
+
+def test_the_librarys_message_is_quoted_as_a_line():
+    said = {
+        remote("x.AccessControlException", "Permission denied: user=b"): "Permission denied: user=b",
+        ConnectionRefusedError("refused (os error 111)"): "refused (os error 111)",
+        RuntimeError('SASLError("no (such) mechanism")'): "no (such) mechanism",
+    }
+    for error, message in said.items():
+        made = translation(error, "read", "hdfs://n/a")
+        assert message in (made.found, made.what.partition(": ")[2])
+
+
+def test_a_long_message_is_cut():
+    assert len(str(translation(remote("x.Y", "m" * 5000), "read", "hdfs://n/a"))) < 400

@@ -1,0 +1,317 @@
+"""What is particular to the driver `s3`: its objects as boto3 sees and makes them, races, limits, other's uploads."""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from s3 import PREFIX, Boto, new_bucket, opened, options
+from s3_front import S3Front
+
+from offload_drivers.s3 import CAPABILITIES
+from offload_hooks import BlockReceipt, ByteRange, Upload
+from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OptionError, RangeError, UploadError
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def bucket(versitygw):
+    return new_bucket(versitygw)
+
+
+@pytest.fixture
+def given(versitygw, bucket):
+    return options(versitygw, bucket=bucket, prefix=PREFIX)
+
+
+@pytest.fixture
+def driver(given):
+    with opened(**given) as driver:
+        yield driver
+
+
+@pytest.fixture
+def boto(versitygw, bucket):
+    boto = Boto(versitygw, bucket)
+    yield boto
+    boto.close()
+
+
+@pytest.fixture
+def front(versitygw):
+    with S3Front(versitygw.endpoint) as front:
+        yield front
+
+
+@pytest.fixture
+def fronted(given, front):
+    """A driver whose requests are seen."""
+    with opened(**given | {"endpoint_url": front.url}) as driver:
+        yield driver
+
+
+# --- objects as other clients see and make them ---------------------------------------------------
+
+
+def test_the_parts_of_an_object_are_exactly_its_blocks(driver, boto):
+    blocks = [bytes([number]) * size for number, size in enumerate((5 * MIB, 7 * MIB + 1, 5 * MIB + 3, 1))]
+    offsets = [sum(map(len, blocks[:number])) for number in range(len(blocks))]
+    upload = driver.begin_data("t/ledger-1", "x/y", {"Role": "data"})
+    with ThreadPoolExecutor(4) as pool:
+        places = reversed(list(zip((1, 2, 3, 4), offsets, blocks, strict=True)))
+        receipts = list(pool.map(lambda place: driver.write_block(upload, *place), places))
+    assert boto.get("t/ledger-1") is None
+    stat = driver.commit_data(upload, receipts[::-1], True)
+    assert boto.part_sizes("t/ledger-1") == [len(block) for block in blocks]
+    assert boto.get("t/ledger-1") == b"".join(blocks)
+    assert stat == driver.stat("t/ledger-1")
+    assert stat.size_bytes == sum(map(len, blocks))
+    assert abs(stat.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
+
+
+def test_gaps_in_the_part_numbers_are_left_as_they_are(driver, boto):
+    upload = driver.begin_data("k", "x/y", {})
+    last = driver.write_block(upload, 10_000, 5 * MIB, b"z")
+    first = driver.write_block(upload, 7, 0, b"a" * 5 * MIB)
+    assert driver.commit_data(upload, [first, last], True).size_bytes == 5 * MIB + 1
+    assert boto.get("k") == b"a" * 5 * MIB + b"z"
+
+
+def test_content_type_and_user_metadata_are_the_objects_own(driver, boto):
+    metadata = {"Role": "data", "empty": "", "odd.name_1": 'a = b; c, "d"'}
+    upload = driver.begin_data("data", "x/y", metadata)
+    driver.commit_data(upload, [driver.write_block(upload, 1, 0, memoryview(b"ab"))], False)
+    driver.write_index("index", memoryview(b"\x00--boundary\r\n"), "a/b", metadata, True)
+    for key, content_type in (("data", "x/y"), ("index", "a/b")):
+        head = boto.head(key)
+        assert head["ContentType"] == content_type
+        assert head["Metadata"] == {"role": "data", "empty": "", "odd.name_1": 'a = b; c, "d"'}
+        assert driver.stat(key).user_metadata == head["Metadata"]
+    assert boto.get("index") == b"\x00--boundary\r\n"
+    assert boto.keys() == {"data", "index"}
+
+
+def test_objects_of_another_client_are_read(driver, boto):
+    boto.put("theirs", b"0123456789", {"Upper": "Case"}, "text/x")
+    stat = driver.stat("theirs")
+    assert (stat.size_bytes, stat.content_type, stat.user_metadata) == (10, "text/x", {"upper": "Case"})
+    assert driver.read_range("theirs", 3, 4) == b"3456"
+    assert [found.key for found in driver.list_objects("", "")] == ["theirs"]
+
+
+def test_names_outside_of_the_prefix_are_not_the_tiers(driver, boto):
+    boto.client.put_object(Bucket=boto.bucket, Key=f"{PREFIX}-2/k", Body=b"x")
+    boto.client.put_object(Bucket=boto.bucket, Key="k", Body=b"x")
+    boto.put(".offload-uploads/x", b"x")
+    assert list(driver.list_objects("", "")) == []
+
+
+def test_properties_of_new_objects_are_asked_for(given, front):
+    properties = {"server_side_encryption": "aws:kms", "kms_key_id": "a-key", "storage_class": "STANDARD_IA"}
+    with opened(**given | properties | {"endpoint_url": front.url}) as driver:
+        upload = driver.begin_data("k", "a/b", {})
+        driver.write_block(upload, 1, 0, b"x")
+        driver.write_index("i", b"", "a/b", {}, True)
+    begun, part, index = (request.headers for request in front.requests[:3])
+    for headers in (begun, index):
+        assert headers["x-amz-server-side-encryption"] == "aws:kms"
+        assert headers["x-amz-server-side-encryption-aws-kms-key-id"] == "a-key"
+        assert headers["x-amz-storage-class"] == "STANDARD_IA"
+    assert "x-amz-storage-class" not in part
+
+
+def test_the_bytes_that_are_sent_are_covered_by_the_signature(fronted, front):
+    upload = fronted.begin_data("k", "a/b", {})
+    fronted.write_block(upload, 1, 0, b"abc")
+    fronted.write_index("i", b"abc", "a/b", {}, True)
+    puts = [request.headers for request in front.requests if request.method == "PUT"]
+    assert [headers["x-amz-content-sha256"] for headers in puts] == [
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    ] * 2
+
+
+@pytest.mark.parametrize("client", ["s3fs", "obstore"])
+def test_ranges_come_in_their_order_and_one_bad_range_is_an_error(given, boto, client):
+    boto.put("a", bytes(range(256)))
+    boto.put("b", b"xyz")
+    wanted = [ByteRange(key="b", offset=1, length=2), ByteRange(key="a", offset=7, length=9)] * 40
+    with opened(**given, client=client) as driver:
+        assert [bytes(data) for data in driver.read_ranges(wanted)] == [b"yz", bytes(range(7, 16))] * 40
+        with pytest.raises(RangeError) as caught:
+            driver.read_ranges([*wanted, ByteRange(key="b", offset=2, length=2)])
+        assert caught.value.key == "b"
+        with pytest.raises(RangeError):
+            driver.read_range("b", 3, 1)
+        with pytest.raises(ObjectNotFoundError) as missing:
+            driver.read_ranges([*wanted, ByteRange(key="c", offset=2, length=2)])
+        assert missing.value.key == "c"
+
+
+# --- create only ----------------------------------------------------------------------------------
+
+
+def test_of_racing_create_only_commits_and_indexes_one_wins(given, boto):
+    """The conformance suite races commits with commits, and indexes with indexes."""
+    won, lost = [], []
+    start = threading.Barrier(8)
+
+    def race(number):
+        with opened(**given) as driver:
+            upload = driver.begin_data("k", "a/b", {"who": str(number)})
+            receipts = [driver.write_block(upload, 1, 0, b"same")]
+            start.wait(60)
+            try:
+                if number % 2:
+                    driver.commit_data(upload, receipts, True)
+                else:
+                    driver.write_index("k", b"same", "a/b", {"who": str(number)}, True)
+                won.append(str(number))
+            except ObjectExistsError:
+                lost.append(number)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(won), len(lost)) == (1, 7)
+    assert boto.head("k")["Metadata"] == {"who": won[0]}
+
+
+def test_create_only_is_the_stores_own_condition(fronted, front):
+    for create_only in (True, False):
+        front.requests.clear()
+        upload = fronted.begin_data("k", "a/b", {})
+        receipts = [fronted.write_block(upload, 1, 0, b"x")]
+        fronted.commit_data(upload, receipts, create_only)
+        fronted.write_index("i", b"x", "a/b", {}, create_only)
+        conditions = [request.headers.get("if-none-match") for request in front.requests]
+        assert [condition for condition in conditions if condition] == ["*", "*"] * create_only
+
+
+# --- uploads of other processes -------------------------------------------------------------------
+
+
+def test_another_driver_lists_writes_to_commits_and_aborts_an_upload(given, driver):
+    upload = driver.begin_data("a/k", "x/y", {"who": "first"})
+    first = driver.write_block(upload, 1, 0, b"a" * 5 * MIB)
+    other_upload = driver.begin_data("b/k", "x/y", {})
+    with opened(**given) as other:
+        stale = {found.upload: found.started_at for found in other.list_uploads("")}
+        assert stale.keys() == {upload, other_upload}
+        assert all(abs(at - datetime.now(UTC)) < timedelta(minutes=5) for at in stale.values())
+        assert [found.upload for found in other.list_uploads("a/")] == [upload]
+        second = other.write_block(upload, 2, 5 * MIB, b"c")
+        assert other.commit_data(upload, [first, second], True).user_metadata == {"who": "first"}
+        assert [other.abort_data(other_upload), other.abort_data(other_upload)] == [True, False]
+        assert list(other.list_uploads("")) == []
+    assert driver.abort_data(upload) is False
+
+
+def test_an_upload_of_another_client_is_listed_and_aborted(driver, boto):
+    boto.client.create_multipart_upload(Bucket=boto.bucket, Key=f"{PREFIX}/k")
+    boto.client.create_multipart_upload(Bucket=boto.bucket, Key="outside/k")
+    (stale,) = driver.list_uploads("")
+    assert stale.upload.key == "k"
+    assert driver.abort_data(stale.upload) is True
+    assert boto.uploads() == ["outside/k"]
+
+
+def test_an_upload_that_is_gone_takes_no_block_and_no_commit(driver, boto):
+    upload = driver.begin_data("k", "a/b", {})
+    receipt = driver.write_block(upload, 1, 0, b"x")
+    driver.abort_data(upload)
+    for call in (
+        lambda: driver.write_block(upload, 1, 0, b"late"),
+        lambda: driver.commit_data(upload, [receipt], True),
+    ):
+        with pytest.raises(UploadError, match="no such upload"):
+            call()
+    assert boto.keys() == set()
+
+
+def test_a_block_that_was_written_again_counts_once_and_its_old_receipt_no_more(driver, boto):
+    upload = driver.begin_data("k", "a/b", {})
+    old = driver.write_block(upload, 1, 0, b"old")
+    new = driver.write_block(upload, 1, 0, b"new")
+    with pytest.raises(UploadError):
+        driver.commit_data(upload, [old], True)
+    assert boto.get("k") is None
+    driver.commit_data(upload, [new], True)
+    assert boto.get("k") == b"new"
+
+
+def test_no_text_that_is_no_upload_id_does_anything(driver, boto):
+    boto.put("k", b"precious")
+    receipts = [BlockReceipt(part_number=1, offset=0, length=1, tag="x")]
+    for upload_id in ("", "../k", "x", "A" * 32):
+        upload = Upload(key="k", upload_id=upload_id)
+        with pytest.raises(UploadError):
+            driver.write_block(upload, 1, 0, b"x")
+        with pytest.raises(UploadError):
+            driver.commit_data(upload, receipts, False)
+        assert driver.abort_data(upload) is False
+    assert boto.get("k") == b"precious"
+
+
+# --- limits, before the first byte ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content_type", "user_metadata"),
+    [
+        ("a/b", {"k": "v" * 2048}),
+        ("a/b", {f"k{number}": "v" * 100 for number in range(20)}),
+        ("a/b", {"": "v"}),
+        ("a/b", {"a key": "v"}),
+        ("a/b", {"k:": "v"}),
+        ("a/b", {"ä": "v"}),
+        ("a/b", {"k": "ä"}),
+        ("a/b", {"k": " v"}),
+        ("a/b", {"k": "v "}),
+        ("a/b", {"k": "one\r\ntwo: x"}),
+        ("a/b", {"k": "=?utf-8?B?eA==?="}),
+        ("a/b", {"k": "v", "K": "w"}),
+        ("", {}),
+        ("a/b\n", {}),
+        ("ä/b", {}),
+    ],
+    ids=repr,
+)
+def test_metadata_that_the_store_would_not_keep_is_refused_unsent(
+    fronted, front, content_type, user_metadata
+):
+    with pytest.raises(OptionError):
+        fronted.begin_data("k", content_type, user_metadata)
+    with pytest.raises(OptionError):
+        fronted.write_index("k", b"x", content_type, user_metadata, True)
+    assert front.requests == []
+
+
+def test_the_most_metadata_that_is_allowed_is_kept(driver, boto):
+    metadata = {"k" * 48: "v" * 1000, "j": "w" * 999}
+    assert sum(map(len, [*metadata, *metadata.values()])) == 2048
+    driver.write_index("k", b"", "a/b", metadata, True)
+    assert boto.head("k")["Metadata"] == metadata
+
+
+def test_blocks_beyond_the_stores_limits_are_refused_unsent(fronted, front):
+    upload = Upload(key="k", upload_id="an-id")
+    with pytest.raises(UploadError, match="no more than 10,000 blocks"):
+        fronted.write_block(upload, CAPABILITIES.max_blocks + 1, 0, b"x")
+    no_memory = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, "prot": mmap.PROT_READ}
+    with mmap.mmap(-1, CAPABILITIES.max_block_bytes + 1, **no_memory) as huge, memoryview(huge) as block:
+        with pytest.raises(UploadError, match="no block of more than 5,368,709,120 bytes") as caught:
+            fronted.write_block(upload, 1, 0, block)
+        del caught
+    small = [
+        BlockReceipt(part_number=1, offset=0, length=5 * MIB - 1, tag="x"),
+        BlockReceipt(part_number=2, offset=5 * MIB - 1, length=1, tag="x"),
+    ]
+    with pytest.raises(UploadError, match="no block this small"):
+        fronted.commit_data(upload, small, True)
+    assert front.requests == []

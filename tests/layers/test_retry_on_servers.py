@@ -1,0 +1,58 @@
+"""The layer `retry` over real drivers: a server that is busy is asked again when it said so, and by the layer alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import azure_front
+import pytest
+import s3_front
+from stores import Store, new_store
+
+from offload_hooks.errors import StoreUnavailableError
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits, which are not waited."""
+    seen: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=seen.append))
+    return seen
+
+
+class Busy:
+    """A server that refuses the next `left` requests."""
+
+    def __init__(self, store: Store) -> None:
+        self.left = 0
+        # Each front passes on what its store's client needs.
+        if store.name == "azure":
+            refused = azure_front.Refusal(status=503, code="ServerBusy", headers={"Retry-After": "7"})
+            self.front = azure_front.Front(store.endpoint, lambda _: refused if self._refuses() else None)
+        else:
+            self.front = s3_front.S3Front(store.endpoint)
+            answer = s3_front.refusal(503, "SlowDown", Retry_After="7")
+            self.front.rule = lambda _: answer if self._refuses() else None
+
+    def _refuses(self) -> bool:
+        self.left -= 1
+        return self.left >= 0
+
+
+@pytest.mark.parametrize("name", ["s3", "gcs", "azure"])
+def test_the_time_that_a_server_asks_for_is_waited_between_attempts(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, waits: list[float]
+) -> None:
+    store = new_store(name, request.getfixturevalue, tmp_path)
+    with store.open(layers=[]) as tier:
+        tier.write_index("k", b"0123456789")
+    busy = Busy(store)
+    with busy.front as front, store.behind(front.url).open(layers=["retry:jitter_s=0,attempts=3"]) as tier:
+        busy.left = 2
+        assert bytes(tier.read_range("k", 3, 4)) == b"3456"
+        assert waits == [7.0, 7.0]
+        before, busy.left = len(front.requests), 10
+        with pytest.raises(StoreUnavailableError):
+            tier.stat("k")
+        assert len(front.requests) - before == 3
