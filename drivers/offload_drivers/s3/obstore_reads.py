@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from offload_hooks.errors import MissingExtraError
@@ -35,6 +37,8 @@ class ObstoreReads:
             ) from error
         self._make = make
         self._made: dict[int, Any] = {}
+        # At the latest while Python is still whole: a store that is dropped as it ends may abort the process.
+        weakref.finalize(self, _drop, self._made)
 
     def read(self, name: str, offset: int, length: int) -> memoryview | None:
         """Exactly `length` bytes of an object from an offset, or None."""
@@ -44,32 +48,26 @@ class ObstoreReads:
         if store is None:
             return None
         try:
-            return _whole(obstore.get_range(store, name, start=offset, length=length), length)
+            data = memoryview(obstore.get_range(store, name, start=offset, length=length))
         except Exception as error:
-            _log_given_up(error)
+            _log.info(
+                "obstore could not read a range (%s), which is read the other way", type(error).__name__
+            )
             return None
+        return data if data.nbytes == length else None
 
-    def reader(self) -> Callable[[str, int, int], Awaitable[memoryview | None]] | None:
-        """A coroutine function that does the same as `read`, to be had outside of the event loop; None for none."""
-        import obstore
-
-        store = self._store()
-        if store is None:
-            return None
-
-        async def read(name: str, offset: int, length: int) -> memoryview | None:
-            try:
-                data = await obstore.get_range_async(store, name, start=offset, length=length)
-            except Exception as error:
-                _log_given_up(error)
-                return None
-            return _whole(data, length)
-
-        return read
+    def read_many(self, places: Sequence[tuple[str, int, int]], at_once: int) -> list[memoryview | None]:
+        """Many ranges as name, offset and length, `at_once` of them at a time; None for each that is not read."""
+        if len(places) == 1:
+            return [self.read(*places[0])]
+        # Not by obstore's coroutines: one of its threads hands over their answers, and if Python ends
+        # just then, as a short command does after its last range, the process is aborted.
+        with ThreadPoolExecutor(min(len(places), at_once)) as pool:
+            return list(pool.map(lambda place: self.read(*place), places))
 
     def close(self) -> None:
         """Give back this process's connections; a later use makes new ones."""
-        self._made.pop(os.getpid(), None)
+        _drop(self._made)
 
     def _store(self) -> Any:
         global _first_user
@@ -84,10 +82,5 @@ class ObstoreReads:
         return store
 
 
-def _whole(data: Any, length: int) -> memoryview | None:
-    view = memoryview(data)
-    return view if view.nbytes == length else None
-
-
-def _log_given_up(error: Exception) -> None:
-    _log.info("obstore could not read a range (%s), which is read the other way", type(error).__name__)
+def _drop(made: dict[int, Any]) -> None:
+    made.pop(os.getpid(), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -18,7 +18,6 @@ from offload_drivers.s3.obstore_reads import ObstoreReads
 from offload_drivers.s3.options import S3Options
 from offload_hooks import ByteRange, ReadableBuffer
 
-_SoonRead = Callable[[str, int, int], Awaitable[memoryview | None]]
 _AT_ONCE = 32
 """How many of many ranges are on their way at once, so that a far store's latency is paid once for many."""
 
@@ -39,25 +38,25 @@ class S3Reads:
 
     def one(self, wanted: ByteRange) -> ReadableBuffer:
         """The bytes of a range."""
-        name = self._name(wanted)
-        with translated("read", self._bucket, wanted.key):
-            if self._obstore is not None:
-                data = self._obstore.read(name, wanted.offset, wanted.length)
-                if data is not None:
-                    return data
-            return self._connection.files.run(self._by_s3fs, name, wanted)
+        return self.many([wanted])[0]
 
     def many(self, ranges: Sequence[ByteRange]) -> list[ReadableBuffer]:
         """The bytes of many ranges, in their order; the first error ends all."""
         names = [self._name(wanted) for wanted in ranges]
         if not ranges:
             return []
-        with translated("read", self._bucket):
-            soon = None if self._obstore is None else self._obstore.reader()
+        found: Sequence[ReadableBuffer | None] = [None] * len(ranges)
+        with translated("read", self._bucket, ranges[0].key if len(ranges) == 1 else None):
+            if self._obstore is not None:
+                places = [(name, each.offset, each.length) for name, each in zip(names, ranges, strict=True)]
+                found = self._obstore.read_many(places, self._at_once)
             calls = [
-                partial(self._placed, soon, name, wanted) for name, wanted in zip(names, ranges, strict=True)
+                partial(self._by_s3fs, name, each)
+                for name, each, data in zip(names, ranges, found, strict=True)
+                if data is None
             ]
-            return self._connection.files.run_all(calls, self._at_once)
+            rest = iter(self._connection.files.run_all(calls, self._at_once) if calls else ())
+        return [next(rest) if data is None else data for data in found]
 
     def close(self) -> None:
         """Give back this process's connections."""
@@ -68,22 +67,15 @@ class S3Reads:
         check_range(wanted)
         return self._keys.name(wanted.key)
 
-    async def _placed(self, soon: _SoonRead | None, name: str, wanted: ByteRange) -> ReadableBuffer:
-        # Here, not where the loop hands its errors over: of many ranges each has its own key.
-        with translated("read", self._bucket, wanted.key):
-            if soon is not None:
-                data = await soon(name, wanted.offset, wanted.length)
-                if data is not None:
-                    return data
-            return await self._by_s3fs(name, wanted)
-
     async def _by_s3fs(self, name: str, wanted: ByteRange) -> bytes:
-        try:
-            data, answer = await self._connection.read(name, wanted.offset, wanted.length)
-        except ClientError as error:
-            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 416:
-                raise bad_range(wanted, _size_in(error.response)) from error
-            raise
+        # Translated here, not where the loop hands its errors over: of many ranges each has its own key.
+        with translated("read", self._bucket, wanted.key):
+            try:
+                data, answer = await self._connection.read(name, wanted.offset, wanted.length)
+            except ClientError as error:
+                if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 416:
+                    raise bad_range(wanted, _size_in(error.response)) from error
+                raise
         if len(data) != wanted.length:
             raise bad_range(wanted, _size_of(answer.get("ContentRange", "")))
         return data
