@@ -14,10 +14,9 @@ from azure.storage.blob import (
     PublicAccess,
     generate_container_sas,
 )
-from azure_front import Front
-from azure_identity import TENANT, Identities, SecureAzurite, make_certificate
-from http_front import Answer
-from http_front import Front as HttpFront
+from azure_identity import TENANT, Identities, SecureAzurite
+from certificates import make_certificate
+from http_front import Answer, Front
 
 from offload_drivers.azure import AzureDriver
 from offload_hooks.errors import (
@@ -214,10 +213,8 @@ def test_a_token_that_has_expired_is_asked_for_anew(secure, identities, open_dri
     assert len(identities.asked) == 2
 
 
-def test_a_block_that_azure_challenges_is_sent_again_whole(identities, open_driver, tls, tmp_path):
+def test_a_block_that_azure_challenges_is_sent_again_whole(identities, open_driver, tls):
     """Azure refuses a token with a challenge, which Azurite does not."""
-    both = tmp_path / "both.pem"
-    both.write_bytes(tls[0].read_bytes() + tls[1].read_bytes())
     wanted = f"authorization_uri={identities.authority}/{TENANT} resource_id=https://storage.azure.com"
     refused = {"WWW-Authenticate": f"Bearer {wanted}", "x-ms-error-code": "InvalidAuthenticationInfo"}
     done = {"ETag": '"1"', "Last-Modified": "Sun, 01 Nov 2026 00:00:00 GMT"}
@@ -229,10 +226,8 @@ def test_a_block_that_azure_challenges_is_sent_again_whole(identities, open_driv
         blocks.append(request.body)
         return Answer(status=401, headers=refused) if len(blocks) == 1 else Answer(status=201, headers=done)
 
-    front = HttpFront(rule=challenge_first)
-    front.speak_tls(str(both))
     options = {"tenant_id": TENANT, "client_id": "me", "client_secret": identities.client_secret}
-    with front:
+    with Front(rule=challenge_first, tls=tls) as front:
         driver = open_driver(endpoint_url=f"{front.url}/account", ca_bundle=str(tls[0]), **options)
         driver.write_block(driver.begin_data("k", "text/plain", {}), 1, 0, b"block" * 100_000)
         driver.close()

@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 from azure.storage.blob import BlobServiceClient
-from azure_front import Front, Refusal
+from http_front import Answer, Front
 from servers.azurite import Azurite
 
 from offload_drivers.azure import AzureDriver
@@ -74,6 +74,10 @@ def all_fail(driver, kind, *, secrets=()):
         assert not [secret for secret in secrets if secret in whole], name
 
 
+def refusal(status, code, headers=()):
+    return Answer(status=status, headers={"x-ms-error-code": code} | dict(headers))
+
+
 # --- what the store refuses --------------------------------------------------------------------------------
 
 
@@ -135,7 +139,7 @@ def test_a_missing_object_is_named(open_driver, azurite):
     ],
 )
 def test_what_azure_itself_would_refuse_with(open_driver, azurite, status, code, kind):
-    with Front(azurite.account_url, lambda _: Refusal(status=status, code=code)) as front:
+    with Front(azurite.account_url, lambda _: refusal(status, code)) as front:
         all_fail(open_driver(connection_string=azurite.connection_string, endpoint_url=front.url), kind)
         assert len(front.requests) == len(calls(object.__new__(AzureDriver))), "each call is tried once"
 
@@ -150,8 +154,7 @@ def test_what_azure_itself_would_refuse_with(open_driver, azurite, status, code,
     ],
 )
 def test_the_wait_that_azure_asks_for_is_handed_on(open_driver, azurite, headers, waits_s):
-    refusal = Refusal(status=503, code="ServerBusy", headers=headers)
-    with Front(azurite.account_url, lambda _: refusal) as front:
+    with Front(azurite.account_url, lambda _: refusal(503, "ServerBusy", headers)) as front:
         driver = open_driver(connection_string=azurite.connection_string, endpoint_url=front.url)
         with pytest.raises(StoreUnavailableError) as caught:
             driver.read_range("k", 0, 1)
@@ -169,12 +172,11 @@ def test_a_commit_while_a_retry_is_asked_for_can_be_made_again(open_driver, azur
         driver = open_driver(connection_string=azurite.connection_string, endpoint_url=front.url)
         upload = driver.begin_data("k", "text/plain", {})
         receipt = driver.write_block(upload, 1, 0, b"abc")
-        front.decide = lambda request: (
-            Refusal(status=503, code="ServerBusy") if "blocklist" in request else None
-        )
+        busy = refusal(503, "ServerBusy")
+        front.rule = lambda request: busy if request.parameters.get("comp") == "blocklist" else None
         with pytest.raises(StoreUnavailableError):
             driver.commit_data(upload, [receipt], True)
-        front.decide = lambda _: None
+        front.rule = lambda _: None
         assert driver.commit_data(upload, [receipt], True).size_bytes == 3
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from azure.storage.blob import BlobBlock, BlobServiceClient
-from azure_front import LOST, Front
+from http_front import NEVER_ANSWERED, Front
 
 from offload_drivers.azure import AzureDriver
 from offload_hooks.errors import (
@@ -62,6 +62,10 @@ def names(container):
 
 def committed(container, key="k"):
     return [block.id for block in container.get_blob_client(key).get_block_list("committed")[0]]
+
+
+def is_commit(request):
+    return request.method == "PUT" and request.parameters.get("comp") == "blocklist"
 
 
 # --- records and blocks ------------------------------------------------------------------------------------
@@ -200,10 +204,10 @@ def test_a_commit_whose_answer_is_lost_succeeds_when_it_is_made_again(
     with Front(azurite.account_url) as front:
         driver = open_driver(front)
         upload, receipts = begun(driver, metadata={"a": "1"})
-        front.decide = lambda request: LOST if "comp=blocklist" in request else None
+        front.rule = lambda request: NEVER_ANSWERED if is_commit(request) else None
         with pytest.raises(StoreUnavailableError):
             driver.commit_data(upload, receipts, create_only)
-        front.decide = lambda _: None
+        front.rule = lambda _: None
         assert committed(container) == [receipt.tag for receipt in receipts]  # it had taken effect
         stat = driver.commit_data(upload, receipts, create_only)
         assert (stat.size_bytes, stat.user_metadata) == (5, {"a": "1"})
@@ -221,12 +225,12 @@ def test_a_create_only_commit_that_the_client_library_makes_twice_is_no_failure(
         lost = []
 
         def lose_first(request):
-            if request.startswith("PUT") and "comp=blocklist" in request and not lost:
+            if is_commit(request) and not lost:
                 lost.append(request)
-                return LOST
+                return NEVER_ANSWERED
             return None
 
-        front.decide = lose_first
+        front.rule = lose_first
         try:
             driver.commit_data(upload, receipts, True)
         except StoreUnavailableError:  # it was not made twice this time: then it is by us
@@ -252,10 +256,10 @@ def test_a_create_only_index_whose_answer_is_lost_is_never_sent_twice(open_drive
         driver = open_driver(front)
         with pytest.raises(ObjectNotFoundError):
             driver.stat("k")  # a connection is kept
-        front.decide = lambda request: LOST if request.startswith("PUT") else None
+        front.rule = lambda request: NEVER_ANSWERED if request.method == "PUT" else None
         with pytest.raises(StoreUnavailableError):
             driver.write_index("k", b"x", "text/plain", {}, True)
-        assert len([request for request in front.requests if request.startswith("PUT")]) == 1
+        assert len([request for request in front.requests if request.method == "PUT"]) == 1
         assert container.download_blob("k").readall() == b"x"
 
 
@@ -275,7 +279,7 @@ def test_a_record_that_cannot_be_deleted_after_the_commit_is_no_failure(open_dri
     with Front(azurite.account_url) as front:
         driver = open_driver(front)
         upload, receipts = begun(driver)
-        front.decide = lambda request: LOST if request.startswith("DELETE") else None
+        front.rule = lambda request: NEVER_ANSWERED if request.method == "DELETE" else None
         assert driver.commit_data(upload, receipts, True).size_bytes == 5
         assert upload.upload_id in caplog.text
     driver = open_driver()

@@ -45,7 +45,7 @@ def rest(fake_gcs, bucket):
 
 @pytest.fixture
 def front(fake_gcs):
-    with Front(fake_gcs.host, fake_gcs.port) as front:
+    with Front(fake_gcs.endpoint) as front:
         yield front
 
 

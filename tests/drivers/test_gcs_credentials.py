@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import datetime
-import ipaddress
 import json
 import traceback
 
 import aiohttp
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from certificates import make_certificate
 from cryptography.hazmat.primitives.asymmetric import rsa
 from gcs import PREFIX, new_bucket, opened
-from google_front import SECRET, Google, pem
+from google_front import SECRET, Google
 from http_front import NEVER_SENT, Answer, Front
 
 from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
@@ -211,32 +208,11 @@ def test_files_that_are_not_there_are_named(options, tmp_path):
 # --- the line -----------------------------------------------------------------------------------------------
 
 
-def certificate(private_key):
-    """A certificate of 127.0.0.1 that signs itself, for a day."""
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    alternatives = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    built = (
-        x509.CertificateBuilder(name, name, private_key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(alternatives, critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(private_key, hashes.SHA256())
-    )
-    return built.public_bytes(serialization.Encoding.PEM).decode()
-
-
-def test_only_a_certificate_that_is_trusted_is_talked_to(fake_gcs, bucket, private_key, tmp_path):
-    trusted = tmp_path / "ca.pem"
-    trusted.write_text(certificate(private_key))
-    both = tmp_path / "server.pem"
-    both.write_text(trusted.read_text() + pem(private_key))
-    front = Front(fake_gcs.host, fake_gcs.port)
-    front.speak_tls(str(both))
-    with front:
+def test_only_a_certificate_that_is_trusted_is_talked_to(fake_gcs, bucket, tmp_path):
+    tls = make_certificate(tmp_path)
+    with Front(fake_gcs.endpoint, tls=tls) as front:
         options = {"bucket": bucket, "endpoint_url": front.url, "anonymous": True}
-        with opened(**options, ca_bundle=str(trusted)) as driver:
+        with opened(**options, ca_bundle=str(tls[0])) as driver:
             use(driver)
         with opened(**options) as driver, pytest.raises(StoreError, match="ca_bundle") as caught:
             driver.stat("k")

@@ -17,7 +17,7 @@ def bucket(fake_gcs):
 
 @pytest.fixture
 def front(fake_gcs):
-    with Front(fake_gcs.host, fake_gcs.port) as front:
+    with Front(fake_gcs.endpoint) as front:
         yield front
 
 

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from http_front import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
-from s3_front import S3Front
 
 from offload_drivers.s3 import CAPABILITIES
 from offload_hooks import BlockReceipt, ByteRange, Upload
@@ -43,7 +43,7 @@ def boto(versitygw, bucket):
 
 @pytest.fixture
 def front(versitygw):
-    with S3Front(versitygw.endpoint) as front:
+    with Front(versitygw.endpoint) as front:
         yield front
 
 

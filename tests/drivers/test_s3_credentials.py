@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 from http_front import Answer, Front
 from s3 import Boto, new_bucket, opened, options
-from s3_front import S3Front, signed_anew
+from s3_front import signed_anew
 
 from offload_hooks import ByteRange
 from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
@@ -89,7 +89,7 @@ class Sessions:
 @pytest.fixture
 def front(versitygw):
     """The server, which knows temporary credentials."""
-    with S3Front(versitygw.endpoint) as front:
+    with Front(versitygw.endpoint) as front:
         front.change = Sessions(versitygw)
         yield front
 
@@ -189,7 +189,7 @@ def test_anonymous_requests_are_not_signed(place, versitygw, monkeypatch):
     boto.client.put_bucket_policy(Bucket=place["bucket"], Policy=json.dumps(policy))
     boto.client.put_object(Bucket=place["bucket"], Key="k", Body=b"data")
     boto.close()
-    with S3Front(versitygw.endpoint) as front:
+    with Front(versitygw.endpoint) as front:
         with opened(**place | {"endpoint_url": front.url}, anonymous="true") as driver:
             assert driver.read_range("k", 1, 2) == b"at"
             with pytest.raises(AccessDeniedError):

@@ -8,10 +8,10 @@ import traceback
 from contextlib import contextmanager
 
 import pytest
-from azure_identity import make_certificate
-from http_front import Front
+from certificates import make_certificate
+from http_front import NEVER_SENT, Answer, Front
 from s3 import opened
-from s3_front import NEVER_SENT, Answer, S3Front, refusal
+from s3_front import refusal
 from servers.process import free_port
 
 from offload_hooks import BlockReceipt, ByteRange, Upload
@@ -36,7 +36,7 @@ GIVEN = {"bucket": "a-bucket", "region": "us-east-1", "access_key_id": "an-id", 
 
 @pytest.fixture
 def front():
-    with S3Front("http://127.0.0.1:1") as front:
+    with Front() as front:
         yield front
 
 
@@ -290,14 +290,11 @@ def test_a_proxy_that_refuses_shows_no_secret(scheme, status, kind):
 
 @pytest.mark.parametrize("client", ["s3fs", "obstore"])
 def test_only_a_certificate_that_is_trusted_is_talked_to(client, tmp_path):
-    certificate, key = make_certificate(tmp_path)
-    both = tmp_path / "both.pem"
-    both.write_bytes(certificate.read_bytes() + key.read_bytes())
-    front = Front(rule=lambda _: Answer(status=206, body=b"x", headers={"Content-Range": "bytes 0-0/1"}))
-    front.speak_tls(str(both))
+    tls = make_certificate(tmp_path)
+    answer = Answer(status=206, body=b"x", headers={"Content-Range": "bytes 0-0/1"})
     given = GIVEN | {"client": client}
-    with front:
-        with opened(**given, endpoint_url=front.url, ca_bundle=str(certificate)) as driver:
+    with Front(rule=lambda _: answer, tls=tls) as front:
+        with opened(**given, endpoint_url=front.url, ca_bundle=str(tls[0])) as driver:
             assert bytes(driver.read_range("k", 0, 1)) == b"x"
         with (
             opened(**given, endpoint_url=front.url) as driver,

@@ -6,8 +6,9 @@ import json
 import traceback
 
 import pytest
+from http_front import NEVER_ANSWERED, Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
-from s3_front import NEVER_ANSWERED, S3Front, refusal
+from s3_front import refusal
 from servers.versitygw import Versitygw
 
 from offload_core.tier import open_store
@@ -43,7 +44,7 @@ def boto(versitygw, bucket):
 
 @pytest.fixture
 def front(versitygw):
-    with S3Front(versitygw.endpoint) as front:
+    with Front(versitygw.endpoint) as front:
         yield front
 
 

@@ -7,8 +7,9 @@ import re
 from dataclasses import replace
 
 import pytest
+from http_front import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
-from s3_front import S3Front, signed_anew
+from s3_front import signed_anew
 
 KEYS = sorted([f"t/{number}" for number in range(10)] + ["t/ä", "t/\U0001f600", "t/\uffee"], key=str.encode)
 
@@ -38,7 +39,7 @@ def front(versitygw):
             return signed_anew(replace(request, target=target), versitygw, max_uploads=2)
         return request
 
-    with S3Front(versitygw.endpoint) as front:
+    with Front(versitygw.endpoint) as front:
         front.change = small_pages
         yield front
 

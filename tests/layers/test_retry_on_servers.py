@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-import azure_front
 import pytest
-import s3_front
+from http_front import Answer, Front
 from stores import Store, new_store
 
 from offload_hooks.errors import StoreUnavailableError
@@ -26,14 +25,8 @@ class Busy:
 
     def __init__(self, store: Store) -> None:
         self.left = 0
-        # Each front passes on what its store's client needs.
-        if store.name == "azure":
-            refused = azure_front.Refusal(status=503, code="ServerBusy", headers={"Retry-After": "7"})
-            self.front = azure_front.Front(store.endpoint, lambda _: refused if self._refuses() else None)
-        else:
-            self.front = s3_front.S3Front(store.endpoint)
-            answer = s3_front.refusal(503, "SlowDown", Retry_After="7")
-            self.front.rule = lambda _: answer if self._refuses() else None
+        busy = Answer(status=503, headers={"Retry-After": "7"})
+        self.front = Front(store.endpoint, lambda _: busy if self._refuses() else None)
 
     def _refuses(self) -> bool:
         self.left -= 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -22,7 +21,11 @@ HDFS_BLOCK_BYTES = 128 * MIB
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    need("unshare", shutil.which("unshare") is not None, "a disk of the test's own needs Linux's unshare")
+    need(
+        "unshare",
+        full_disk.is_possible(),
+        "a disk of the test's own needs Linux's user and mount name spaces",
+    )
     done = subprocess.run(
         full_disk.command(tmp_path), capture_output=True, text=True, timeout=120, check=False
     )

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,10 +21,18 @@ MIB = 1 << 20
 DISK_BYTES = 12 * MIB
 
 
+APART = ["unshare", "--user", "--map-root-user", "--mount"]
+"""Name spaces of a process's own, in which anybody may mount; what is mounted there is gone with the process."""
+
+
+def is_possible() -> bool:
+    """Whether this machine lets a process have such name spaces."""
+    return shutil.which(APART[0]) is not None and not subprocess.run([*APART, "true"], check=False).returncode
+
+
 def command(folder: Path) -> list[str]:
-    """The command line, with name spaces of its own, in which anybody may mount; the disk is gone with the process."""
-    apart = ["unshare", "--user", "--map-root-user", "--mount"]
-    return [*apart, sys.executable, str(Path(__file__)), str(folder)]
+    """The command line."""
+    return [*APART, sys.executable, str(Path(__file__)), str(folder)]
 
 
 def write(tier: Tier, key: str, blocks: int) -> None:

@@ -33,7 +33,7 @@ class Google(Front):
     """
 
     def __init__(self, server: FakeGcs) -> None:
-        super().__init__(server.host, server.port, self.judge)
+        super().__init__(server.endpoint, self.judge)
         self.given = 0
         self.lifetime_s = 3600
         self.token_answer: Answer | None = None

@@ -2,8 +2,8 @@
 
 An object is a file at its key under the root, with its user metadata in a sidecar; a file without one is an
 object, too. Nothing of the standard is assumed beyond POSIX: atomic renames, `flock` and `fsync`. Objects
-appear whole or not at all, also after a crash (`local_commit` says what each step leaves), create-only
-holds between processes, and no key leaves the root (`local_paths`). Directories are never removed: another
+appear whole or not at all, also after a crash (`commit` says what each step leaves), create-only
+holds between processes, and no key leaves the root (`paths`). Directories are never removed: another
 process may be about to use them.
 """
 

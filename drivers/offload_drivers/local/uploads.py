@@ -3,7 +3,7 @@
     <upload id>.json            the record of an upload: its key, content type and user metadata
     <upload id>.data            the bytes so far, each block at its offset
     <upload id>.metadata.json   the sidecar, while the commit has not moved it beside the object
-    <hash of a key>.replaced    the object that is being replaced, while it is (see `local_commit`)
+    <hash of a key>.replaced    the object that is being replaced, while it is (see `commit`)
     lock                        held while objects are put in place or deleted, and uploads dropped
     *.tmp                       a file that has not got its name yet; one that a crash left means nothing
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from pathlib import Path
 
 from servers import install
@@ -31,7 +32,7 @@ hdfs-sys = "={HDFS_SYS}"
 def libhdfs(part: str = "libhdfs") -> dict[str, str]:
     """The environment in which pyarrow finds libhdfs, Java and Hadoop's classes."""
     cargo, compiler = shutil.which("cargo"), shutil.which("cc")
-    if cargo is None or compiler is None:
+    if cargo is None or compiler is None or subprocess.run([cargo, "--version"], check=False).returncode:
         raise ToolchainMissing(part, "install Rust's cargo and a C compiler")
     java, jars = install.minihdfs()
     home = java.resolve().parents[1]
