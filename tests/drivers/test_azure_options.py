@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import re
-from pathlib import Path
 
 import pytest
 
 from offload_core.tier import open_store, registry
 from offload_drivers.azure import AzureDriver
 from offload_drivers.azure.access import resolve
-from offload_drivers.azure.options import ALIASES, checked_options
+from offload_drivers.azure.options import checked_options
 from offload_hooks.errors import OptionError
 
 KEY = "c2VjcmV0LWFjY291bnQta2V5"
@@ -281,21 +279,3 @@ def test_all_forms_of_a_secret_are_known_and_none_is_shown():
     found = access(account_name="acct", sas_token=SAS, proxy="http://me:hunter2@proxy:3128")
     assert set(found.secrets) >= {"c2VjcmV0%2Bc2ln%3D", "c2VjcmV0+c2ln=", "hunter2"}
     assert not [secret for secret in SECRETS if secret in repr(found)]
-
-
-def test_the_page_has_every_option_with_its_default_and_pulsars_name():
-    page = (Path(__file__).parents[2] / "docs" / "drivers" / "azure.md").read_text()
-    section = page.partition("\n## Options\n")[2].partition("\n## ")[0]
-    rows = {}
-    for line in section.splitlines():
-        if line.startswith("| `"):
-            rows |= dict.fromkeys(re.findall(r"`(\w+)`", line.split(" | ")[0]), line)
-    options = inspect.signature(AzureDriver).parameters
-    assert list(rows) == list(options)
-    for alias, name in ALIASES.items():
-        assert f"`{alias}`" in rows[name]
-    for name, option in options.items():
-        if option.default is False:
-            assert rows[name].split(" | ")[1] == "`false`"
-        elif isinstance(option.default, int | float):
-            assert rows[name].split(" | ")[1] == f"{option.default:g}"

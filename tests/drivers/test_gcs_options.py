@@ -1,15 +1,11 @@
 from __future__ import annotations
 
-import inspect
 import pickle
-import re
-from pathlib import Path
 
 import pytest
 
 from offload_core.tier import Tier, open_store, registry
 from offload_drivers.gcs import GcsDriver
-from offload_drivers.gcs.options import ALIASES
 from offload_hooks.errors import OptionError
 
 SECRET = "ya29.a-recognisable-secret"
@@ -154,21 +150,3 @@ def test_a_tier_is_pickled_by_its_options_without_a_request():
     copy = pickle.loads(pickle.dumps(tier))
     assert isinstance(copy, Tier)
     assert copy.describe() == tier.describe()
-
-
-def test_the_page_has_every_option_with_its_default_and_pulsars_name():
-    page = (Path(__file__).parents[2] / "docs" / "drivers" / "gcs.md").read_text()
-    section = page.partition("\n## Options\n")[2].partition("\n## ")[0]
-    rows = {}
-    for line in section.splitlines():
-        if line.startswith("| `"):
-            rows |= dict.fromkeys(re.findall(r"`(\w+)`", line.split(" | ")[0]), line)
-    options = inspect.signature(GcsDriver).parameters
-    assert list(rows) == list(options)
-    for alias, name in ALIASES.items():
-        assert f"`{alias}`" in rows[name]
-    for name, option in options.items():
-        if option.default is False:
-            assert rows[name].split(" | ")[1] == "`false`"
-        elif isinstance(option.default, int | float):
-            assert rows[name].split(" | ")[1] == f"{option.default:g}"

@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import inspect
 import os
 import pickle
-import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +14,6 @@ from offload_drivers.hdfs import connection as hdfs_connection
 from offload_hooks.errors import InvalidKeyError, OptionError
 
 SECRET = "a-recognisable-secret"
-PAGE = Path(__file__).parents[2] / "docs" / "drivers" / "hdfs.md"
 
 
 def options_of(**given):
@@ -107,15 +103,6 @@ def test_a_tier_is_pickled_by_its_options():
     again = pickle.loads(pickle.dumps(tier))
     assert isinstance(again, Tier)
     assert again.describe() == tier.describe()
-
-
-def test_the_page_names_every_option_with_its_default():
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE.read_text(), re.MULTILINE))
-    parameters = inspect.signature(HdfsDriver).parameters
-    assert list(rows) == list(parameters)
-    for name, parameter in parameters.items():
-        if isinstance(parameter.default, float):
-            assert rows[name] == f"{parameter.default:g}"
 
 
 # --- what the client is configured as ------------------------------------------------------------------------------

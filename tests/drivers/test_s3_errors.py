@@ -10,11 +10,10 @@ from contextlib import contextmanager
 import pytest
 from certificates import make_certificate
 from http_front import NEVER_SENT, Answer, Front
-from s3 import opened
+from s3 import HOOKS, every_hook, opened
 from s3_front import refusal
 from servers.process import free_port
 
-from offload_hooks import BlockReceipt, ByteRange, Upload
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -63,29 +62,6 @@ def raises(kind, match=None):
         "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.__cause__)
     )
     assert SECRET not in shown
-
-
-def every_hook(driver):
-    """One call of each hook that sends a request."""
-    upload = Upload(key="k", upload_id="an-id")
-    receipts = [BlockReceipt(part_number=1, offset=0, length=1, tag="x")]
-    return {
-        "begin": lambda: driver.begin_data("k", "a/b", {}),
-        "block": lambda: driver.write_block(upload, 1, 0, b"x"),
-        "commit": lambda: driver.commit_data(upload, receipts, True),
-        "abort": lambda: driver.abort_data(upload),
-        "index": lambda: driver.write_index("k", b"x", "a/b", {}, True),
-        "read": lambda: driver.read_range("k", 0, 1),
-        "ranges": lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)] * 3),
-        "stat": lambda: driver.stat("k"),
-        "list": lambda: list(driver.list_objects("", "")),
-        "delete": lambda: driver.delete(["k"]),
-        "bulk delete": lambda: driver.delete(["k", "l"]),
-        "uploads": lambda: list(driver.list_uploads("")),
-    }
-
-
-HOOKS = list(every_hook(None))
 
 
 # --- answers --------------------------------------------------------------------------------------

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pickle
-import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ from offload_drivers.s3 import CAPABILITIES, S3Driver
 from offload_drivers.s3.options import ALIASES
 from offload_hooks.errors import InvalidKeyError, MissingExtraError, OptionError
 
-PAGE = Path(__file__).parents[2] / "docs" / "drivers" / "s3.md"
 KEYS = {"access_key_id": "an-id", "secret_access_key": "hunter2secret"}
 
 
@@ -121,19 +118,6 @@ def test_without_an_endpoint_it_is_amazons():
         "region": "",
         "serviceEndpoint": "",
     }
-
-
-def test_the_page_has_every_option_with_its_default_and_pulsars_names():
-    rows = [line.split("|")[1:-1] for line in PAGE.read_text().splitlines() if re.match(r"\| `", line)]
-    told = {row[0].strip(" `"): [cell.strip() for cell in row[1:]] for row in rows}
-    parameters = inspect.signature(S3Driver).parameters
-    assert list(told) == list(parameters)
-    for name, (default, pulsars, meaning) in told.items():
-        wanted = parameters[name].default
-        if wanted not in ("", inspect.Parameter.empty):
-            assert default == f"`{str(wanted).lower().removesuffix('.0')}`", name
-        assert set(re.findall("`(.*?)`", pulsars)) == {alias for alias in ALIASES if ALIASES[alias] == name}
-        assert meaning
 
 
 def test_a_client_that_is_not_installed_is_named_with_its_extra(monkeypatch):

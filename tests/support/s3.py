@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,6 +13,7 @@ from botocore.config import Config
 from servers.versitygw import Versitygw
 
 from offload_drivers.s3 import S3Driver
+from offload_hooks import BlockReceipt, ByteRange, Upload
 
 PREFIX = "some/tier"
 
@@ -102,3 +103,26 @@ class Boto:
 
     def _at(self, key: str) -> dict[str, str]:
         return {"Bucket": self.bucket, "Key": f"{PREFIX}/{key}"}
+
+
+def every_hook(driver: Any) -> dict[str, Callable[[], object]]:
+    """One call of each hook that sends a request; those that answer lazily are made to."""
+    upload = Upload(key="k", upload_id="74c6850a-3b1f-4f7a-9d3d-5a5f0d0c9b11")
+    receipts = [BlockReceipt(part_number=1, offset=0, length=1, tag="x")]
+    return {
+        "begin": lambda: driver.begin_data("k", "a/b", {}),
+        "block": lambda: driver.write_block(upload, 1, 0, b"x"),
+        "commit": lambda: driver.commit_data(upload, receipts, True),
+        "abort": lambda: driver.abort_data(upload),
+        "index": lambda: driver.write_index("k", b"x", "a/b", {}, True),
+        "read": lambda: driver.read_range("k", 0, 1),
+        "ranges": lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)] * 3),
+        "stat": lambda: driver.stat("k"),
+        "list": lambda: list(driver.list_objects("", "")),
+        "delete": lambda: driver.delete(["k"]),
+        "bulk delete": lambda: driver.delete(["k", "l"]),
+        "uploads": lambda: list(driver.list_uploads("")),
+    }
+
+
+HOOKS = list(every_hook(None))
