@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
@@ -85,6 +86,14 @@ def check_no_user(text: str, marks: str = "@") -> None:
             "the URL must not hold a user or password",
             hint="Give credentials by option, or leave them to the environment.",
         )
+
+
+def check_name_in_url(noun: str, name: str, names: re.Pattern[str], *, form: str, rule: str) -> None:
+    """Refuse a tier's URL whose bucket or container is missing, or has a name that the store cannot have."""
+    if not name:
+        raise OptionError(f"the URL names no {noun}", expected=form)
+    if not names.match(name):
+        raise OptionError(f"the URL's {noun} is no name of a {noun}", expected=rule, found=repr(name))
 
 
 def trusted_certificates(ca_bundle: str) -> ssl.SSLContext | bool:

@@ -53,6 +53,7 @@ def reported(debug: bool) -> Iterator[None]:
     if err.is_terminal:
         handler = RichHandler(console=err, show_time=False, show_path=False)
     handler.setFormatter(_OneLine("%(message)s"))
+    handler.addFilter(lambda record: record.name != "stamina")  # the layer `retry` says it with hook and key
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         yield

@@ -1,8 +1,8 @@
 """From what a user types to a Tier: a URL, a path or a driver's name, and options.
 
-    file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the
-    URL /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL local
-    a driver's name; everything else comes as options
+    file:///data/x, s3://bucket/prefix   the URL's scheme picks the driver, which reads its options from the URL
+    /data/x, ./x, ../x, ~/x, a/b         a path, which is taken as a `file:` URL
+    local                                a driver's name; everything else comes as options
 
 An option that is given by the URL and by name, with different values, is refused; nothing silently wins.
 """

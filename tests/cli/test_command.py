@@ -93,6 +93,13 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert "Traceback" not in result.err
 
 
+def test_a_call_that_is_made_again_is_one_line(offload_process: Offload, orders: Path) -> None:
+    faults = "fault-plan:faults=fail-before list_objects #1"
+    result = offload_process("ls", orders, "--layer", "retry:first_wait_s=0,jitter_s=0", "--layer", faults)
+    assert result.code == 0
+    assert result.err == "list_objects of '': attempt 2, after StoreUnavailableError\n"
+
+
 def test_debug_shows_the_trace(offload_process: Offload, orders: Path) -> None:
     result = offload_process("cat", orders, "-t", "acme/cold/order", "--debug")
     assert result.code == 1

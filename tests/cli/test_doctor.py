@@ -103,6 +103,15 @@ def test_a_tier_that_is_not_there_fails(offload: Offload, tmp_path: Path) -> Non
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_a_file_is_not_taken_for_a_tier(offload: Offload, tmp_path: Path) -> None:
+    (tmp_path / "object").write_bytes(b"0123456789")
+    result = offload("doctor", tmp_path / "object")
+    assert result.code == 1
+    assert "is not a directory" in result.out
+    assert "correct the path" in result.out
+    assert result.out.splitlines()[-1].startswith("0 ok, 0 warning, 1 failed, 18 skipped")
+
+
 def test_read_only_leaves_the_tier_as_it_is(offload: Offload, root: Path) -> None:
     (root / "object").write_bytes(b"0123456789")
     result = offload("doctor", root, "--read-only")

@@ -170,6 +170,13 @@ def test_a_url_of_something_else_is_refused_without_repeating_it(url):
     assert "hunter2" not in f"{caught.value} {caught.value!r}"
 
 
+def test_a_container_that_cannot_be_is_told_apart_from_one_that_is_missing():
+    with pytest.raises(OptionError, match="the URL names no container"):
+        AzureDriver.options_from_url("az:///x")
+    with pytest.raises(OptionError, match=r"no name of a container.*3 to 63.*found 'c'"):
+        AzureDriver.options_from_url("az://c/x")
+
+
 # --- accounts and credentials ------------------------------------------------------------------------------
 
 PUBLIC = "https://acct.blob.core.windows.net"

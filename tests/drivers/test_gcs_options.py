@@ -50,6 +50,13 @@ def test_any_other_url_is_refused_without_repeating_it(url):
     assert SECRET not in f"{caught.value} {caught.value!r}"
 
 
+def test_a_bucket_that_cannot_be_is_told_apart_from_one_that_is_missing():
+    with pytest.raises(OptionError, match="the URL names no bucket"):
+        GcsDriver.options_from_url("gs:///a")
+    with pytest.raises(OptionError, match=r"no name of a bucket.*found 'localhost:4443'"):
+        GcsDriver.options_from_url("gs://localhost:4443/bucket")
+
+
 def test_the_location_is_a_url_that_opens_the_same_tier():
     location = GcsDriver(bucket="bucket", prefix="/a/b/", token=SECRET).describe().location
     assert location == "gs://bucket/a/b"

@@ -294,6 +294,7 @@ FEW = "File /k could only be written to 0 of the 1 minReplication nodes. "
         ),
         (RuntimeError('DataTransferError("closed")'), StoreUnavailableError),
         (RuntimeError('InvalidArgument("No NameNode hosts found")'), OptionError),
+        (RuntimeError('InvalidArgument("No fs.defaultFS setting found")'), OptionError),
         (remote("java.lang.NullPointerException"), StoreError),
         (RuntimeError("something else"), StoreError),
         (ValueError("something else"), StoreError),

@@ -72,6 +72,13 @@ def test_other_urls_are_refused_without_repeating_them(url):
     assert "hunter2secret" not in f"{caught.value!r} {caught.value}"
 
 
+def test_a_bucket_that_cannot_be_is_told_apart_from_one_that_is_missing():
+    with pytest.raises(OptionError, match="the URL names no bucket"):
+        S3Driver.options_from_url("s3:///a")
+    with pytest.raises(OptionError, match=r"no name of a bucket.*found 'localhost:9000'"):
+        S3Driver.options_from_url("s3://localhost:9000/bucket")
+
+
 @pytest.mark.parametrize("scheme", ["s3", "s3a", "s3n"])
 def test_a_tier_is_opened_by_its_url(scheme):
     with open_store(f"{scheme}://bucket/a/b", region="eu-west-1", **KEYS) as tier:

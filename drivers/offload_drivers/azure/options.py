@@ -15,6 +15,7 @@ from offload_drivers.azure.keys import checked_blob_prefix
 from offload_drivers.server_options import (
     above_zero,
     as_text,
+    check_name_in_url,
     check_no_query,
     check_no_user,
     check_one_at_most,
@@ -38,6 +39,7 @@ ALIASES = {
 PUBLIC_CLOUD = "blob.core.windows.net"
 
 _CONTAINER = re.compile(r"\$root\Z|\$web\Z|(?=.{3,63}\Z)[a-z0-9](?:-?[a-z0-9])+\Z")
+_CONTAINER_RULE = "3 to 63 lower-case letters, digits and single dashes between them"
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}\Z")
 _HOST = re.compile(
     r"(?P<account>[a-z0-9]{3,24}(?:-secondary)?)(?P<zone>\.z[0-9]{1,3})?\.(?:blob|dfs)"
@@ -86,7 +88,11 @@ def checked_options(**given: object) -> AzureOptions:
     )
     text["proxy"] = proxy_url(text["proxy"])
     if not _CONTAINER.match(text["container"]):
-        raise OptionError("the option 'container' is no name of a container", found=repr(text["container"]))
+        raise OptionError(
+            "the option 'container' is no name of a container",
+            expected=_CONTAINER_RULE,
+            found=repr(text["container"]),
+        )
     if text["account_name"] and not _ACCOUNT.match(text["account_name"]):
         raise OptionError(
             "the option 'account_name' is no name of a storage account",
@@ -116,8 +122,7 @@ def options_from_url(url: str) -> dict[str, object]:
         account = _account_of(host)
     else:
         container = host
-    if not _CONTAINER.match(container):
-        raise OptionError("the URL names no container", expected=_FORMS)
+    check_name_in_url("container", container, _CONTAINER, form=_FORMS, rule=_CONTAINER_RULE)
     prefix = parts.path.strip("/")
     return {"container": container} | account | ({"prefix": prefix} if prefix else {})
 

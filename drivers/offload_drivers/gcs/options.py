@@ -13,6 +13,7 @@ from offload_drivers.object_keys import checked_prefix
 from offload_drivers.server_options import (
     above_zero,
     as_text,
+    check_name_in_url,
     check_no_query,
     check_no_user,
     check_one_at_most,
@@ -36,6 +37,7 @@ ALIASES = {
 """Pulsar's names of the options."""
 
 _BUCKET = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]*\Z")
+_BUCKET_RULE = "letters, digits, dots, dashes and underscores"
 _STORAGE_CLASS = re.compile(r"[A-Z_]*\Z")
 _OTHER = {"anonymous", "connect_timeout_s", "read_timeout_s"}
 """The options that are no text."""
@@ -73,7 +75,9 @@ def checked_options(**given: object) -> GcsOptions:
     text["endpoint_url"] = server_url("endpoint_url", text["endpoint_url"], with_path=False)
     text["storage_class"] = text["storage_class"].upper()
     if not _BUCKET.match(text["bucket"]):
-        raise OptionError("the option 'bucket' is no name of a bucket", found=repr(text["bucket"]))
+        raise OptionError(
+            "the option 'bucket' is no name of a bucket", expected=_BUCKET_RULE, found=repr(text["bucket"])
+        )
     if not _STORAGE_CLASS.match(text["storage_class"]):
         raise OptionError("the option 'storage_class' is no storage class", found=repr(text["storage_class"]))
     text["proxy"] = proxy_url(text["proxy"])
@@ -94,9 +98,8 @@ def options_from_url(url: str) -> dict[str, object]:
         raise OptionError("the URL is not one of Google Cloud Storage", expected="gs://bucket/prefix")
     check_no_user(parts.netloc)
     check_no_query(url)
+    check_name_in_url("bucket", parts.netloc, _BUCKET, form="gs://bucket/prefix", rule=_BUCKET_RULE)
     prefix = parts.path.strip("/")
-    if not _BUCKET.match(parts.netloc):
-        raise OptionError("the URL names no bucket", expected="gs://bucket/prefix")
     options: dict[str, object] = {"bucket": parts.netloc}
     return options | ({"prefix": prefix} if prefix else {})
 

@@ -68,7 +68,7 @@ _BY_MESSAGE: tuple[tuple[re.Pattern[str], type[OffloadError]], ...] = (
     (re.compile(r"could only be written to \d+ of the .*There are 0 datanode"), StoreUnavailableError),
     (re.compile(r"could only be written to \d+ of the .*(no|\b0) node\(s\) are excluded"), StoreFullError),
     (re.compile(r"could only be written to \d+ of the"), StoreUnavailableError),
-    (re.compile(r"No NameNode hosts found"), OptionError),
+    (re.compile(r"No NameNode hosts found|No fs.defaultFS setting found"), OptionError),
 )
 """By what the message says, whatever the class."""
 

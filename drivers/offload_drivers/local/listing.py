@@ -29,7 +29,7 @@ def list_keys(root: str, prefix: str, start_after: str) -> Iterator[ListedObject
     `StoreError`.
     """
     with translated("list", root):
-        os.stat(root)
+        os.stat(f"{root}/")  # with the slash, what is no directory is refused
     return _walk(root, _bytes(prefix), _bytes(start_after), prefix.rpartition("/")[0])
 
 

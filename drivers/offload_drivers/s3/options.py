@@ -13,6 +13,7 @@ from offload_drivers.object_keys import checked_prefix
 from offload_drivers.server_options import (
     above_zero,
     as_text,
+    check_name_in_url,
     check_no_query,
     check_no_user,
     check_one_at_most,
@@ -44,6 +45,7 @@ CLIENTS = ("s3fs", "obstore")
 ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z|arn:aws[a-z-]*:s3[a-z-]*:[A-Za-z0-9:/._-]+\Z")
+_BUCKET_RULE = "letters, digits, dots, dashes and underscores, or an ARN"
 _OTHER = {
     "anonymous",
     "connect_timeout_s",
@@ -95,7 +97,9 @@ def checked_options(**given: object) -> S3Options:
     ):
         as_choice(name, text[name], choices)
     if not _BUCKET.match(text["bucket"]):
-        raise OptionError("the option 'bucket' is no name of a bucket", found=repr(text["bucket"]))
+        raise OptionError(
+            "the option 'bucket' is no name of a bucket", expected=_BUCKET_RULE, found=repr(text["bucket"])
+        )
     text["proxy"] = proxy_url(text["proxy"])
     options = S3Options(
         **text,
@@ -120,8 +124,7 @@ def options_from_url(url: str) -> dict[str, object]:
         raise OptionError("the URL is not one of S3", expected="s3://bucket/prefix")
     check_no_user(parts.netloc)
     check_no_query(url)
-    if not _BUCKET.match(parts.netloc):
-        raise OptionError("the URL names no bucket", expected="s3://bucket/prefix")
+    check_name_in_url("bucket", parts.netloc, _BUCKET, form="s3://bucket/prefix", rule=_BUCKET_RULE)
     prefix = parts.path.strip("/")
     options: dict[str, object] = {"bucket": parts.netloc}
     return options | ({"prefix": prefix} if prefix else {})
