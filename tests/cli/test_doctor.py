@@ -201,6 +201,9 @@ def test_ctrl_c_cleans_up_and_shows_what_was_seen(root: Path, site: Path) -> Non
         stderr=subprocess.PIPE,
         text=True,
         env={"PYTHONPATH": f"{site}:{support}", "PATH": ""},
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # a shell's background job ignores it
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "committing\n"
