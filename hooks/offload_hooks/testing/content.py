@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from itertools import zip_longest
 
 
 def content(length: int, seed: int = 0) -> bytes:
@@ -16,3 +17,9 @@ def blocks_of(lengths: Sequence[int], seed: int = 0) -> list[bytes]:
     whole = content(sum(lengths), seed)
     ends = [sum(lengths[: i + 1]) for i in range(len(lengths))]
     return [whole[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+
+
+def differing(found: Sequence[bytes], expected: Sequence[bytes]) -> list[int]:
+    """Where two lists differ. On a CI machine pytest would show them in full, and be minutes over it."""
+    pairs = zip_longest(found, expected)
+    return [place for place, (one, other) in enumerate(pairs) if one != other]

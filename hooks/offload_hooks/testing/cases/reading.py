@@ -12,7 +12,7 @@ from offload_hooks import ByteRange
 from offload_hooks.errors import ObjectNotFoundError, RangeError
 from offload_hooks.testing.back_door import BackDoor
 from offload_hooks.testing.cases.base import SuiteBase
-from offload_hooks.testing.content import blocks_of, content
+from offload_hooks.testing.content import blocks_of, content, differing
 from offload_hooks.testing.store import BYTES, Store
 from offload_hooks.testing.threads import together
 
@@ -112,7 +112,7 @@ class ReadingCases(SuiteBase):
         store.put("b", content(size, seed=2))
         views = [store.view(key, 0, size) for key in ("a", "b", "a", "b", "a", "b")]
         store.put("a", content(size, seed=3))
-        assert [bytes(view) for view in views] == [content(size, seed) for seed in (1, 2)] * 3
+        assert differing([bytes(view) for view in views], [content(size, seed) for seed in (1, 2)] * 3) == []
 
     def test_many_readers_do_not_disturb_each_other(self, store: Store) -> None:
         store.put("k", content(SIZE))
@@ -132,21 +132,22 @@ class ReadingCases(SuiteBase):
         ranges = [wanted for key in keys for wanted in _ranges(key, 34, seed=1)]
         random.Random(0).shuffle(ranges)  # noqa: S311
         expected = [content(SIZE, keys.index(wanted.key))[wanted.offset : wanted.end] for wanted in ranges]
-        assert store.read_ranges(ranges) == expected
+        assert differing(store.read_ranges(ranges), expected) == []
 
     def test_many_ranges_may_be_few(self, store: Store) -> None:
         store.requires_hook("read_ranges")
         store.put("k", content(SIZE))
         whole = ByteRange(key="k", offset=0, length=SIZE)
-        assert store.read_ranges([whole]) == [content(SIZE)]
-        assert store.read_ranges([whole, whole]) == [content(SIZE)] * 2
+        for count in (1, 2):
+            assert differing(store.read_ranges([whole] * count), [content(SIZE)] * count) == []
         assert store.read_ranges([]) == []
 
     def test_of_many_ranges_neighbours_stay_apart(self, store: Store) -> None:
         store.requires_hook("read_ranges")
         store.put("k", content(SIZE))
         ranges = [ByteRange(key="k", offset=offset, length=100) for offset in range(0, SIZE, 100)]
-        assert store.read_ranges(ranges) == [content(SIZE)[w.offset : w.end] for w in ranges]
+        expected = [content(SIZE)[wanted.offset : wanted.end] for wanted in ranges]
+        assert differing(store.read_ranges(ranges), expected) == []
 
     @pytest.mark.parametrize("place", [0, 5, 9])
     def test_many_ranges_are_all_or_nothing(self, store: Store, place: int) -> None:
