@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from commands import COMMAND, Offload
+from commands import COMMAND, Offload, install_into
 from expected import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
@@ -79,17 +79,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def site(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project, installed into a directory."""
     target = tmp_path_factory.mktemp("site")
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
-    subprocess.run([*pip, "--target", str(target), str(project)], check=True)
+    install_into(target, project)
     return target
 
 

@@ -7,12 +7,12 @@ import uuid
 
 import pytest
 from azure.storage.blob import BlobServiceClient
+from hook_calls import calls
 from http_front import Answer, Front
 from servers.azurite import Azurite
 
 from offload_drivers.azure import AzureDriver
 from offload_drivers.azure.errors import retry_after_s
-from offload_hooks import ByteRange
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -43,23 +43,6 @@ def open_driver(container):
     yield open_one
     for driver in opened:
         driver.close()
-
-
-def calls(driver):
-    """Every hook that asks the store, with the key that its error must name."""
-    upload = driver.begin_data  # only its name: the record is what fails first
-    assert upload
-    return {
-        "begin_data": ("k", lambda: driver.begin_data("k", "text/plain", {})),
-        "write_index": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, False)),
-        "create_only": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, True)),
-        "read_range": ("k", lambda: driver.read_range("k", 0, 1)),
-        "read_ranges": ("k", lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)])),
-        "stat": ("k", lambda: driver.stat("k")),
-        "delete": ("k", lambda: driver.delete(["k"])),
-        "list_objects": (None, lambda: list(driver.list_objects("", ""))),
-        "list_uploads": (None, lambda: list(driver.list_uploads(""))),
-    }
 
 
 def all_fail(driver, kind, *, secrets=()):

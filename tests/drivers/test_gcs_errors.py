@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import traceback
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from gcs import opened
 from http_front import NEVER_SENT, Answer, Front
+from secretive import raises_without
 from servers.process import free_port
 
 from offload_drivers.gcs.errors import RefusalError, translated
@@ -26,6 +26,7 @@ from offload_hooks.errors import (
 )
 
 SECRET = "ya29.a-recognisable-secret"
+raises = partial(raises_without, SECRET)
 
 
 def refusal(status, message="", reason="", **headers):
@@ -44,18 +45,6 @@ def front():
 def driver(front):
     with opened(bucket="b", endpoint_url=front.url, token=SECRET) as driver:
         yield driver
-
-
-@contextmanager
-def raises(kind, match=None):
-    """Exactly this kind of error, without the secret in anything that a log would show."""
-    with pytest.raises(kind, match=match) as caught:
-        yield caught
-    assert type(caught.value) is kind
-    shown = (
-        "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.__cause__)
-    )
-    assert SECRET not in shown
 
 
 # --- answers ------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ import sys
 import textwrap
 
 import pytest
+from hook_calls import calls
 from proxy import WHOLE, Proxy, Spoil
 from servers.minihdfs import MiniHdfs
 from webhdfs import WebHdfs
 
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs.errors import translation
-from offload_hooks import ByteRange
 from offload_hooks.errors import (
     AccessDeniedError,
     InvalidKeyError,
@@ -55,21 +55,6 @@ def open_driver(minihdfs, root):
 @pytest.fixture
 def web(minihdfs, root):
     return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
-
-
-def calls(driver):
-    """Every hook that asks the store, with the key that its error must name."""
-    return {
-        "begin_data": ("k", lambda: driver.begin_data("k", "text/plain", {})),
-        "write_index": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, False)),
-        "create_only": ("k", lambda: driver.write_index("k", b"x", "text/plain", {}, True)),
-        "read_range": ("k", lambda: driver.read_range("k", 0, 1)),
-        "read_ranges": ("k", lambda: driver.read_ranges([ByteRange(key="k", offset=0, length=1)])),
-        "stat": ("k", lambda: driver.stat("k")),
-        "delete": ("k", lambda: driver.delete(["k"])),
-        "list_objects": (None, lambda: list(driver.list_objects("", ""))),
-        "list_uploads": (None, lambda: list(driver.list_uploads(""))),
-    }
 
 
 def all_fail(driver, kind, *, but=()):

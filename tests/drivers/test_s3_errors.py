@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import socket
 import traceback
-from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from certificates import make_certificate
 from http_front import NEVER_SENT, Answer, Front
 from s3 import HOOKS, every_hook, opened
 from s3_front import refusal
+from secretive import raises_without
 from servers.process import free_port
 
 from offload_hooks.errors import (
@@ -29,6 +30,7 @@ from offload_hooks.errors import (
 )
 
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYa-recognisable-secret"
+raises = partial(raises_without, SECRET)
 PASSWORD = "a-recognisable-password"
 GIVEN = {"bucket": "a-bucket", "region": "us-east-1", "access_key_id": "an-id", "secret_access_key": SECRET}
 
@@ -50,18 +52,6 @@ def _no_secret_is_logged(caplog):
     caplog.set_level(logging.INFO)
     yield
     assert SECRET not in caplog.text
-
-
-@contextmanager
-def raises(kind, match=None):
-    """Exactly this kind of error, without the secret in anything that a log would show."""
-    with pytest.raises(kind, match=match) as caught:
-        yield caught
-    assert type(caught.value) is kind
-    shown = (
-        "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.__cause__)
-    )
-    assert SECRET not in shown
 
 
 # --- answers --------------------------------------------------------------------------------------

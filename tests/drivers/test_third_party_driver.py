@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from commands import install_into
 
 from offload_core.tier import open_store, survey
 from offload_hooks import ByteRange
@@ -126,18 +127,7 @@ def test_it_refuses_what_the_hooks_refuse(installed):
 @pytest.mark.install
 def test_it_can_be_installed_with_pip(archive, tmp_path):
     target = tmp_path / "target"
-    # Dependencies are those of this environment; with an index, none would have to be named.
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
-    subprocess.run([*pip, "--target", str(target), str(EXAMPLE)], check=True)
+    install_into(target, EXAMPLE)
     code = f"{KEEP_TO}from offload_core.tier import open_store; print(open_store('shelf', path=sys.argv[2]))"
     done = subprocess.run(
         [sys.executable, "-c", code, str(target), str(archive)], capture_output=True, text=True, check=True

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from commands import install_into
 from golden import TOPICS, topic_rows
 from tiers import lay_out_broker_objects
 
@@ -49,17 +50,7 @@ def test_executors_of_their_own_read_the_same(java, tmp_path):
 @pytest.mark.install
 def test_a_strangers_driver_is_installed_found_and_read_through_spark(java, tmp_path):
     site, tier, archive = tmp_path / "site", tmp_path / "tier", tmp_path / "tier.zip"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-index",
-        "--no-deps",
-        "--no-build-isolation",
-    ]
-    subprocess.run([*pip, "--target", str(site), str(EXAMPLE)], check=True)
+    install_into(site, EXAMPLE)
     lay_out_broker_objects(tier, topics=["jstring", "jkv-inline"])
     with zipfile.ZipFile(archive, "w") as file:
         for path in tier.iterdir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,3 +21,18 @@ class Result:
 
 
 Offload = Callable[..., Result]
+
+
+def install_into(target: Path, project: Path) -> None:
+    """Install a project into a directory by pip. Its dependencies are those of this environment; nothing is fetched."""
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-index",
+        "--no-deps",
+        "--no-build-isolation",
+    ]
+    subprocess.run([*pip, "--target", str(target), str(project)], check=True)

@@ -1,0 +1,100 @@
+"""Create-only commits that race for the same keys: of processes with processes, and of commits with indexes.
+
+`python commit_races.py PACKAGE CLASS OPTIONS NAME ROUNDS` is one racing process: it has an upload ready for each key,
+waits for a line on its standard input, commits them all, and prints the numbers of those that it won as JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from offload_hooks import BlockReceipt, Upload
+from offload_hooks.errors import ObjectExistsError
+
+Write = Callable[[Any, Upload, bytes], list[BlockReceipt]]
+
+
+def race_of_processes(
+    driver: type, options: dict[str, str], names: Iterable[str], rounds: int
+) -> dict[str, list[int]]:
+    """Which of the keys `d0/k` to `d<rounds - 1>/k` each process got, by the processes' names."""
+    # The package, not the module: by it the driver is imported as its users do.
+    told = [driver.__module__.rpartition(".")[0], driver.__name__, json.dumps(options)]
+    command = [sys.executable, str(Path(__file__)), *told]
+    racers = {
+        name: subprocess.Popen(
+            [*command, name, str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in names
+    }
+    for racer in racers.values():
+        assert racer.stdout is not None
+        assert racer.stdout.readline() == "ready\n"
+    for racer in racers.values():
+        assert racer.stdin is not None
+        racer.stdin.write("go\n")
+        racer.stdin.flush()
+    return {name: json.loads(racer.communicate(timeout=120)[0]) for name, racer in racers.items()}
+
+
+def race_of_commits_and_indexes(
+    opened: Callable[[], AbstractContextManager[Any]], write: Write
+) -> tuple[list[str], list[str]]:
+    """Who of eight threads wrote the object `k`, every second one as an index, and who was told that it exists."""
+    won: list[str] = []
+    lost: list[str] = []
+    start = threading.Barrier(8)
+
+    def race(number: int) -> None:
+        who = str(number)
+        with opened() as driver:
+            upload = driver.begin_data("k", "a/b", {"who": who})
+            receipts = write(driver, upload, b"same")
+            start.wait(60)
+            try:
+                if number % 2:
+                    driver.commit_data(upload, receipts, True)
+                else:
+                    driver.write_index("k", b"same", "a/b", {"who": who}, True)
+                won.append(who)
+            except ObjectExistsError:
+                lost.append(who)
+
+    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return won, lost
+
+
+def main(package: str, name_of_class: str, options: str, name: str, rounds: str) -> None:
+    """One racing process."""
+    driver = getattr(importlib.import_module(package), name_of_class)(**json.loads(options))
+    ready = []
+    for i in range(int(rounds)):
+        upload = driver.begin_data(f"d{i}/k", f"type/{name}", {"who": name})
+        ready.append((upload, [driver.write_block(upload, 1, 0, name.encode() * 1000)]))
+    print("ready", flush=True)
+    sys.stdin.readline()
+    won = []
+    for i, (upload, receipts) in enumerate(ready):
+        try:
+            driver.commit_data(upload, receipts, True)
+            won.append(i)
+        except ObjectExistsError:
+            assert driver.abort_data(upload)
+    driver.close()
+    print(json.dumps(won))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
