@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
+from commit_races import race_of_commits_and_indexes
 from gcs import PREFIX, Rest, new_bucket, opened
 from http_front import Front
 
@@ -14,7 +15,6 @@ from offload_drivers.gcs.driver import MAX_OBJECT_BYTES
 from offload_hooks import BlockReceipt, ByteRange, Upload
 from offload_hooks.errors import (
     InvalidKeyError,
-    ObjectExistsError,
     ObjectNotFoundError,
     OptionError,
     RangeError,
@@ -203,28 +203,7 @@ def test_a_part_that_is_replaced_during_the_commit_is_not_composed(fronted, fron
 
 def test_of_racing_create_only_commits_and_indexes_one_wins(options, rest):
     """The conformance suite races commits with commits, and indexes with indexes."""
-    won, lost = [], []
-    start = threading.Barrier(8)
-
-    def race(number):
-        with opened(**options) as driver:
-            upload = driver.begin_data("k", "a/b", {"who": str(number)})
-            receipts = write(driver, upload, b"same")
-            start.wait()
-            try:
-                if number % 2:
-                    driver.commit_data(upload, receipts, True)
-                else:
-                    driver.write_index("k", b"same", "a/b", {"who": str(number)}, True)
-                won.append(str(number))
-            except ObjectExistsError:
-                lost.append(number)
-
-    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    won, lost = race_of_commits_and_indexes(partial(opened, **options))
     assert (len(won), len(lost)) == (1, 7)
     assert rest.resource("k")["metadata"] == {"who": won[0]}
 

@@ -11,6 +11,7 @@ import sys
 import textwrap
 
 import pytest
+from commit_races import race_of_processes
 from hdfs_native import Client, WriteOptions
 from webhdfs import WebHdfs
 
@@ -292,49 +293,12 @@ def test_a_pickled_tier_works_in_another_process(minihdfs, root, tmp_path):
     assert run(program, str(tmp_path / "tier")) == "b'abc' {'who': 'we'}\n"
 
 
-# Commits create-only to a row of keys, all processes at once: each waits for a line on its standard input.
-RACER = """
-    import json, sys
-    from offload_drivers.hdfs import HdfsDriver
-    from offload_hooks.errors import ObjectExistsError
-
-    url, user, rounds, name = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-    driver = HdfsDriver(url=url, user=user)
-    ready = []
-    for i in range(rounds):
-        upload = driver.begin_data(f"d{i}/k", f"type/{name}", {"who": name})
-        ready.append((upload, [driver.write_block(upload, 1, 0, name.encode() * 1000)]))
-    print("ready", flush=True)
-    sys.stdin.readline()
-    won = []
-    for i, (upload, receipts) in enumerate(ready):
-        try:
-            driver.commit_data(upload, receipts, True)
-            won.append(i)
-        except ObjectExistsError:
-            assert driver.abort_data(upload)
-    driver.close()
-    print(json.dumps(won))
-"""
-
-
 def test_of_racing_create_only_commits_of_processes_exactly_one_wins_and_its_metadata_stands(
     driver, minihdfs, root, web
 ):
     rounds, names = 6, "abcd"
-    command = [sys.executable, "-c", textwrap.dedent(RACER), minihdfs.url + root, minihdfs.superuser]
-    racers = {
-        name: subprocess.Popen(
-            [*command, str(rounds), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in names
-    }
-    for racer in racers.values():
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers.values():
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    won = {name: json.loads(racer.communicate(timeout=120)[0]) for name, racer in racers.items()}
+    options = {"url": minihdfs.url + root, "user": minihdfs.superuser}
+    won = race_of_processes(HdfsDriver, options, names, rounds)
     assert sorted(itertools.chain(*won.values())) == list(range(rounds))
     for name, numbers in won.items():
         for number in numbers:

@@ -1,64 +1,20 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
-import subprocess
-import sys
-import textwrap
 import threading
 
 import pytest
+from commit_races import race_of_processes
 
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError
 
-# Commits create-only to a row of keys, all processes at once: each waits for a line on its standard input.
-RACER = """
-    import json, sys
-    from offload_drivers.local import LocalDriver
-    from offload_hooks.errors import ObjectExistsError
-
-    root, name, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    driver = LocalDriver(root)
-    ready = []
-    for i in range(rounds):
-        upload = driver.begin_data(f"d{i}/k", f"type/{name}", {"who": name})
-        ready.append((upload, [driver.write_block(upload, 1, 0, name.encode() * 1000)]))
-    print("ready", flush=True)
-    sys.stdin.readline()
-    won = []
-    for i, (upload, receipts) in enumerate(ready):
-        try:
-            driver.commit_data(upload, receipts, True)
-            won.append(i)
-        except ObjectExistsError:
-            assert driver.abort_data(upload)
-    print(json.dumps(won))
-"""
-
 
 def test_of_racing_create_only_commits_exactly_one_wins_and_its_metadata_stands(tmp_path):
     rounds, names = 12, "abcdefgh"
-    command = [sys.executable, "-c", textwrap.dedent(RACER), str(tmp_path)]
-    racers = {
-        name: subprocess.Popen(
-            [*command, name, str(rounds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for name in names
-    }
-    for racer in racers.values():
-        assert racer.stdout.readline() == "ready\n"
-    outputs = {}
-    threads = [
-        threading.Thread(target=lambda n=name, r=racer: outputs.update({n: r.communicate("go\n")[0]}))
-        for name, racer in racers.items()
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    winners = {i: [name for name in names if i in json.loads(outputs[name])] for i in range(rounds)}
+    taken = race_of_processes(LocalDriver, {"root": str(tmp_path)}, names, rounds)
+    winners = {i: [name for name in names if i in taken[name]] for i in range(rounds)}
     driver = LocalDriver(str(tmp_path))
     for i, won in winners.items():
         assert len(won) == 1, winners

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import mmap
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
+from commit_races import race_of_commits_and_indexes
 from http_front import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
 
 from offload_drivers.s3 import CAPABILITIES
 from offload_hooks import BlockReceipt, ByteRange, Upload
-from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OptionError, RangeError, UploadError
+from offload_hooks.errors import ObjectNotFoundError, OptionError, RangeError, UploadError
 
 MIB = 1 << 20
 
@@ -156,28 +157,7 @@ def test_ranges_come_in_their_order_and_one_bad_range_is_an_error(given, boto, c
 
 def test_of_racing_create_only_commits_and_indexes_one_wins(given, boto):
     """The conformance suite races commits with commits, and indexes with indexes."""
-    won, lost = [], []
-    start = threading.Barrier(8)
-
-    def race(number):
-        with opened(**given) as driver:
-            upload = driver.begin_data("k", "a/b", {"who": str(number)})
-            receipts = [driver.write_block(upload, 1, 0, b"same")]
-            start.wait(60)
-            try:
-                if number % 2:
-                    driver.commit_data(upload, receipts, True)
-                else:
-                    driver.write_index("k", b"same", "a/b", {"who": str(number)}, True)
-                won.append(str(number))
-            except ObjectExistsError:
-                lost.append(number)
-
-    threads = [threading.Thread(target=race, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    won, lost = race_of_commits_and_indexes(partial(opened, **given))
     assert (len(won), len(lost)) == (1, 7)
     assert boto.head("k")["Metadata"] == {"who": won[0]}
 
