@@ -28,15 +28,15 @@ def checked_block(
 
 
 def object_size(upload: Upload, receipts: Sequence[BlockReceipt], limits: Capabilities) -> int:
-    """The size of the object that these receipts cover without hole or overlap; else `UploadError`."""
+    """The size of the object that these receipts, of parts from 1 without gap, cover; else `UploadError`."""
     end, last_part = 0, 0
     for receipt in receipts:
-        if receipt.part_number <= last_part or receipt.offset != end or receipt.length < 1:
+        if receipt.part_number != last_part + 1 or receipt.offset != end or receipt.length < 1:
             raise UploadError(
                 "the blocks are out of order, overlap or leave a hole",
                 key=upload.key,
                 block=receipt.part_number,
-                expected=f"a part after {last_part} at byte {end}",
+                expected=f"part {last_part + 1} at byte {end}",
                 found=f"part {receipt.part_number}, {receipt.length} bytes at byte {receipt.offset}",
             )
         end, last_part = end + receipt.length, receipt.part_number

@@ -74,7 +74,8 @@ class TierHooks:
     ) -> ObjectStat | None:
         """Make the data object visible, whole and durable, with its user metadata; answer what `stat` would.
 
-        `receipts` are in order of their part numbers and cover the object without hole or overlap, else `UploadError`.
+        `receipts` are those of the parts 1, 2 and on in order, and cover the object without hole or overlap, else
+        `UploadError`.
         With `create_only` an existing object is left as it is: `ObjectExistsError`; without, it is replaced.
         Committing an upload that is gone: `UploadError`.
         """

@@ -159,13 +159,6 @@ def test_many_blocks_are_composed_in_steps_of_32(fronted, front, rest, blocks, r
     assert max(len(json.loads(request.body)["sourceObjects"]) for request in compositions) <= 32
 
 
-def test_parts_with_gaps_in_their_numbers_are_composed_in_order(driver, rest):
-    upload = driver.begin_data("k", "a/b", {})
-    last, first = driver.write_block(upload, 10_000, 1, b"z"), driver.write_block(upload, 7, 0, b"a")
-    assert driver.commit_data(upload, [first, last], False).size_bytes == 2
-    assert rest.get("k") == b"az"
-
-
 def test_a_block_that_was_written_again_counts_once_and_its_old_receipt_no_more(driver, rest):
     upload = driver.begin_data("k", "a/b", {})
     old = driver.write_block(upload, 1, 0, b"old")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import mmap
+import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -11,10 +15,17 @@ import pytest
 from commit_races import race_of_commits_and_indexes
 from http_front import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
+from s3_front import signed_anew
 
 from offload_drivers.s3 import CAPABILITIES
 from offload_hooks import BlockReceipt, ByteRange, Upload
-from offload_hooks.errors import ObjectNotFoundError, OptionError, RangeError, UploadError
+from offload_hooks.errors import (
+    ObjectNotFoundError,
+    OptionError,
+    RangeError,
+    StoreUnavailableError,
+    UploadError,
+)
 
 MIB = 1 << 20
 
@@ -74,12 +85,73 @@ def test_the_parts_of_an_object_are_exactly_its_blocks(driver, boto):
     assert abs(stat.modified_at - datetime.now(UTC)) < timedelta(minutes=5)
 
 
-def test_gaps_in_the_part_numbers_are_left_as_they_are(driver, boto):
+def test_the_store_keeps_the_checksums_of_blocks_and_small_objects(driver, boto):
+    blocks = [b"a" * 5 * MIB, b"z"]
     upload = driver.begin_data("k", "x/y", {})
-    last = driver.write_block(upload, 10_000, 5 * MIB, b"z")
-    first = driver.write_block(upload, 7, 0, b"a" * 5 * MIB)
-    assert driver.commit_data(upload, [first, last], True).size_bytes == 5 * MIB + 1
+    receipts = [
+        driver.write_block(upload, number, (number - 1) * 5 * MIB, block)
+        for number, block in enumerate(blocks, 1)
+    ]
+    sums = [zlib.crc32(block).to_bytes(4, "big") for block in blocks]
+    listed = boto.parts(upload)
+    driver.commit_data(upload, receipts, True)
+    driver.write_index("i", b"index", "a/b", {}, True)
+    assert [base64.b64decode(part["ChecksumCRC32"]) for part in listed] == sums
+    whole = base64.b64encode(zlib.crc32(b"".join(sums)).to_bytes(4, "big")).decode()
+    kept = boto.head("k", ChecksumMode="ENABLED")
+    assert (kept["ChecksumCRC32"], kept["ChecksumType"]) == (f"{whole}-2", "COMPOSITE")
+    index = boto.head("i", ChecksumMode="ENABLED")["ChecksumCRC32"]
+    assert base64.b64decode(index) == zlib.crc32(b"index").to_bytes(4, "big")
+
+
+def test_without_checksums_nothing_of_them_is_sent_and_the_object_is_the_same(given, front, boto):
+    with opened(**given | {"endpoint_url": front.url}, checksum="none") as driver:
+        upload = driver.begin_data("k", "x/y", {})
+        first = driver.write_block(upload, 1, 0, b"a" * 5 * MIB)
+        driver.commit_data(upload, [first, driver.write_block(upload, 2, 5 * MIB, b"z")], True)
+        driver.write_index("i", b"index", "a/b", {}, True)
     assert boto.get("k") == b"a" * 5 * MIB + b"z"
+    assert boto.get("i") == b"index"
+    sent = [
+        *itertools.chain(*(request.headers for request in front.requests)),
+        *(request.body.decode("latin-1") for request in front.requests),
+    ]
+    assert not any("checksum" in text.lower() for text in sent)
+
+
+def test_a_service_that_ignores_checksums_is_sent_none_at_the_commit(fronted, front, versitygw, boto):
+    def ignored(request):
+        headers = {name: value for name, value in request.headers.items() if "checksum" not in name}
+        return signed_anew(replace(request, headers=headers), versitygw)
+
+    front.change = ignored
+    upload = fronted.begin_data("k", "x/y", {})
+    fronted.commit_data(upload, [fronted.write_block(upload, 1, 0, b"abc")], True)
+    (commit,) = (request for request in front.requests if request.method == "POST" and request.body)
+    assert b"ETag" in commit.body
+    assert b"Checksum" not in commit.body
+    assert boto.get("k") == b"abc"
+
+
+@pytest.mark.parametrize("signed_as_it_is", [True, False], ids=["the signature", "the checksum"])
+def test_bytes_that_are_damaged_on_their_way_are_noticed_by_(
+    fronted, front, versitygw, boto, signed_as_it_is
+):
+    def damaged(request):
+        if not request.body:
+            return request
+        request = replace(request, body=request.body[:-1] + b"?")
+        return request if signed_as_it_is else signed_anew(request, versitygw)
+
+    upload = fronted.begin_data("k", "x/y", {})
+    front.change = damaged
+    for write in (
+        lambda: fronted.write_block(upload, 1, 0, b"abc"),
+        lambda: fronted.write_index("i", b"abc", "a/b", {}, True),
+    ):
+        with pytest.raises(StoreUnavailableError, match="damaged"):
+            write()
+    assert (boto.parts(upload), boto.get("i")) == ([], None)
 
 
 def test_content_type_and_user_metadata_are_the_objects_own(driver, boto):

@@ -75,9 +75,9 @@ class Boto:
         except self.client.exceptions.NoSuchKey:
             return None
 
-    def head(self, key: str) -> dict[str, Any]:
+    def head(self, key: str, **parameters: str) -> dict[str, Any]:
         """The answer to HEAD."""
-        return self.client.head_object(**self._at(key))
+        return self.client.head_object(**self._at(key), **parameters)
 
     def keys(self) -> set[str]:
         """All names in the bucket, without the prefix."""
@@ -89,6 +89,11 @@ class Boto:
         """The names of all uploads that are under way."""
         answer = self.client.list_multipart_uploads(Bucket=self.bucket)
         return [found["Key"] for found in answer.get("Uploads", ())]
+
+    def parts(self, upload: Upload) -> list[dict[str, Any]]:
+        """The parts of an upload that is under way."""
+        place = self._at(upload.key) | {"UploadId": upload.upload_id}
+        return self.client.list_parts(**place).get("Parts", [])
 
     def part_sizes(self, key: str) -> list[int]:
         """The sizes of the parts that an object was uploaded in."""

@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import hashlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
 from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
 from botocore.handlers import S3_SIGNING_NAMES
+from isal import isal_zlib
 
 from offload_hooks import ReadableBuffer
 
@@ -33,6 +35,10 @@ class BlockBody:
         self._may_go_out = True
         self.sha256 = hashlib.sha256(self._view).hexdigest()
         self.taken_bytes = 0
+
+    def crc32(self) -> str:
+        """The CRC-32 of all of it, as S3 writes it: big-endian, in base 64."""
+        return base64.b64encode(isal_zlib.crc32(self._view).to_bytes(4, "big")).decode()
 
     def __len__(self) -> int:
         return self._length

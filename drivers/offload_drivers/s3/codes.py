@@ -62,6 +62,11 @@ CODES: dict[str, tuple[type[OffloadError], str, str | None]] = {
             ),
         ),
         (
+            StoreUnavailableError,
+            "the bytes were damaged on their way",
+            dict.fromkeys(("BadDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch")),
+        ),
+        (
             StoreFullError,
             "the store is full",
             dict.fromkeys(("InsufficientStorage", "QuotaExceeded", "XMinioStorageFull")),

@@ -34,9 +34,11 @@ class S3Connection:
         return self.files.run(self._call, method, parameters)
 
     def send(self, method: str, data: ReadableBuffer, **parameters: Any) -> dict[str, Any]:
-        """As `call`, with `data` as the body; it is not kept."""
+        """As `call`, with `data` as the body, and its checksum if there is to be one; it is not kept."""
         body = BlockBody(data)
         try:
+            if self._options.checksum == "crc32":
+                parameters["ChecksumCRC32"] = body.crc32()
             return self.files.run(self._send, method, body, parameters)
         finally:
             body.release()
@@ -79,8 +81,8 @@ def _make_filesystem(options: S3Options) -> Any:
     config = network_config(options) | {
         "max_pool_connections": options.max_connections,
         "user_agent_extra": "pulsar-offload",
-        # No checksums besides: the signature covers the SHA-256 of what is sent, which every S3 server checks, while
-        # some know no other checksum. Of what is read, entries have their own CRC-32C.
+        # No checksums of botocore's: of what is written it would compute them on the event loop, and of what is read,
+        # entries have their own CRC-32C.
         "request_checksum_calculation": "when_required",
         "response_checksum_validation": "when_required",
     }

@@ -68,6 +68,7 @@ class S3Driver:
         read_timeout_s: how long nothing may come, or be taken, in a request.
         max_connections: the most connections of a process.
         client: what reads ranges: `s3fs`, or `obstore` where that can be used.
+        checksum: what the store is to check and keep of what is written: `crc32`, or `none` for one that cannot.
         server_side_encryption, kms_key_id, storage_class: S3's properties of the objects that are written.
     """
 
@@ -97,6 +98,7 @@ class S3Driver:
         read_timeout_s: float | str = 60.0,
         max_connections: int | str = 64,
         client: str = "s3fs",
+        checksum: str = "crc32",
         server_side_encryption: str = "",
         kms_key_id: str = "",
         storage_class: str = "",
@@ -140,33 +142,35 @@ class S3Driver:
         name = self._keys.name(key)
         properties = self._properties(key, content_type, user_metadata)
         with translated("begin an object", self._bucket, key):
-            begun = self._connection.call("create_multipart_upload", Key=name, **properties)
+            begun = self._connection.call(
+                "create_multipart_upload", Key=name, **properties, **self._algorithm()
+            )
         return Upload(key=key, upload_id=begun["UploadId"])
 
     @hookimpl
     def write_block(
         self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
     ) -> BlockReceipt:
-        """See `TierHooks`; the receipt's tag is the part's ETag."""
+        """See `TierHooks`; the receipt's tag is the part's ETag and, after a blank, the checksum that the store has."""
         view = checked_block(upload, part_number, offset, data, CAPABILITIES)
         place = self._place(upload)
         with translated("write a block", self._bucket, upload.key):
             part = self._connection.send("upload_part", view, PartNumber=part_number, **place)
-        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=part["ETag"])
+        tag = f"{part['ETag']} {part.get('ChecksumCRC32', '')}".rstrip()
+        return BlockReceipt(part_number=part_number, offset=offset, length=view.nbytes, tag=tag)
 
     @hookimpl
     def commit_data(self, upload: Upload, receipts: Sequence[BlockReceipt], create_only: bool) -> ObjectStat:
         """See `TierHooks`."""
         object_size(upload, receipts, CAPABILITIES)
         place = self._place(upload)
-        parts = [{"PartNumber": receipt.part_number, "ETag": receipt.tag} for receipt in receipts]
         with translated("commit an object", self._bucket, upload.key):
             # An upload that was committed already may be committed again: S3 remembers for a while, and says that
             # it succeeded. So ask first whether it is there.
             self._connection.call("list_parts", MaxParts=1, **place)
             self._connection.call(
                 "complete_multipart_upload",
-                MultipartUpload={"Parts": parts},
+                MultipartUpload={"Parts": [_part(receipt) for receipt in receipts]},
                 **place,
                 **_condition(create_only),
             )
@@ -242,6 +246,9 @@ class S3Driver:
             raise UploadError("this is no upload of this tier", key=upload.key)
         return {"Key": self._keys.name(upload.key), "UploadId": upload.upload_id}
 
+    def _algorithm(self) -> dict[str, str]:
+        return {"ChecksumAlgorithm": "CRC32"} if self._options.checksum == "crc32" else {}
+
     def _properties(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> dict[str, Any]:
         """What an object is written with."""
         metadata = s3_metadata(key, content_type, user_metadata)
@@ -255,6 +262,16 @@ class S3Driver:
             "Metadata": dict(metadata.user_metadata),
             **{name: value for name, value in encryption.items() if value},
         }
+
+
+def _part(receipt: BlockReceipt) -> dict[str, Any]:
+    """A part as a commit names it; of an upload with checksums S3 wants each part's."""
+    etag, _, checksum = receipt.tag.partition(" ")
+    return {
+        "PartNumber": receipt.part_number,
+        "ETag": etag,
+        **({"ChecksumCRC32": checksum} if checksum else {}),
+    }
 
 
 def _condition(create_only: bool) -> dict[str, str]:

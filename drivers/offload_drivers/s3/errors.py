@@ -90,6 +90,8 @@ def refusal(
     """The error for a refusal by the store."""
     known = code if code in CODES else STATUSES.get(status, "InternalError" if status >= 500 else "")
     kind, what, hint = CODES.get(known, (StoreError, "the store refuses it", None))
+    if kind is StoreError and "checksum" in message.lower():
+        hint = "If the store does not know the checksum, set the option checksum to none."
     fields: dict[str, Any] = {"key": key, "hint": hint}
     if kind not in (ObjectNotFoundError, ObjectExistsError):
         fields["found"] = _shown(f"{code or status}: {message}")

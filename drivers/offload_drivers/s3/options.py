@@ -41,6 +41,7 @@ ALIASES = {
 """Pulsar's names of the options."""
 
 ADDRESSING_STYLES = ("auto", "path", "virtual")
+CHECKSUMS = ("crc32", "none")
 CLIENTS = ("s3fs", "obstore")
 ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 
@@ -79,6 +80,7 @@ class S3Options:
     read_timeout_s: float
     max_connections: int
     client: str
+    checksum: str
     server_side_encryption: str
     kms_key_id: str
     storage_class: str
@@ -93,6 +95,7 @@ def checked_options(**given: object) -> S3Options:
     for name, choices in (
         ("addressing_style", ADDRESSING_STYLES),
         ("client", CLIENTS),
+        ("checksum", CHECKSUMS),
         ("server_side_encryption", ("", *ENCRYPTIONS)),
     ):
         as_choice(name, text[name], choices)

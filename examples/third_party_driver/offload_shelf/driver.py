@@ -52,10 +52,10 @@ class ShelfDriver:
     @hookimpl
     def commit_data(self, upload, receipts, create_only):
         blocks, *about = self._uploads.get(upload, ({}, "", {}))
-        in_order = sorted(receipts, key=lambda receipt: receipt.part_number)
-        data = b"".join(blocks.get(receipt.offset, b"") for receipt in in_order)
+        data = b"".join(blocks.get(receipt.offset, b"") for receipt in receipts)
         ends = [0, *(receipt.offset + receipt.length for receipt in receipts)]
-        if ends != [*(receipt.offset for receipt in in_order), len(data)] or not data:
+        places = [*((each.part_number, each.offset) for each in receipts), (len(receipts) + 1, len(data))]
+        if places != [*enumerate(ends, 1)] or not data:
             raise errors.UploadError("the receipts are not of the object's blocks", key=upload.key)
         stat = self.write_index(upload.key, data, *about, create_only)
         del self._uploads[upload]

@@ -238,7 +238,7 @@ class MemoryDriver:
         end, last_part, blocks = 0, 0, []
         for receipt in receipts:
             stored, block = opened.blocks.get(receipt.part_number, (None, b""))
-            if receipt != stored or receipt.offset != end or receipt.part_number <= last_part:
+            if receipt != stored or receipt.offset != end or receipt.part_number != last_part + 1:
                 raise UploadError(
                     "the blocks are not those of the upload, or do not follow each other",
                     key=upload.key,

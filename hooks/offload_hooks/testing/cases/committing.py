@@ -73,6 +73,15 @@ class CommittingCases(SuiteBase):
             store.commit(upload, receipts)
         assert not store.exists("k")
 
+    def test_receipts_of_parts_whose_numbers_have_a_gap_are_refused(self, store: Store) -> None:
+        store.requires_not("ordered_parts")
+        first, last = blocks_of([store.block_bytes, 17])
+        upload = store.begin("k")
+        receipts = [store.write(upload, 1, 0, first), store.write(upload, 3, len(first), last)]
+        with store.refuses(UploadError, key="k"):
+            store.commit(upload, receipts)
+        assert not store.exists("k")
+
     def test_receipts_of_another_upload_are_refused(self, store: Store) -> None:
         one, two = store.begin("k"), store.begin("k")
         receipts = store.write_all(one, [content(17)])

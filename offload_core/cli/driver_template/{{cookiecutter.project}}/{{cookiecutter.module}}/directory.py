@@ -52,7 +52,7 @@ class Directory:
         """Make the object of parts, each (number, offset, length, what `write` answered); its facts."""
         last, size = 0, 0
         for number, offset, length, name in parts:
-            if number <= last or offset != size or name != upload_id:
+            if number != last + 1 or offset != size or name != upload_id:
                 raise DirectoryError("InvalidPart")
             last, size = number, size + length
         if not parts:
