@@ -134,13 +134,12 @@ def upload(server: Versitygw, source: Path) -> Iterator[Result]:
     tier.close()
     client.close()
     fastest = min(("s3fs", "boto3"), key=lambda name: statistics.median(taken[name]))
-    peers = zip(taken["ours"], *(taken[name] for name in ("s3fs", "boto3")), strict=True)
     others = ", ".join(f"{name} {rate(OBJECT_BYTES, taken[name])}" for name in ("s3fs", "boto3"))
     yield Result(
         name=f"upload 1 GiB, 64 MiB blocks, 8 at once, against the faster ({fastest})",
         ours=rate(OBJECT_BYTES, taken["ours"]),
         peer=others,
-        ratio=statistics.median(min(theirs) / mine for mine, *theirs in peers),
+        ratio=_median_ratio(taken[fastest], taken["ours"]),
         limit=1.0,
     )
 
@@ -164,22 +163,19 @@ def read(server: Versitygw) -> Iterator[Result]:
             "delayed": lambda tier=delayed: fetch(tier, size),
         }
         taken = side_by_side(runs)
-        peers = zip(taken["ours"], taken["whole"], taken["ranges"], strict=True)
         best = min(("whole", "ranges"), key=lambda name: statistics.median(taken[name]))
         yield Result(
             name=f"scan's ranges of one object, client {client}, against obstore's best ({best})",
             ours=rate(size, taken["ours"]),
             peer=rate(size, taken[best]),
-            ratio=statistics.median(min(theirs) / mine for mine, *theirs in peers),
+            ratio=_median_ratio(taken[best], taken["ours"]),
             limit=limit,
         )
         yield Result(
             name=f"the same, client {client}, 30 ms added to each request, against none added",
             ours=rate(size, taken["delayed"]),
             peer=rate(size, taken["ours"]),
-            ratio=statistics.median(
-                mine / late for mine, late in zip(taken["ours"], taken["delayed"], strict=True)
-            ),
+            ratio=_median_ratio(taken["ours"], taken["delayed"]),
             limit=0.7,
         )
         tier.close()
