@@ -48,6 +48,7 @@ class MiniHdfs(Server):
         self._details.unlink(missing_ok=True)
         command = [str(java), "-Xmx512m", "-XX:+UseSerialGC", f"-DHADOOP_USER_NAME={self.superuser}"]
         command += ["-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
+        command += [f"-Djava.io.tmpdir={self.folder}"]  # a killed cluster leaves its web server's files there
         command += ["-cp", f"{jars}/*", "org.apache.hadoop.test.MiniDFSClusterManager"]
         command += [] if data.exists() else ["-format"]
         command += ["-nnport", str(self.port), "-httpport", str(self.web_port)]
