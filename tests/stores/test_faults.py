@@ -19,7 +19,7 @@ from servers.versitygw import Versitygw
 from stores import FAR_NAMES, Store, new_store
 from tiers import put_broker_objects
 
-from offload_core.scan.scan import Scan
+from offload_core import TierReader
 from offload_core.tier import MemoryBudget, Tier, upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError
 
@@ -27,6 +27,8 @@ MIB = 1 << 20
 BLOCKS = [random.Random(i).randbytes(5 * MIB) for i in range(3)] + [b"the last block is small"]
 RETRY = ["retry:attempts=8,budget_s=60"]
 TOPIC, OTHER_TOPIC = "jstring", "avro"
+
+Row = dict[str, object]
 
 SPOILS = {
     "refused": Spoil(refuse=True),
@@ -195,26 +197,31 @@ def test_a_server_that_is_killed_in_the_middle_of_an_upload(mortal) -> None:
     assert assert_whole_or_absent(store, "k")
 
 
-def test_a_server_that_is_killed_and_comes_back_in_the_middle_of_a_job_of_scans(mortal) -> None:
+def test_a_server_that_is_killed_and_comes_back_in_the_middle_of_a_scan(mortal) -> None:
     server, store = mortal
+    topics = [TOPIC, OTHER_TOPIC]
     with store.open() as tier:
-        put_broker_objects(tier, [TOPIC, OTHER_TOPIC])
+        put_broker_objects(tier, topics)
 
-    def rows_of(scan: Scan) -> list[dict[str, object]]:
-        return list(
-            itertools.chain.from_iterable(batch.to_pylist(maps_as_pydicts="strict") for batch in scan)
-        )
+    def begun(reader: TierReader) -> tuple[list[Row], Iterator[Row]]:
+        """The rows of the first batch, and those that are to come; each ledger is fetched when its turn comes."""
+        scan = reader.scan(topic=[f"acme/cold/{topic}" for topic in topics], columns=COLUMNS, task_bytes=1)
+        assert len(scan.tasks) > 2
+        batches = (batch.to_pylist(maps_as_pydicts="strict") for batch in scan)
+        return next(batches), itertools.chain.from_iterable(batches)
 
     with store.open_reader(layers=["retry:attempts=20,budget_s=120"]) as reader:
-        first, second = (
-            reader.scan(topic=f"acme/cold/{topic}", columns=COLUMNS) for topic in (TOPIC, OTHER_TOPIC)
-        )
-        assert_topic_is_as_expected(rows_of(first), TOPIC)
-        server.restart()  # with connections open, and a scan that is planned
-        assert_topic_is_as_expected(rows_of(second), OTHER_TOPIC)
-    server.kill()
-    with store.open_reader(layers=[]) as reader, pytest.raises(StoreError):
-        rows_of(reader.scan(topic=f"acme/cold/{TOPIC}"))
+        rows, coming = begun(reader)
+        server.restart()  # with connections open
+        rows += coming
+    for topic in topics:
+        full = f"persistent://acme/cold/{topic}"
+        assert_topic_is_as_expected([row for row in rows if row["__topic"] == full], topic)
+    with store.open_reader(layers=[]) as reader:
+        _, coming = begun(reader)
+        server.kill()
+        with pytest.raises(StoreError):
+            list(coming)
 
 
 def test_a_missing_bucket_is_named(store: Store) -> None:
