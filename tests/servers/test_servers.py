@@ -51,7 +51,13 @@ def azure(server: Azurite) -> AbstractFileSystem:
 def hdfs(server: MiniHdfs) -> AbstractFileSystem:
     from hdfs_native.fsspec import HdfsFileSystem
 
-    return HdfsFileSystem(host=server.host, port=server.port, skip_instance_cache=True)
+    class OneCopy(HdfsFileSystem):
+        """Of one copy of each file: of several, one may be closed before its end can be read."""
+
+        def _open(self, path: str, mode: str = "rb", **more: Any) -> Any:
+            return super()._open(path, mode, replication=1, **more)
+
+    return OneCopy(host=server.host, port=server.port, skip_instance_cache=True)
 
 
 def make_folder(server: Any) -> str:
