@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
-from offload_hooks.errors import MetadataError
+from offload_core.codec.protobuf import parse_protobuf
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
 
 
@@ -40,13 +38,11 @@ def parse_ledger_info(data: bytes | memoryview) -> LedgerInfo:
     Raises:
         MetadataError: not a protobuf of this type, or the ledger id is missing.
     """
-    record = ManagedLedgerInfo.LedgerInfo()
-    try:
-        record.ParseFromString(bytes(data))
-    except DecodeError as error:
-        raise MetadataError(f"a ledger info cannot be parsed: {error}") from error
-    if not record.HasField("ledgerId"):
-        raise MetadataError("a ledger info lacks its ledger id")
+    return from_record(parse_protobuf(ManagedLedgerInfo.LedgerInfo, data, "a ledger info"))
+
+
+def from_record(record: ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
+    """The value of a decoded `LedgerInfo`, without its offload context."""
     return LedgerInfo(
         ledger_id=record.ledgerId,
         entries=record.entries if record.HasField("entries") else None,
@@ -55,9 +51,13 @@ def parse_ledger_info(data: bytes | memoryview) -> LedgerInfo:
     )
 
 
-def pack_ledger_info(info: LedgerInfo) -> bytes:
-    """Encode as Pulsar does."""
-    record = ManagedLedgerInfo.LedgerInfo(
+def to_record(info: LedgerInfo) -> ManagedLedgerInfo.LedgerInfo:
+    """The `LedgerInfo` of a value, without an offload context."""
+    return ManagedLedgerInfo.LedgerInfo(
         ledgerId=info.ledger_id, entries=info.entries, size=info.size, timestamp=info.timestamp_ms
     )
-    return record.SerializeToString(deterministic=True)
+
+
+def pack_ledger_info(info: LedgerInfo) -> bytes:
+    """Encode as Pulsar does."""
+    return to_record(info).SerializeToString(deterministic=True)

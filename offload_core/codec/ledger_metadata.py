@@ -9,9 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from google.protobuf.message import DecodeError
-
-from offload_hooks.errors import MetadataError
+from offload_core.codec.protobuf import parse_protobuf, text_of
 from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
 
 
@@ -69,14 +67,7 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
     Raises:
         MetadataError: not a protobuf of this type, or a required field is missing.
     """
-    record = LedgerMetadataFormat()
-    try:
-        record.ParseFromString(bytes(data))
-    except DecodeError as error:
-        raise MetadataError(f"ledger metadata cannot be parsed: {error}") from error
-    if not record.IsInitialized():
-        missing = ", ".join(record.FindInitializationErrors())  # type: ignore[attr-defined]
-        raise MetadataError("ledger metadata lacks what is required", expected=missing)
+    record = parse_protobuf(LedgerMetadataFormat, data, "ledger metadata")
     return LedgerMetadata(
         write_quorum_size=record.quorumSize,
         ensemble_size=record.ensembleSize,
@@ -97,9 +88,7 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
 
 
 def _text(value: str | bytes) -> str:
-    if isinstance(value, bytes):  # so protobuf hands out text that is not UTF-8
-        raise MetadataError("a name in ledger metadata is not UTF-8 text", found=value)
-    return value
+    return text_of(value, "ledger metadata")
 
 
 def pack_ledger_metadata(metadata: LedgerMetadata) -> bytes:

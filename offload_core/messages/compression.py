@@ -1,6 +1,6 @@
-"""Decompression of payloads, each into room of exactly the declared size; never more is written.
+"""Compression of payloads and records, and decompression into room of exactly the declared size, never more.
 
-Codecs of Pulsar's clients: LZ4 raw blocks, zlib, zstd frames, raw snappy blocks. Source: docs/formats/entry.md.
+Pulsar's codecs: LZ4 raw blocks, zlib, zstd frames, raw snappy blocks. Source: docs/formats/entry.md.
 """
 
 from __future__ import annotations
@@ -57,6 +57,11 @@ def decompress_into(compression: int, payload: Buffer, out: npt.NDArray[np.uint8
         )
 
 
+def compress(compression: Compression, payload: bytes) -> bytes:
+    """Compress `payload` in the form that Pulsar reads; `Compression.NONE` gives it back."""
+    return _COMPRESSORS[compression](payload)
+
+
 def _zlib(payload: Buffer, out: npt.NDArray[np.uint8]) -> int:
     inflater = isal_zlib.decompressobj()
     # One byte more than declared shows a payload that goes on; memory stays bounded.
@@ -84,4 +89,12 @@ _CODECS: dict[int, Callable[[Buffer, npt.NDArray[np.uint8]], int]] = {
     Compression.ZLIB: _zlib,
     Compression.ZSTD: _zstd,
     Compression.SNAPPY: _snappy,
+}
+
+_COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
+    Compression.NONE: bytes,
+    Compression.LZ4: lambda payload: bytes(cramjam.lz4.compress_block(payload, store_size=False)),
+    Compression.ZLIB: lambda payload: bytes(isal_zlib.compress(payload)),
+    Compression.ZSTD: lambda payload: bytes(cramjam.zstd.compress(payload)),
+    Compression.SNAPPY: lambda payload: bytes(cramjam.snappy.compress_raw(payload)),
 }

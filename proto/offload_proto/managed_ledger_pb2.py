@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"offload_proto/managed_ledger.proto\x12\x1coffload_proto.managed_ledger\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"a\n\x15OffloadDriverMetadata\x12\x0c\n\x04name\x18\x01 \x02(\t\x12:\n\nproperties\x18\x02 \x03(\x0b\x32&.offload_proto.managed_ledger.KeyValue\"\xda\x01\n\x0eOffloadSegment\x12\x0e\n\x06uidMsb\x18\x01 \x02(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x02(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x61ssignedTimestamp\x18\x04 \x01(\x03\x12\x1a\n\x12offloadedTimestamp\x18\x05 \x01(\x03\x12\x12\n\nendEntryId\x18\x06 \x01(\x03\x12K\n\x0e\x64riverMetadata\x18\x07 \x01(\x0b\x32\x33.offload_proto.managed_ledger.OffloadDriverMetadata\"\x83\x02\n\x0eOffloadContext\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12K\n\x0e\x64riverMetadata\x18\x06 \x01(\x0b\x32\x33.offload_proto.managed_ledger.OffloadDriverMetadata\x12\x44\n\x0eoffloadSegment\x18\x07 \x03(\x0b\x32,.offload_proto.managed_ledger.OffloadSegment\"-\n\x08Position\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"\xfc\x02\n\x11ManagedLedgerInfo\x12N\n\nledgerInfo\x18\x01 \x03(\x0b\x32:.offload_proto.managed_ledger.ManagedLedgerInfo.LedgerInfo\x12\x42\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32&.offload_proto.managed_ledger.Position\x12:\n\nproperties\x18\x03 \x03(\x0b\x32&.offload_proto.managed_ledger.KeyValue\x1a\x96\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x44\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32,.offload_proto.managed_ledger.OffloadContext\"\xdd\x01\n\x19ManagedLedgerInfoMetadata\x12`\n\x0f\x63ompressionType\x18\x01 \x02(\x0e\x32G.offload_proto.managed_ledger.ManagedLedgerInfoMetadata.CompressionType\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05\"D\n\x0f\x43ompressionType\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03LZ4\x10\x01\x12\x08\n\x04ZLIB\x10\x02\x12\x08\n\x04ZSTD\x10\x03\x12\n\n\x06SNAPPY\x10\x04')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"offload_proto/managed_ledger.proto\x12\x1coffload_proto.managed_ledger\"&\n\x08KeyValue\x12\x0b\n\x03key\x18\x01 \x02(\t\x12\r\n\x05value\x18\x02 \x02(\t\"a\n\x15OffloadDriverMetadata\x12\x0c\n\x04name\x18\x01 \x02(\t\x12:\n\nproperties\x18\x02 \x03(\x0b\x32&.offload_proto.managed_ledger.KeyValue\"\xda\x01\n\x0eOffloadSegment\x12\x0e\n\x06uidMsb\x18\x01 \x02(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x02(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x61ssignedTimestamp\x18\x04 \x01(\x03\x12\x1a\n\x12offloadedTimestamp\x18\x05 \x01(\x03\x12\x12\n\nendEntryId\x18\x06 \x01(\x03\x12K\n\x0e\x64riverMetadata\x18\x07 \x01(\x0b\x32\x33.offload_proto.managed_ledger.OffloadDriverMetadata\"\xfc\x01\n\x15OffloadSegmentOfPip76\x12\x0e\n\x06uidMsb\x18\x01 \x02(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x02(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x19\n\x11\x61ssignedTimestamp\x18\x05 \x01(\x03\x12\x1a\n\x12offloadedTimestamp\x18\x06 \x01(\x03\x12\x12\n\nendEntryId\x18\x07 \x01(\x03\x12K\n\x0e\x64riverMetadata\x18\x08 \x01(\x0b\x32\x33.offload_proto.managed_ledger.OffloadDriverMetadata\"\xd5\x01\n\x0eOffloadContext\x12\x0e\n\x06uidMsb\x18\x01 \x01(\x03\x12\x0e\n\x06uidLsb\x18\x02 \x01(\x03\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\x19\n\x11\x62ookkeeperDeleted\x18\x04 \x01(\x08\x12\x11\n\ttimestamp\x18\x05 \x01(\x03\x12K\n\x0e\x64riverMetadata\x18\x06 \x01(\x0b\x32\x33.offload_proto.managed_ledger.OffloadDriverMetadata\x12\x16\n\x0eoffloadSegment\x18\x07 \x03(\x0c\"-\n\x08Position\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntryId\x18\x02 \x02(\x03\"\xfc\x02\n\x11ManagedLedgerInfo\x12N\n\nledgerInfo\x18\x01 \x03(\x0b\x32:.offload_proto.managed_ledger.ManagedLedgerInfo.LedgerInfo\x12\x42\n\x12terminatedPosition\x18\x02 \x01(\x0b\x32&.offload_proto.managed_ledger.Position\x12:\n\nproperties\x18\x03 \x03(\x0b\x32&.offload_proto.managed_ledger.KeyValue\x1a\x96\x01\n\nLedgerInfo\x12\x10\n\x08ledgerId\x18\x01 \x02(\x03\x12\x0f\n\x07\x65ntries\x18\x02 \x01(\x03\x12\x0c\n\x04size\x18\x03 \x01(\x03\x12\x11\n\ttimestamp\x18\x04 \x01(\x03\x12\x44\n\x0eoffloadContext\x18\x05 \x01(\x0b\x32,.offload_proto.managed_ledger.OffloadContext\"\xdd\x01\n\x19ManagedLedgerInfoMetadata\x12`\n\x0f\x63ompressionType\x18\x01 \x02(\x0e\x32G.offload_proto.managed_ledger.ManagedLedgerInfoMetadata.CompressionType\x12\x18\n\x10uncompressedSize\x18\x02 \x02(\x05\"D\n\x0f\x43ompressionType\x12\x08\n\x04NONE\x10\x00\x12\x07\n\x03LZ4\x10\x01\x12\x08\n\x04ZLIB\x10\x02\x12\x08\n\x04ZSTD\x10\x03\x12\n\n\x06SNAPPY\x10\x04')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,16 +37,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_OFFLOADDRIVERMETADATA']._serialized_end=205
   _globals['_OFFLOADSEGMENT']._serialized_start=208
   _globals['_OFFLOADSEGMENT']._serialized_end=426
-  _globals['_OFFLOADCONTEXT']._serialized_start=429
-  _globals['_OFFLOADCONTEXT']._serialized_end=688
-  _globals['_POSITION']._serialized_start=690
-  _globals['_POSITION']._serialized_end=735
-  _globals['_MANAGEDLEDGERINFO']._serialized_start=738
-  _globals['_MANAGEDLEDGERINFO']._serialized_end=1118
-  _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_start=968
-  _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_end=1118
-  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_start=1121
-  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_end=1342
-  _globals['_MANAGEDLEDGERINFOMETADATA_COMPRESSIONTYPE']._serialized_start=1274
-  _globals['_MANAGEDLEDGERINFOMETADATA_COMPRESSIONTYPE']._serialized_end=1342
+  _globals['_OFFLOADSEGMENTOFPIP76']._serialized_start=429
+  _globals['_OFFLOADSEGMENTOFPIP76']._serialized_end=681
+  _globals['_OFFLOADCONTEXT']._serialized_start=684
+  _globals['_OFFLOADCONTEXT']._serialized_end=897
+  _globals['_POSITION']._serialized_start=899
+  _globals['_POSITION']._serialized_end=944
+  _globals['_MANAGEDLEDGERINFO']._serialized_start=947
+  _globals['_MANAGEDLEDGERINFO']._serialized_end=1327
+  _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_start=1177
+  _globals['_MANAGEDLEDGERINFO_LEDGERINFO']._serialized_end=1327
+  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_start=1330
+  _globals['_MANAGEDLEDGERINFOMETADATA']._serialized_end=1551
+  _globals['_MANAGEDLEDGERINFOMETADATA_COMPRESSIONTYPE']._serialized_start=1483
+  _globals['_MANAGEDLEDGERINFOMETADATA_COMPRESSIONTYPE']._serialized_end=1551
 # @@protoc_insertion_point(module_scope)

@@ -40,6 +40,26 @@ class OffloadSegment(_message.Message):
     driverMetadata: OffloadDriverMetadata
     def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: bool = ..., assignedTimestamp: _Optional[int] = ..., offloadedTimestamp: _Optional[int] = ..., endEntryId: _Optional[int] = ..., driverMetadata: _Optional[_Union[OffloadDriverMetadata, _Mapping]] = ...) -> None: ...
 
+class OffloadSegmentOfPip76(_message.Message):
+    __slots__ = ("uidMsb", "uidLsb", "complete", "bookkeeperDeleted", "assignedTimestamp", "offloadedTimestamp", "endEntryId", "driverMetadata")
+    UIDMSB_FIELD_NUMBER: _ClassVar[int]
+    UIDLSB_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    BOOKKEEPERDELETED_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNEDTIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    OFFLOADEDTIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    ENDENTRYID_FIELD_NUMBER: _ClassVar[int]
+    DRIVERMETADATA_FIELD_NUMBER: _ClassVar[int]
+    uidMsb: int
+    uidLsb: int
+    complete: bool
+    bookkeeperDeleted: bool
+    assignedTimestamp: int
+    offloadedTimestamp: int
+    endEntryId: int
+    driverMetadata: OffloadDriverMetadata
+    def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: bool = ..., bookkeeperDeleted: bool = ..., assignedTimestamp: _Optional[int] = ..., offloadedTimestamp: _Optional[int] = ..., endEntryId: _Optional[int] = ..., driverMetadata: _Optional[_Union[OffloadDriverMetadata, _Mapping]] = ...) -> None: ...
+
 class OffloadContext(_message.Message):
     __slots__ = ("uidMsb", "uidLsb", "complete", "bookkeeperDeleted", "timestamp", "driverMetadata", "offloadSegment")
     UIDMSB_FIELD_NUMBER: _ClassVar[int]
@@ -55,8 +75,8 @@ class OffloadContext(_message.Message):
     bookkeeperDeleted: bool
     timestamp: int
     driverMetadata: OffloadDriverMetadata
-    offloadSegment: _containers.RepeatedCompositeFieldContainer[OffloadSegment]
-    def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: bool = ..., bookkeeperDeleted: bool = ..., timestamp: _Optional[int] = ..., driverMetadata: _Optional[_Union[OffloadDriverMetadata, _Mapping]] = ..., offloadSegment: _Optional[_Iterable[_Union[OffloadSegment, _Mapping]]] = ...) -> None: ...
+    offloadSegment: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, uidMsb: _Optional[int] = ..., uidLsb: _Optional[int] = ..., complete: bool = ..., bookkeeperDeleted: bool = ..., timestamp: _Optional[int] = ..., driverMetadata: _Optional[_Union[OffloadDriverMetadata, _Mapping]] = ..., offloadSegment: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Position(_message.Message):
     __slots__ = ("ledgerId", "entryId")

@@ -1,0 +1,178 @@
+"""`OffloadContext` and `OffloadSegment` as values: where a ledger's cold copy is, and whether it may be read.
+
+A ledger has one copy (PIP-17, MapFile), or segments (streaming), each with its own attempt. What PIP-76 wants recorded
+of a segment and has no field stands in its driver metadata, which Pulsar keeps and passes over. Fields that are not
+known here are kept, so that a record that is read, changed and written loses nothing. Source:
+docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+from uuid import UUID
+
+from offload_hooks.errors import MetadataError, OptionError
+
+STATUS_PROPERTY = "status"
+BEGIN_PROPERTY = "begin"
+END_PROPERTY = "end"
+_FAILED = "failed"
+_POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class EntryPosition:
+    """An entry's place in a managed ledger."""
+
+    ledger_id: int
+    entry_id: int
+
+    def __str__(self) -> str:
+        return f"{self.ledger_id}:{self.entry_id}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverMetadata:
+    """Which of Pulsar's drivers wrote a copy, and where: names and values in stored order."""
+
+    name: str
+    properties: tuple[tuple[str, str], ...] = ()
+    unknown_fields: bytes = b""
+
+    def get(self, name: str) -> str | None:
+        """The property's value, None if there is none; of several the last, as in Pulsar."""
+        return dict(self.properties).get(name)
+
+    def with_property(self, name: str, value: str | None) -> Self:
+        """The same with this property, at the end if it is new; without it if `value` is None."""
+        kept = [(known, value if known == name else old) for known, old in self.properties]
+        if value is not None and self.get(name) is None:
+            kept.append((name, value))
+        return replace(self, properties=tuple((known, given) for known, given in kept if given is not None))
+
+
+class SegmentStatus(enum.Enum):
+    """How far a segment's offload has come (PIP-76)."""
+
+    ASSIGNED = "assigned"
+    OFFLOADED = "offloaded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadSegment:
+    """A ledger's share of a streaming segment.
+
+    Attributes:
+        uuid: the attempt's; the data object's key.
+        bookkeeper_deleted: only in PIP-76's layout; in the shipped one the context says it of the ledger.
+        assigned_ms, offloaded_ms: milliseconds since 1970, UTC.
+        end_entry_id: the last entry of the ledger in it; None while the segment is open.
+    """
+
+    uuid: UUID
+    complete: bool = False
+    bookkeeper_deleted: bool = False
+    assigned_ms: int | None = None
+    offloaded_ms: int | None = None
+    end_entry_id: int | None = None
+    driver: DriverMetadata | None = None
+    unknown_fields: bytes = b""
+
+    @property
+    def status(self) -> SegmentStatus:
+        """Offloaded if it is complete, else failed if that is recorded, else assigned."""
+        if self.complete:
+            return SegmentStatus.OFFLOADED
+        return SegmentStatus.FAILED if self._property(STATUS_PROPERTY) == _FAILED else SegmentStatus.ASSIGNED
+
+    @property
+    def begin(self) -> EntryPosition | None:
+        """The whole segment's first entry, perhaps of an earlier ledger; None if not recorded. `MetadataError`."""
+        return self._position(BEGIN_PROPERTY)
+
+    @property
+    def end(self) -> EntryPosition | None:
+        """The whole segment's last entry, perhaps of a later ledger; None if not recorded. `MetadataError`."""
+        return self._position(END_PROPERTY)
+
+    def with_status(self, status: SegmentStatus) -> Self:
+        """The same in another status. Failure is recorded in the driver metadata: `OptionError` without."""
+        changed = replace(self, complete=status is SegmentStatus.OFFLOADED)
+        if status is SegmentStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
+            return changed._with(STATUS_PROPERTY, _FAILED if status is SegmentStatus.FAILED else None)
+        return changed
+
+    def with_extent(self, begin: EntryPosition, end: EntryPosition | None) -> Self:
+        """The same with first and last entry of the whole segment, `end` None while it is open."""
+        return self._with(BEGIN_PROPERTY, str(begin))._with(END_PROPERTY, None if end is None else str(end))
+
+    def _property(self, name: str) -> str | None:
+        return None if self.driver is None else self.driver.get(name)
+
+    def _with(self, name: str, value: str | None) -> Self:
+        if self.driver is None:
+            raise OptionError(f"a segment without driver metadata has no room for its property {name!r}")
+        return replace(self, driver=self.driver.with_property(name, value))
+
+    def _position(self, name: str) -> EntryPosition | None:
+        text = self._property(name)
+        if text is None:
+            return None
+        match = _POSITION.fullmatch(text)
+        if match is None:
+            raise MetadataError(
+                f"property {name!r} of segment {self.uuid} is no position",
+                expected="ledger:entry",
+                found=text,
+            )
+        return EntryPosition(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadContext:
+    """A ledger's record of its cold copy.
+
+    Attributes:
+        uuid: the attempt's (of segments: the first's); None if there was none.
+        complete: the copy may be read; of segments: every entry lies in a complete one. Each has its own flag.
+        bookkeeper_deleted: the hot copy is gone.
+        timestamp_ms: of the last completion, milliseconds since 1970, UTC.
+        segments: oldest first; empty for a copy that is one object.
+    """
+
+    uuid: UUID | None = None
+    complete: bool = False
+    bookkeeper_deleted: bool = False
+    timestamp_ms: int | None = None
+    driver: DriverMetadata | None = None
+    segments: tuple[OffloadSegment, ...] = ()
+    unknown_fields: bytes = b""
+
+    @classmethod
+    def of_segments(
+        cls,
+        segments: Sequence[OffloadSegment],
+        *,
+        complete: bool = False,
+        bookkeeper_deleted: bool = False,
+        timestamp_ms: int | None = None,
+    ) -> Self:
+        """The context of a ledger with these segments (at least one): uuid and driver are the first one's."""
+        return cls(
+            uuid=segments[0].uuid,
+            complete=complete,
+            bookkeeper_deleted=bookkeeper_deleted,
+            timestamp_ms=timestamp_ms,
+            driver=segments[0].driver,
+            segments=tuple(segments),
+        )
+
+    def first_entry_ids(self) -> tuple[int | None, ...]:
+        """The entry with which each segment begins in this ledger; None behind one that is still open."""
+        ends = [segment.end_entry_id for segment in self.segments[:-1]]
+        return (0, *(None if end is None else end + 1 for end in ends))[: len(self.segments)]
