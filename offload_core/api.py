@@ -7,8 +7,16 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from offload_core.catalogue import Catalogue, list_catalogue
+from offload_core.catalogue import (
+    Catalogue,
+    RecordSource,
+    TopicName,
+    list_catalogue,
+    load_records,
+    record_catalogue,
+)
 from offload_core.messages.schema import Level
+from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
     DEFAULT_TASK_BYTES,
     Bounds,
@@ -17,6 +25,7 @@ from offload_core.scan import (
     Scan,
     Selection,
     plan_tasks,
+    select_records,
     select_topics,
 )
 from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
@@ -26,15 +35,37 @@ from offload_core.tier import Tier, open_store
 class TierReader:
     """A tier that is open for reading.
 
-    `store` is the Tier itself, for single objects.
+    `store` is the Tier itself, for single objects; `options` are those of its driver that were given by name.
     """
 
-    def __init__(self, store: Tier) -> None:
+    def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
         self.store = store
+        self._options = dict(options or {})
 
-    def catalogue(self, *, prefix: str = "") -> Catalogue:
-        """The topics and ledgers whose objects' keys begin with `prefix`, with what is wrong with them."""
-        return list_catalogue(self.store, prefix=prefix)
+    def records(self, source: RecordSource) -> dict[TopicName, ManagedLedgerInfo]:
+        """Managed ledgers' records by topic.
+
+        Args:
+            source: a path or URL of a record's file, or of a tree of them, `<tenant>/<namespace>/persistent/<topic>`;
+                for a file elsewhere `persistent://TENANT/NAMESPACE/TOPIC=FILE`; or records by topic. A URL of the
+                tier's own driver is opened with the tier's options.
+
+        Raises:
+            OptionError, FormatError, StoreError.
+        """
+        return load_records(source, self.store, self._options)
+
+    def catalogue(self, *, prefix: str = "", records: RecordSource | None = None) -> Catalogue:
+        """The topics and ledgers that lie here, with what is wrong with them.
+
+        Args:
+            prefix: only objects whose keys begin so; with `records` the folder that they lie in.
+            records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
+                and Pulsar's own streaming objects have no topic.
+        """
+        if records is None:
+            return list_catalogue(self.store, prefix=prefix)
+        return record_catalogue(self.store, self.records(records), prefix=prefix)
 
     def scan(
         self,
@@ -53,6 +84,7 @@ class TierReader:
         verify_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         prefix: str = "",
+        records: RecordSource | None = None,
     ) -> Scan:
         """Plan a read. Nothing but indexes is fetched before the scan is iterated over.
 
@@ -70,9 +102,10 @@ class TierReader:
             verify_checksums: verify the CRC-32C of every entry that has one.
             max_message_bytes: the most that one payload may decompress to.
             prefix: only objects whose keys begin so.
+            records: managed ledgers' records, which say what there is to read (see `catalogue`).
 
         Raises:
-            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError.
+            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError.
         """
         options = ReadOptions(
             level=level,
@@ -84,7 +117,12 @@ class TierReader:
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
-        topics = select_topics(self.catalogue(prefix=prefix), selection)
+        if records is None:
+            catalogue = list_catalogue(self.store, prefix=prefix)
+        else:
+            wanted = select_records(self.records(records), selection)
+            catalogue = record_catalogue(self.store, wanted, prefix=prefix)
+        topics = select_topics(catalogue, selection)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
         tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
@@ -121,4 +159,5 @@ def open_tier(
     Raises:
         UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
     """
-    return TierReader(open_store(url_or_driver, driver=driver, layers=layers, **options))
+    store = open_store(url_or_driver, driver=driver, layers=layers, **options)
+    return TierReader(store, options=options)

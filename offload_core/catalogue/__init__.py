@@ -2,6 +2,8 @@
 
 from offload_core.catalogue.listing import list_catalogue
 from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic
+from offload_core.catalogue.record_source import RecordSource, load_records
+from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
 from offload_core.catalogue.topics import TopicName, parse_topic
 
 __all__ = [
@@ -9,9 +11,14 @@ __all__ = [
     "Ledger",
     "Piece",
     "Problem",
+    "RecordSource",
+    "RecordedCopy",
     "StoredObject",
     "Topic",
     "TopicName",
     "list_catalogue",
+    "load_records",
     "parse_topic",
+    "record_catalogue",
+    "recorded_copies",
 ]

@@ -20,11 +20,14 @@ from offload_hooks.values import ListedObject
 MAX_INDEX_BYTES = 64 << 20
 """A larger index is refused: 64 MiB hold three million blocks."""
 
-_CONCURRENCY = 32
+CONCURRENCY = 32
+"""Requests at once."""
 
 
 @dataclass(slots=True)
-class _Pair:
+class Pair:
+    """An attempt's two objects as a listing has them, each None if it is not there."""
+
     key: ObjectKey
     data: ListedObject | None = None
     index: ListedObject | None = None
@@ -35,24 +38,25 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
 
     Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there.
     """
-    pairs: dict[str, _Pair] = {}
+    pairs: dict[str, Pair] = {}
     for listed in tier.list_objects(prefix):
         key = parse_key(listed.key)
         if key is None:
             continue
-        pair = pairs.setdefault(key.data_key, _Pair(key))
+        pair = pairs.setdefault(key.data_key, Pair(key))
         if key.is_index:
             pair.index = listed
         else:
             pair.data = listed
-    with ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
         described: Iterable[StoredObject | None] = pool.map(
-            lambda pair: _describe(tier, pair), pairs.values()
+            lambda pair: describe_pair(tier, pair), pairs.values()
         )
         return build_catalogue(stored for stored in described if stored is not None)
 
 
-def _describe(tier: Tier, pair: _Pair) -> StoredObject | None:
+def describe_pair(tier: Tier, pair: Pair) -> StoredObject | None:
+    """An attempt with its index and names, and what is wrong with it; None if it vanished meanwhile."""
     seen = pair.index or pair.data
     if seen is None:
         raise AssertionError("a pair is made from an object that was listed")

@@ -9,13 +9,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
 
 from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.metadata import LedgerRecord
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Problem(enum.Enum):
@@ -26,6 +29,10 @@ class Problem(enum.Enum):
     BROKEN_INDEX = "broken-index"
     WRONG_LENGTH = "wrong-length"
     UNKNOWN_VERSION = "unknown-version"
+    UNFINISHED = "unfinished"
+    MISSING = "missing"
+    OTHER_FORMAT = "other-format"
+    RECORD_MISMATCH = "record-mismatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +43,7 @@ class StoredObject:
         cluster: as the user metadata has it; None without.
         managed_ledger: the managed ledger's name; None without (Pulsar's own streaming objects have none).
         data_bytes: size of the data object, None if there is none.
+        modified_at: None if the tier has neither object, and only a record names them.
         index: None exactly if there is a problem that keeps it from being read.
         detail: the problem in words.
     """
@@ -45,7 +53,7 @@ class StoredObject:
     managed_ledger: str | None
     data_bytes: int | None
     index_bytes: int | None
-    modified_at: datetime
+    modified_at: datetime | None
     index: ObjectIndex | None
     problem: Problem | None = None
     detail: str | None = None
@@ -83,16 +91,20 @@ class Piece:
 class Ledger:
     """One ledger: the pieces to read it from, in order of their entries, and all attempts at it, oldest first.
 
-    `pieces` is empty if no attempt is complete.
+    `pieces` is empty if no attempt is complete. `record` is what its managed ledger's record says; None for a catalogue
+    from the bucket alone. By a record a ledger may have no attempts: it is in BookKeeper only.
     """
 
     ledger_id: int
     pieces: tuple[Piece, ...]
     attempts: tuple[StoredObject, ...]
+    record: LedgerRecord | None = None
 
     @property
     def entries(self) -> int | None:
-        """How many entries its metadata says that it has; None if it does not say."""
+        """How many entries its record or metadata says that it has; None if neither says."""
+        if self.record is not None and self.record.info.entries is not None:
+            return self.record.info.entries
         if not self.pieces:
             return None
         metadata = self.pieces[-1].ledger.metadata
@@ -104,6 +116,13 @@ class Ledger:
     def data_bytes(self) -> int:
         """Bytes in the store that a read of all its entries fetches."""
         return sum(piece.data_bytes for piece in self.pieces)
+
+    @property
+    def why_not_read(self) -> str:
+        """What is wrong with its attempts, in words, if no piece of it can be read."""
+        if not self.attempts:
+            return "by its record it is in BookKeeper only"
+        return "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in self.attempts)
 
     @property
     def formats(self) -> tuple[ObjectFormat, ...]:
@@ -185,7 +204,7 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
 
 
 def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
-    ordered = sorted(attempts, key=lambda stored: (stored.modified_at, stored.key.data_key))
+    ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
     return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))
 
 
@@ -200,7 +219,11 @@ def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Pi
             newest = {-1: (stored, ledger)}
         elif -1 not in newest:
             newest[ledger.first_entry_id] = (stored, ledger)
-    chosen = [newest[first] for first in sorted(newest)]
+    return pieces_of([newest[first] for first in sorted(newest)])
+
+
+def pieces_of(chosen: Sequence[tuple[StoredObject, LedgerIndex]]) -> tuple[Piece, ...]:
+    """Copies in order of their first entries as pieces: each up to where the next begins, the last to its own end."""
     following = {i: ledger.first_entry_id for i, (_, ledger) in enumerate(chosen[1:])}
     return tuple(
         Piece(stored=stored, ledger=ledger, stop_entry_id=following.get(i, ledger.blocks[-1].end_entry_id))

@@ -20,7 +20,18 @@ from rich.progress import (
 )
 
 from offload_core.cli.rows import print_table, write_jsonl, write_parquet
-from offload_core.cli.shared import Debug, Driver, Layers, Prefix, StorageOptions, Url, err, opened, reported
+from offload_core.cli.shared import (
+    Debug,
+    Driver,
+    Layers,
+    Prefix,
+    Records,
+    StorageOptions,
+    Url,
+    err,
+    opened,
+    reported,
+)
 from offload_core.messages.schema import Level
 from offload_core.scan import Scan, parse_offsets, read_task
 from offload_hooks.errors import OptionError
@@ -70,6 +81,7 @@ def cat(
     start: Annotated[str, typer.Option(help="Where to start: earliest, or positions as JSON.")] = "earliest",
     stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
     prefix: Prefix = "",
+    records: Records = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -97,6 +109,7 @@ def cat(
                 stop=parse_offsets(stop, "--stop"),
                 task_bytes=_TASK_BYTES,
                 prefix=prefix,
+                records=records,
             )
             if format_ is Format.TABLE:
                 print_table(

@@ -10,11 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from offload_core.cli.recorded import Mention, mentions, record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
     Debug,
     Driver,
     Layers,
+    Records,
     StorageOptions,
     Url,
     cell,
@@ -34,13 +36,17 @@ from offload_hooks.values import ObjectStat
 def inspect(
     url: Url,
     key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
+    records: Records = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show an object's index and blocks, and whether each block's header agrees with the index."""
+    """Show an object's index and blocks, and whether each block's header agrees with the index.
+
+    With records also which ledgers' records name it, and whether they agree with it on its format.
+    """
     with reported(debug), opened(url, driver, option, layer) as tier:
         parsed = parse_key(key)
         if parsed is None:
@@ -49,8 +55,13 @@ def inspect(
                 expected="<uuid>[-ledger-<id>][-index]",
                 found=key,
             )
+        named_by = None if records is None else mentions(tier.records(records), parsed)
         index_stat = tier.store.stat(parsed.index_key)
-        index = parse_index(tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes), parsed)
+        index = parse_index(
+            tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes),
+            parsed,
+            recorded=named_by[0].object_format if named_by else None,
+        )
         data_stat = _stat_data(tier.store, parsed)
         headers = {
             block.offset: _check_header(tier.store, parsed, index, ledger, block, data_stat)
@@ -58,9 +69,31 @@ def inspect(
             for block in ledger.blocks
         }
         if as_json:
-            typer.echo(json.dumps(_to_json(parsed, index, index_stat, data_stat, headers), indent=2))
+            described = _to_json(parsed, index, index_stat, data_stat, headers)
+            if named_by is not None:
+                described["records"] = [_mention_to_json(mention) for mention in named_by]
+            typer.echo(json.dumps(described, indent=2))
         else:
+            if named_by is not None:
+                _print_mentions(named_by)
             _print(parsed, index, index_stat, data_stat, headers)
+
+
+def _print_mentions(named_by: list[Mention]) -> None:
+    for mention in named_by:
+        state = recorded_state(mention.record)
+        out.print(cell(f"ledger {mention.record.ledger_id} of {mention.topic}, by its record: {state}"))
+    if not named_by:
+        out.print("no record names it")
+
+
+def _mention_to_json(mention: Mention) -> dict[str, Any]:
+    return {
+        "topic": str(mention.topic),
+        "ledger": mention.record.ledger_id,
+        "format": mention.object_format.value,
+        "record": record_to_json(mention.record),
+    }
 
 
 def _stat_data(tier: Tier, key: ObjectKey) -> ObjectStat | None:

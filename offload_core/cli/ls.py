@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -10,12 +11,14 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.catalogue import Catalogue, Ledger, StoredObject, Topic
+from offload_core.cli.recorded import record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
     Debug,
     Driver,
     Layers,
     Prefix,
+    Records,
     StorageOptions,
     Url,
     cell,
@@ -31,15 +34,19 @@ def ls(
     url: Url,
     ledgers: Annotated[bool, typer.Option("--ledgers", "-l", help="A line for each ledger.")] = False,
     prefix: Prefix = "",
+    records: Records = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """List the offloaded topics of a tier, with their ledgers, sizes, formats and problems."""
+    """List the offloaded topics of a tier, with their ledgers, sizes, formats and problems.
+
+    With records also those ledgers that are not offloaded, and what became of each attempt.
+    """
     with reported(debug), opened(url, driver, option, layer) as tier:
-        catalogue = tier.catalogue(prefix=prefix)
+        catalogue = tier.catalogue(prefix=prefix, records=records)
         if as_json:
             typer.echo(json.dumps(_to_json(catalogue), indent=2))
             return
@@ -69,7 +76,7 @@ def _topic_table(catalogue: Catalogue) -> Table:
             f"{sum(ledger.entries or 0 for ledger in topic.ledgers):,}",
             size(sum(ledger.data_bytes for ledger in topic.ledgers)),
             _formats(*topic.ledgers),
-            time(max(stored.modified_at for stored in _objects(topic))),
+            _newest(_objects(topic)),
             *([note] if any(notes) else []),
         )
     return table
@@ -78,15 +85,22 @@ def _topic_table(catalogue: Catalogue) -> Table:
 def _notes(topic: Topic) -> str:
     broken = sum(not stored.is_complete for stored in _objects(topic))
     superseded = sum(len(ledger.superseded) for ledger in topic.ledgers)
-    notes = [f"{broken} not readable"] if broken else []
-    return ", ".join(notes + ([f"{superseded} superseded"] if superseded else []))
+    hot = sum(not ledger.attempts for ledger in topic.ledgers)
+    counts = ((broken, "not readable"), (superseded, "superseded"), (hot, "in BookKeeper only"))
+    return ", ".join(f"{count} {what}" for count, what in counts if count)
+
+
+def _newest(objects: Sequence[StoredObject]) -> str:
+    times = [stored.modified_at for stored in objects if stored.modified_at is not None]
+    return time(max(times)) if times else "–"
 
 
 def _ledger_table(catalogue: Catalogue) -> Table:
     table = Table("topic", box=None, pad_edge=False)
     for name in ("ledger", "entries", "size", "blocks", "attempts"):
         table.add_column(name, justify="right")
-    for name in ("format", "newest", "data object"):
+    has_records = any(ledger.record for topic in catalogue.topics for ledger in topic.ledgers)
+    for name in ("format", "newest", *(["record"] if has_records else []), "data object"):
         table.add_column(name, overflow="fold")
     for topic in catalogue.topics:
         for ledger in topic.ledgers:
@@ -98,7 +112,8 @@ def _ledger_table(catalogue: Catalogue) -> Table:
                 str(sum(len(piece.ledger.blocks) for piece in ledger.pieces)),
                 str(len(ledger.attempts)),
                 _formats(ledger),
-                time(max(stored.modified_at for stored in ledger.attempts)),
+                _newest(ledger.attempts),
+                *([recorded_state(ledger.record)] if ledger.record else []),
                 Text("\n").join(cell(piece.stored.key.data_key) for piece in ledger.pieces)
                 or "none that is complete",
             )
@@ -143,6 +158,7 @@ def _ledger_to_json(ledger: Ledger) -> dict[str, Any]:
         "formats": [known.value for known in ledger.formats],
         "read_from": [piece.stored.key.data_key for piece in ledger.pieces],
         "attempts": [_object_to_json(stored) for stored in ledger.attempts],
+        **({"record": record_to_json(ledger.record)} if ledger.record else {}),
     }
 
 
@@ -152,7 +168,7 @@ def _object_to_json(stored: StoredObject) -> dict[str, Any]:
         "format": stored.key.object_format.value,
         "data_bytes": stored.data_bytes,
         "index_bytes": stored.index_bytes,
-        "modified_at": stored.modified_at.isoformat(),
+        "modified_at": stored.modified_at.isoformat() if stored.modified_at else None,
         "complete": stored.is_complete,
         "problem": stored.problem.value if stored.problem else None,
         "detail": stored.detail,

@@ -36,6 +36,13 @@ Layers = Annotated[
     ),
 ]
 Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin so.")]
+Records = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[TOPIC=]PATH",
+        help="Managed ledgers' records that say what there is, instead of a listing: a file, a folder tree or a URL.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 

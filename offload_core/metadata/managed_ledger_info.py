@@ -35,6 +35,25 @@ class LedgerRecord:
         """The ledger's id."""
         return self.info.ledger_id
 
+    @property
+    def has_complete_copy(self) -> bool:
+        """Whether some of it may be read from a tier: its one copy is complete, or one of its segments."""
+        if self.context is None:
+            return False
+        if not self.context.segments:
+            return self.context.complete
+        return any(segment.complete for segment in self.context.segments)
+
+    @property
+    def offloaded_stop(self) -> int | None:
+        """One past the last entry that lies in a complete copy; None if there is none, or its end is not recorded."""
+        if self.context is None or not self.has_complete_copy:
+            return None
+        if not self.context.segments:
+            return self.info.entries
+        ends = [segment.end_entry_id for segment in self.context.segments if segment.complete]
+        return max((end + 1 for end in ends if end is not None), default=None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManagedLedgerInfo:

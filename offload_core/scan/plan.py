@@ -112,16 +112,22 @@ def _check_begin(topic: Topic, ledger: Ledger, asked: _EntryRange, fail: bool) -
 
 
 def _readable(topic: Topic, ledgers: Sequence[Ledger], fail: bool) -> Iterator[Ledger]:
-    """The ledgers that have a complete copy. Those without one at the end may still be on their way: a warning."""
+    """The ledgers that have a complete copy. Those without one at the end may still be on their way: a warning.
+
+    Unless their record says that there is one. A ledger without entries has nothing to lose.
+    """
     last = max((ledger.ledger_id for ledger in ledgers if ledger.pieces), default=-1)
     for ledger in ledgers:
         if ledger.pieces:
             _warn_of_copies(topic, ledger)
             yield ledger
             continue
-        problems = "; ".join(f"{stored.key.data_key}: {stored.detail}" for stored in ledger.attempts)
+        if ledger.entries == 0:
+            continue
+        problems = ledger.why_not_read
         what = f"a ledger of {topic.label} has no complete copy"
-        if ledger.ledger_id < last and topic.name is not None:
+        is_lost = ledger.record is not None and ledger.record.has_complete_copy
+        if (ledger.ledger_id < last and topic.name is not None) or is_lost:
             _lose(what, ledger.ledger_id, fail, found=problems)
         else:
             _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, problems)
@@ -174,10 +180,17 @@ def _plan_ledger(topic: Topic, ledger: Ledger, asked: _EntryRange) -> Iterator[R
 def _following(topic: Topic, ledger: Ledger, piece: Piece) -> int | None:
     """The entry that must follow a piece: the next piece's first, or the end of a ledger that is closed.
 
-    The last ledger of a topic may still be on its way: nothing must follow what there is.
+    The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
+    there is.
     """
-    is_last = topic.name is None or ledger.ledger_id == topic.ledgers[-1].ledger_id
-    return ledger.entries if piece.stop_entry_id is None and not is_last else piece.stop_entry_id
+    if piece is not ledger.pieces[-1]:
+        return piece.stop_entry_id
+    behind = [other for other in topic.ledgers if other.ledger_id > ledger.ledger_id and other.attempts]
+    if topic.name is not None and behind:
+        end = ledger.entries
+    else:
+        end = None if ledger.record is None else ledger.record.offloaded_stop
+    return piece.stop_entry_id if end is None else end
 
 
 def _payload_bytes(

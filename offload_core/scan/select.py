@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Catalogue, Topic, TopicName, parse_topic
+from offload_core.metadata import ManagedLedgerInfo
 from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
 
 
@@ -46,6 +47,29 @@ def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
     else:
         _refuse_same_names(topics)
     return topics
+
+
+def select_records(
+    records: Mapping[TopicName, ManagedLedgerInfo], selection: Selection
+) -> dict[TopicName, ManagedLedgerInfo]:
+    """The records that tell what a selection reads; only their copies need be looked up.
+
+    Raises:
+        OptionError, UnknownTopicError, UnknownLedgerError: as `select_topics`.
+    """
+    topics = tuple(Topic(cluster=None, name=name, ledgers=()) for name in sorted(records))
+    chosen = _by_name(Catalogue(topics=topics, strays=()), selection)
+    wanted = {topic.name: records[topic.name] for topic in chosen if topic.name is not None}
+    if selection.ledger_id is None:
+        return wanted
+    with_ledger = {
+        name: info
+        for name, info in wanted.items()
+        if any(ledger.ledger_id == selection.ledger_id for ledger in info.ledgers)
+    }
+    if not with_ledger:
+        raise UnknownLedgerError("no record has this ledger", ledger_id=selection.ledger_id)
+    return with_ledger
 
 
 def _by_name(catalogue: Catalogue, selection: Selection) -> list[Topic]:

@@ -25,6 +25,7 @@ class SourceOptions:
     Attributes:
         path: URL or path of the tier; None if `driver` and `storage` say where it is.
         topics: names of topics; empty for all (or those of `topics_pattern`, or of `ledger`).
+        records: path or URL of managed ledgers' records; None to list the tier.
         layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
@@ -35,6 +36,7 @@ class SourceOptions:
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     layers: tuple[str, ...] | None = field(default=None, repr=False)
     prefix: str = ""
+    records: str | None = None
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
     ledger: int | None = None
@@ -119,6 +121,7 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "driver": ("driver", _text),
     "layers": ("layers", lambda text, _: parse_layers(text)),
     "prefix": ("prefix", _text),
+    "records": ("records", _text),
     "topic": ("topics", lambda text, _: (text.strip(),)),
     "topics": ("topics", _names),
     "topicsPattern": ("topics_pattern", _text),

@@ -1,7 +1,8 @@
 """`spark.read.format("pulsar_offload")`: offloaded topics as DataFrames, read by the executors without a broker.
 
-The driver plans (listing and indexes); each partition is a scan task that its executor reads from the store itself.
-Nothing but plain values crosses to the executors: each opens the tier anew, once per process. Source: docs/spark.md.
+The driver plans (listing or records, and indexes); each partition is a scan task that its executor reads from the store
+itself. Nothing but plain values crosses to the executors: each opens the tier anew, once per process.
+Source: docs/spark.md.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class OffloadReader(DataSourceReader):
                 verify_checksums=options.verify_checksums,
                 max_message_bytes=options.max_message_bytes,
                 prefix=options.prefix,
+                records=options.records,
             )
             # Of no partition at all Spark makes one of its own, which nobody can read.
             return [OffloadPartition(task) for task in scan.tasks or (ScanTask(runs=()),)]

@@ -57,6 +57,17 @@ def open_store(
     return Tier.open(TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs))
 
 
+def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tier:
+    """Open another place by a URL or path: with these options if its driver is that of `tier`, else with none.
+
+    Errors: those of `open_store`.
+    """
+    name, _ = _driver_and_options(url, None)
+    if tier.spec is not None and registry.load_driver(name) is registry.load_driver(tier.spec.driver):
+        return open_store(url, driver=None, layers=None, **options)
+    return open_store(url)
+
+
 def _driver_and_options(
     url_or_driver: str | os.PathLike[str], driver: str | None
 ) -> tuple[str, Mapping[str, object]]:

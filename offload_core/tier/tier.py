@@ -70,6 +70,11 @@ class Tier:
         """Who the driver is, where the tier is and what it can do."""
         return self._description
 
+    @property
+    def spec(self) -> TierSpec | None:
+        """The names and options that it was made of; None if it was given objects."""
+        return self._spec
+
     # --- writing -------------------------------------------------------------------------------
 
     def begin_data(

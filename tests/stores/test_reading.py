@@ -11,7 +11,9 @@ import pytest
 from commands import COMMAND
 from expected import COLUMNS, assert_topic_is_as_expected
 from golden import TOPICS
+from records import golden_record
 from stores import Store
+from tiers import put, put_broker_objects
 
 READABLE = [topic for topic in TOPICS if topic != "chunk"]
 
@@ -47,6 +49,20 @@ def test_every_golden_topic_is_read_by_spark(spark, broker: Store) -> None:
     for topic in READABLE:
         of_topic = [row for row in rows if row["__topic"] == f"persistent://acme/cold/{topic}"]
         assert_topic_is_as_expected(of_topic, topic)
+
+
+def test_records_in_the_same_store_are_read_with_the_tiers_options(store: Store) -> None:
+    with store.open() as tier:
+        put_broker_objects(tier, ["jstring"], named=False)
+        path = golden_record("jstring")
+        put(tier, f"managed-ledgers/acme/cold/persistent/{path.name}", path.read_bytes(), {"role": "record"})
+    with store.open_reader() as reader:
+        for records in (
+            f"{store.url}/managed-ledgers",
+            f"{store.url}/managed-ledgers/acme/cold/persistent/{path.name}",
+        ):
+            rows = reader.scan(topic="acme/cold/jstring", columns=COLUMNS, records=records).to_table()
+            assert_topic_is_as_expected(rows.to_pylist(maps_as_pydicts="strict"), "jstring")
 
 
 def test_layers_go_before_any_store(broker: Store, tmp_path: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from golden import BROKER, GOLDEN
+from golden import BROKER, GOLDEN, STREAMING_CASES, ExpectedEntry, load_case
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import (
@@ -78,6 +81,45 @@ def still_open(ledger_id: int, context: OffloadContext | None = None) -> LedgerR
 def managed_ledger(*ledgers: LedgerRecord) -> ManagedLedgerInfo:
     """A managed ledger of these ledgers."""
     return ManagedLedgerInfo(ledgers=ledgers)
+
+
+def streaming_record() -> ManagedLedgerInfo:
+    """A topic of Pulsar's own streaming objects (all golden cases), and a ledger that is in BookKeeper only."""
+    segments: dict[int, list[OffloadSegment]] = {}
+    entries: dict[int, int] = {}
+    for name in STREAMING_CASES:
+        case = load_case("streaming", name)
+        for ledger_id in sorted({entry.ledger_id for entry in case.entries}):
+            last = max(entry.entry_id for entry in case.entries if entry.ledger_id == ledger_id)
+            segments.setdefault(ledger_id, []).append(segment(case.key.uuid, last))
+            entries[ledger_id] = last + 1
+    return managed_ledger(
+        *(
+            closed(ledger_id, entries[ledger_id], OffloadContext.of_segments(of_ledger, complete=True))
+            for ledger_id, of_ledger in segments.items()
+        ),
+        still_open(40),
+    )
+
+
+def streaming_entries() -> list[ExpectedEntry]:
+    """What a reader of that topic returns, in order."""
+    entries = [entry for name in STREAMING_CASES for entry in load_case("streaming", name).entries]
+    return sorted(entries, key=lambda entry: (entry.ledger_id, entry.entry_id))
+
+
+def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[ExpectedEntry]:
+    """Rows of level `entries` as `entries.jsonl` has them."""
+    return [
+        ExpectedEntry(
+            ledger_id=row["__ledgerId"],
+            entry_id=row["__entryId"],
+            length=len(row["value"]),
+            crc32=zlib.crc32(row["value"]),
+            sha256=hashlib.sha256(row["value"]).hexdigest(),
+        )
+        for row in rows
+    ]
 
 
 def position(ledger_id: int, entry_id: int) -> EntryPosition:

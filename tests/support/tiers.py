@@ -46,12 +46,16 @@ def lay_out_broker_objects(root: Path, topics: Collection[str] | None = None) ->
         put_broker_objects(store, topics)
 
 
-def put_broker_objects(store: Tier, topics: Collection[str] | None = None) -> None:
-    """The same into any tier."""
+def put_broker_objects(
+    store: Tier, topics: Collection[str] | None = None, *, folder: str = "", named: bool = True
+) -> None:
+    """The same into any tier; in a folder of it, or without the names of their topics."""
     for stored in json.loads((BROKER / "objects.json").read_text()):
-        if topics is None or stored["metadata"]["managedledgername"].rpartition("/")[2] in topics:
+        metadata = dict(stored["metadata"])
+        topic = metadata["managedledgername"] if named else metadata.pop("managedledgername")
+        if topics is None or topic.rpartition("/")[2] in topics:
             data = gzip.decompress((BROKER / "objects" / f"{stored['key']}.gz").read_bytes())
-            put(store, stored["key"], data, stored["metadata"])
+            put(store, folder + stored["key"], data, metadata)
 
 
 def lay_out_case(root: Path, folder: str, name: str) -> None:

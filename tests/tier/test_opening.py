@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.tier import open_store
+from offload_core.tier import open_like, open_store
 from offload_hooks.errors import BrokenPluginError, OptionError, UnknownPluginError
 
 DRIVERS = "pulsar_offload.drivers"
@@ -171,3 +171,11 @@ def test_a_driver_is_opened_under_its_default_layers_unless_others_are_named(ins
     assert repr(open_store("layered", root="/x")).endswith("under quiet>")
     assert repr(open_store("layered", root="/x", layers=["other"])).endswith("under other>")
     assert "under" not in repr(open_store("layered", root="/x", layers=[]))
+
+
+def test_another_place_of_the_same_driver_is_opened_with_the_same_options(tmp_path):
+    tier = open_store("s3://bucket/tier", region="eu-west-1", endpoint_url="http://127.0.0.1:1")
+    other = open_like(tier, "s3a://bucket/records", region="eu-west-1", endpoint_url="http://127.0.0.1:1")
+    assert other.describe().location == "s3://bucket/records/"
+    assert other.describe().driver_metadata["serviceEndpoint"] == "http://127.0.0.1:1"
+    assert open_like(tier, tmp_path, region="eu-west-1").describe().location == tmp_path.as_uri()

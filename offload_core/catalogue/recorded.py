@@ -1,0 +1,195 @@
+"""The catalogue from managed ledgers' records: they say which ledgers a topic has and where each copy is.
+
+Each copy that a record calls complete is looked up in the tier and judged as in a listing: index read, length checked.
+What records do not name is not read. Nothing is listed: four small requests for each copy, many at once. Endpoints and
+buckets in a record are not followed. Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from offload_core.catalogue.listing import CONCURRENCY, Pair, describe_pair
+from offload_core.catalogue.model import Catalogue, Ledger, Problem, StoredObject, Topic, pieces_of
+from offload_core.catalogue.topics import TopicName
+from offload_core.codec.index import LedgerIndex
+from offload_core.codec.object_format import ObjectKey
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, SegmentStatus
+from offload_core.tier import Tier
+from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks.values import ListedObject
+
+_UNFINISHED = {
+    SegmentStatus.ASSIGNED: "by its record this segment is not offloaded yet",
+    SegmentStatus.FAILED: "by its record the offload of this segment failed",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCopy:
+    """An attempt that a ledger's record names.
+
+    Attributes:
+        key: where its data object must be.
+        stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
+        unfinished: why it must not be read, in words; None if it is complete.
+    """
+
+    ledger_id: int
+    key: ObjectKey
+    stop_entry_id: int | None
+    unfinished: str | None
+    driver: DriverMetadata | None
+
+
+def recorded_copies(record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
+    """The attempts that a ledger's record names, in its order; `folder` is what their keys begin with."""
+    context = record.context
+    if context is None:
+        return
+    for segment in context.segments:
+        yield RecordedCopy(
+            ledger_id=record.ledger_id,
+            key=ObjectKey(folder=folder, uuid=segment.uuid, ledger_id=None, is_index=False),
+            stop_entry_id=None if segment.end_entry_id is None else segment.end_entry_id + 1,
+            unfinished=_UNFINISHED.get(segment.status),
+            driver=segment.driver or context.driver,
+        )
+    if context.uuid is not None and not context.segments:
+        yield RecordedCopy(
+            ledger_id=record.ledger_id,
+            key=ObjectKey(folder=folder, uuid=context.uuid, ledger_id=record.ledger_id, is_index=False),
+            stop_entry_id=None,
+            unfinished=None if context.complete else "by its record this attempt did not finish",
+            driver=context.driver,
+        )
+
+
+def record_catalogue(
+    tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo], *, prefix: str = ""
+) -> Catalogue:
+    """The topics of these records, with the copies that the tier has of their ledgers.
+
+    `prefix` is the folder in the tier that the objects lie in, empty for its root.
+    """
+    folder = f"{prefix.removesuffix('/')}/" if prefix else ""
+    copies: dict[ObjectKey, RecordedCopy] = {}
+    for info in records.values():
+        for ledger in info.ledgers:
+            for copy in recorded_copies(ledger, folder):
+                copies.setdefault(copy.key, copy)
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
+        found = dict(zip(copies, pool.map(lambda copy: _look_up(tier, copy), copies.values()), strict=True))
+    topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
+    topics.sort(key=lambda topic: topic.label)
+    return Catalogue(topics=tuple(topics), strays=())
+
+
+def _look_up(tier: Tier, copy: RecordedCopy) -> StoredObject:
+    """What the tier has of a recorded copy, judged as in a listing; an attempt that did not finish is not read."""
+    pair = _pair(tier, copy.key)
+    described = describe_pair(tier, pair) if pair.data or pair.index else None
+    if described is None:
+        described = _not_there(tier, copy)
+    if copy.unfinished is None:
+        return described
+    return replace(described, index=None, problem=Problem.UNFINISHED, detail=copy.unfinished)
+
+
+def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
+    driver = copy.driver.name if copy.driver else "an unknown driver"
+    bucket = copy.driver.get("bucket") if copy.driver else None
+    where = f"{driver} in the bucket {bucket!r}" if bucket is not None else driver
+    nothing = StoredObject(
+        key=copy.key,
+        cluster=None,
+        managed_ledger=None,
+        data_bytes=None,
+        index_bytes=None,
+        modified_at=None,
+        index=None,
+        problem=Problem.MISSING,
+        detail=f"its record says that {where} has it; it is not here",
+    )
+    other = replace(copy.key, ledger_id=copy.ledger_id if copy.key.ledger_id is None else None)
+    pair = _pair(tier, other)
+    seen = pair.index or pair.data
+    if seen is None:
+        return nothing
+    return replace(
+        nothing,
+        key=other,
+        data_bytes=pair.data.size_bytes if pair.data else None,
+        index_bytes=pair.index.size_bytes if pair.index else None,
+        modified_at=seen.modified_at,
+        problem=Problem.OTHER_FORMAT,
+        detail=f"the formats differ: {copy.key.object_format.value} by its record, "
+        f"{other.object_format.value} by its key",
+    )
+
+
+def _pair(tier: Tier, key: ObjectKey) -> Pair:
+    return Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
+
+
+def _listed(tier: Tier, key: str) -> ListedObject | None:
+    try:
+        stat = tier.stat(key)
+    except ObjectNotFoundError:
+        return None
+    return ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
+
+
+def _build_topic(
+    name: TopicName, info: ManagedLedgerInfo, folder: str, found: Mapping[ObjectKey, StoredObject]
+) -> Topic:
+    """A topic's ledgers; its cluster is what its objects say, if they agree."""
+    ledgers = tuple(_build_ledger(record, folder, found) for record in info.in_order)
+    clusters = {
+        stored.cluster for ledger in ledgers for stored in ledger.attempts if stored.cluster is not None
+    }
+    return Topic(cluster=clusters.pop() if len(clusters) == 1 else None, name=name, ledgers=ledgers)
+
+
+def _build_ledger(record: LedgerRecord, folder: str, found: Mapping[ObjectKey, StoredObject]) -> Ledger:
+    attempts = []
+    readable: dict[int, tuple[StoredObject, LedgerIndex]] = {}
+    for copy in recorded_copies(record, folder):
+        stored = found[copy.key]
+        if stored.is_complete and stored.index is not None:
+            ledger = next((each for each in stored.index.ledgers if each.ledger_id == record.ledger_id), None)
+            mismatch = _mismatch(copy, ledger)
+            if ledger is None or mismatch is not None:
+                stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=mismatch)
+            else:
+                readable[ledger.first_entry_id] = (stored, _ended(ledger, copy.stop_entry_id))
+        attempts.append(stored)
+    return Ledger(
+        ledger_id=record.ledger_id,
+        pieces=pieces_of([readable[first] for first in sorted(readable)]),
+        attempts=tuple(attempts),
+        record=record,
+    )
+
+
+def _mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
+    """What a record and an index contradict each other in, if they do."""
+    if ledger is None:
+        return f"by its record it holds entries of ledger {copy.ledger_id}, by its index none"
+    last_block = ledger.blocks[-1].first_entry_id
+    if copy.stop_entry_id is not None and copy.stop_entry_id <= last_block:
+        return (
+            f"by its record it ends with entry {copy.stop_entry_id - 1} of ledger {copy.ledger_id}, "
+            f"by its index a block begins with entry {last_block}"
+        )
+    return None
+
+
+def _ended(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
+    """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
+    last = ledger.blocks[-1]
+    if last.end_entry_id is not None or stop_entry_id is None:
+        return ledger
+    return replace(ledger, blocks=(*ledger.blocks[:-1], replace(last, end_entry_id=stop_entry_id)))

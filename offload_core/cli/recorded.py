@@ -1,0 +1,78 @@
+"""What a managed ledger's record says of a ledger, for people and for programs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from offload_core.catalogue import TopicName, recorded_copies
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """A ledger whose record names an object, and the object's format by it."""
+
+    topic: TopicName
+    record: LedgerRecord
+    object_format: ObjectFormat
+
+
+def mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey) -> list[Mention]:
+    """All ledgers whose records name the object under `key`, by its uuid."""
+    return [
+        Mention(topic=topic, record=record, object_format=copy.key.object_format)
+        for topic, info in records.items()
+        for record in info.in_order
+        for copy in recorded_copies(record)
+        if copy.key.uuid == key.uuid
+    ]
+
+
+def recorded_state(record: LedgerRecord) -> str:
+    """Where a ledger is by its record, in few words."""
+    context = record.context
+    if context is None or (context.uuid is None and not context.segments):
+        return "BookKeeper only"
+    if context.segments:
+        counts = Counter(segment.status.value for segment in context.segments)
+        said = [f"{count} {status}" for status, count in sorted(counts.items())]
+        state = f"segments: {', '.join(said)}"
+    else:
+        state = "offloaded" if context.complete else "not complete"
+    return f"{state}; deleted from BookKeeper" if context.bookkeeper_deleted else state
+
+
+def record_to_json(record: LedgerRecord) -> dict[str, Any]:
+    """All that it says."""
+    context = record.context
+    return {
+        "state": recorded_state(record),
+        "entries": record.info.entries,
+        "size_bytes": record.info.size,
+        "closed": record.info.is_closed,
+        "uuid": str(context.uuid) if context and context.uuid else None,
+        "complete": context.complete if context else False,
+        "bookkeeper_deleted": context.bookkeeper_deleted if context else False,
+        "driver": _driver_to_json(context.driver) if context else None,
+        "segments": [
+            {
+                "uuid": str(segment.uuid),
+                "status": segment.status.value,
+                "begin_entry": begin,
+                "end_entry": segment.end_entry_id,
+                "bookkeeper_deleted": segment.bookkeeper_deleted,
+                "driver": _driver_to_json(segment.driver),
+            }
+            for begin, segment in zip(context.first_entry_ids(), context.segments, strict=True)
+        ]
+        if context
+        else [],
+    }
+
+
+def _driver_to_json(driver: DriverMetadata | None) -> dict[str, Any] | None:
+    return None if driver is None else {"name": driver.name, "properties": dict(driver.properties)}

@@ -1,0 +1,206 @@
+"""`--records` of ls, inspect and cat."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from commands import Offload
+from entries import LedgerPart, pip17_object, streaming_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import STREAMING_CASES, TOPICS
+from records import (
+    MANAGED_LEDGERS,
+    as_entries,
+    closed,
+    copied,
+    failed,
+    managed_ledger,
+    segment,
+    still_open,
+    streaming_entries,
+    streaming_record,
+)
+from tiers import TOPIC, Names, lay_out, lay_out_case, uuid_of
+
+from offload_core.messages.compression import Compression
+from offload_core.metadata import (
+    ManagedLedgerInfo,
+    OffloadContext,
+    StoredRecord,
+    pack_managed_ledger_info,
+    pack_stored_record,
+)
+
+NAMELESS = Names(managed_ledger=None)
+
+
+def some(tmp_path: Path) -> tuple[Path, str]:
+    """A tier and its topic's record: ledger 3 offloaded, 4 missing, 5 in segments (one failed), 6 hot."""
+    tier = tmp_path / "tier"
+    lay_out(tier, pip17_object([b"a", b"b"], ledger_id=3), attempt=3, names=NAMELESS)
+    part = LedgerPart(ledger_id=5, blocks=[[b"c"]])
+    lay_out(tier, streaming_object([part]), attempt=5, names=NAMELESS)
+    context = OffloadContext.of_segments([segment(uuid_of(5), 0), failed(segment(uuid_of(6), 8))])
+    info = managed_ledger(
+        still_open(6),
+        closed(3, 2, copied(uuid_of(3), bookkeeper_deleted=True)),
+        closed(5, 9, context),
+        closed(4, 7, copied(uuid_of(4))),
+    )
+    return tier, record_of(tmp_path, info)
+
+
+def record_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
+    path = tmp_path / "a-record"
+    path.write_bytes(pack_managed_ledger_info(info))
+    return f"{TOPIC}={path}"
+
+
+# --- ls ----------------------------------------------------------------------------------------
+
+
+def test_ls_counts_what_is_in_bookkeeper_only_and_names_what_is_missing(
+    offload: Offload, tmp_path: Path
+) -> None:
+    tier, record = some(tmp_path)
+    result = offload("ls", tier, "--records", record)
+    assert (result.code, result.err) == (0, "")
+    lines = result.out.splitlines()
+    assert lines[1].startswith("acme/cold/orders        4       18")
+    assert lines[1].rstrip().endswith("2 not readable, 1 in BookKeeper only")
+    assert [line.rstrip().split(maxsplit=2) for line in lines[3:]] == [
+        ["missing", f"{uuid_of(4)}-ledger-4",
+         "its record says that aws-s3 in the bucket 'golden' has it; it is not here"],
+        ["unfinished", str(uuid_of(6)), "by its record the offload of this segment failed"],
+    ]  # fmt: skip
+
+
+def test_ls_shows_what_the_record_says_of_each_ledger(offload: Offload, tmp_path: Path) -> None:
+    tier, record = some(tmp_path)
+    header, *lines = offload("ls", "-l", tier, "--records", record).out.splitlines()
+    at = header.index("record ")
+    end = header.index("data object")
+    assert [line[at:end].strip() for line in lines[:4]] == [
+        "offloaded; deleted from BookKeeper",
+        "offloaded",
+        "segments: 1 failed, 1 offloaded",
+        "BookKeeper only",
+    ]
+    assert [line[end:].strip() for line in lines[:4]] == [
+        f"{uuid_of(3)}-ledger-3", "none that is complete", str(uuid_of(5)), "none that is complete",
+    ]  # fmt: skip
+
+
+def test_ls_says_all_of_it_in_json(offload: Offload, tmp_path: Path) -> None:
+    tier, record = some(tmp_path)
+    listed = json.loads(offload("ls", tier, "--records", record, "--json").out)
+    three, four, five, six = listed["topics"][0]["ledgers"]
+    driver = {
+        "name": "aws-s3",
+        "properties": {
+            "bucket": "golden",
+            "managedLedgerOffloadDriver": "AWS_S3",
+            "region": "us-east-1",
+            "serviceEndpoint": "http://127.0.0.1:5577",
+        },
+    }
+    assert three["record"] == {
+        "state": "offloaded; deleted from BookKeeper",
+        "entries": 2,
+        "size_bytes": 200,
+        "closed": True,
+        "uuid": str(uuid_of(3)),
+        "complete": True,
+        "bookkeeper_deleted": True,
+        "driver": driver,
+        "segments": [],
+    }
+    assert (four["read_from"], four["attempts"][0]["problem"]) == ([], "missing")
+    assert four["attempts"][0]["modified_at"] is None
+    assert [
+        (each["uuid"], each["status"], each["begin_entry"], each["end_entry"])
+        for each in five["record"]["segments"]
+    ] == [(str(uuid_of(5)), "offloaded", 0, 0), (str(uuid_of(6)), "failed", 1, 8)]
+    assert (six["attempts"], six["record"]["state"], six["record"]["closed"]) == (
+        [],
+        "BookKeeper only",
+        False,
+    )
+
+
+# --- inspect -----------------------------------------------------------------------------------
+
+
+def test_inspect_says_whose_record_names_an_object(offload: Offload, tmp_path: Path) -> None:
+    tier, record = some(tmp_path)
+    key = str(uuid_of(5))
+    text = offload("inspect", tier, key, "--records", record).out
+    assert (
+        text.splitlines()[0].rstrip()
+        == f"ledger 5 of {TOPIC}, by its record: segments: 1 failed, 1 offloaded"
+    )
+    (named,) = json.loads(offload("inspect", tier, key, "--records", record, "--json").out)["records"]
+    assert (named["topic"], named["ledger"], named["format"]) == (TOPIC, 5, "streaming")
+    assert named["record"]["entries"] == 9
+    other = record_of(tmp_path, managed_ledger())
+    assert offload("inspect", tier, key, "--records", other).out.startswith("no record names it")
+    assert json.loads(offload("inspect", tier, key, "--records", other, "--json").out)["records"] == []
+    assert "records" not in json.loads(offload("inspect", tier, key, "--json").out)
+
+
+def test_inspect_refuses_a_format_that_record_and_key_disagree_on_and_names_both(
+    offload: Offload, tmp_path: Path
+) -> None:
+    tier, _ = some(tmp_path)
+    record = record_of(tmp_path, managed_ledger(closed(5, 1, copied(uuid_of(5)))))
+    result = offload("inspect", tier, uuid_of(5), "--records", record)
+    assert result.code == 1
+    assert "by its offload context" in result.err
+    assert "(pip17)" in result.err
+    assert "(streaming)" in result.err
+
+
+# --- cat ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
+def test_cat_reads_a_topic_by_its_record_as_pulsars_clients_read_it(
+    offload: Offload, broker: Path, tmp_path: Path, topic: str
+) -> None:
+    target = tmp_path / "rows.parquet"
+    result = offload(
+        "cat", broker, "--records", MANAGED_LEDGERS, "-t", f"acme/cold/{topic}",
+        "-f", "parquet", "--output", target, "--columns", ",".join(COLUMNS),
+    )  # fmt: skip
+    assert result.code == 0
+    assert_topic_is_as_expected(pq.read_table(target).to_pylist(), topic)
+
+
+def test_cat_reads_pulsars_streaming_objects_under_their_topics_name(
+    offload: Offload, tmp_path: Path
+) -> None:
+    for name in STREAMING_CASES:
+        lay_out_case(tmp_path / "tier", "streaming", name)
+    path = tmp_path / "managed-ledgers" / "acme" / "cold" / "persistent" / "streamed"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(
+        pack_stored_record(StoredRecord(info=streaming_record(), compression=Compression.SNAPPY))
+    )
+    target = tmp_path / "rows.parquet"
+    result = offload(
+        "cat", tmp_path / "tier", "--records", tmp_path / "managed-ledgers", "-t", "acme/cold/streamed",
+        "--level", "entries", "-f", "parquet", "--output", target,
+    )  # fmt: skip
+    assert result.code == 0
+    assert as_entries(pq.read_table(target).to_pylist()) == streaming_entries()
+
+
+def test_a_place_without_records_is_wrong_use(offload: Offload, tmp_path: Path) -> None:
+    tier, _ = some(tmp_path)
+    for command in (["ls", tier], ["cat", tier, "--ledger", "3"], ["inspect", tier, uuid_of(5)]):
+        result = offload(*command, "--records", tmp_path / "tier")
+        assert result.code == 2
+        assert "no record of a managed ledger is there" in result.err

@@ -1,0 +1,255 @@
+"""Topics read by their records: as Pulsar's clients read them, streaming objects under a name, and what is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from entries import LedgerPart, pip17_object, streaming_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import STREAMING_CASES, TOPICS
+from records import (
+    MANAGED_LEDGERS,
+    as_entries,
+    closed,
+    copied,
+    failed,
+    golden_record,
+    managed_ledger,
+    segment,
+    still_open,
+    streaming_entries,
+    streaming_record,
+)
+from tiers import TOPIC, Names, lay_out, lay_out_case, put_broker_objects, uuid_of
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import parse_topic
+from offload_core.messages.compression import Compression
+from offload_core.metadata import (
+    LedgerRecord,
+    OffloadContext,
+    SegmentLayout,
+    StoredRecord,
+    pack_stored_record,
+)
+from offload_core.scan import Position
+from offload_core.tier import open_store
+from offload_hooks.errors import DataLossError, EntryOrderError, UnknownLedgerError, UnknownTopicError
+
+STREAMED = "persistent://acme/cold/streamed"
+NAMELESS = Names(managed_ledger=None)
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tier of what a broker offloaded, without the names of the topics."""
+    root = tmp_path_factory.mktemp("nameless")
+    with open_store(root) as store:
+        put_broker_objects(store, named=False)
+    return root
+
+
+@pytest.fixture(scope="module")
+def streamed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tier of Pulsar's own streaming objects, which name no topic."""
+    root = tmp_path_factory.mktemp("streamed")
+    for name in STREAMING_CASES:
+        lay_out_case(root, "streaming", name)
+    return root
+
+
+def entry_ids(root: Path, *ledgers: LedgerRecord, fail_on_data_loss: bool = True) -> list[tuple[int, int]]:
+    with open_tier(root) as tier:
+        scan = tier.scan(
+            topic=TOPIC,
+            level="entries",
+            records={TOPIC: managed_ledger(*ledgers)},
+            fail_on_data_loss=fail_on_data_loss,
+        )
+        return [
+            (row["__ledgerId"], row["__entryId"])
+            for row in scan.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
+        ]
+
+
+def segmented(root: Path, *sizes: int, ledger_id: int = 5) -> None:
+    first = 0
+    for attempt, size in enumerate(sizes, start=1):
+        part = LedgerPart(ledger_id=ledger_id, blocks=[[b"x"] * size], first_entry_id=first)
+        lay_out(root, streaming_object([part]), attempt=attempt, names=NAMELESS)
+        first += size
+
+
+# --- golden ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
+def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless: Path, topic: str) -> None:
+    with open_tier(nameless) as tier:
+        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=golden_record(topic))
+        assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
+
+
+def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
+    nameless: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_tier(nameless) as tier:
+        assert tier.scan(topic="acme/cold/chunk", records=MANAGED_LEDGERS).tasks == ()
+    what = "a ledger of persistent://acme/cold/chunk has no complete copy"
+    assert caplog.messages == [
+        f"{what} (ledger 29): e128f708-2707-40f4-ac18-c98b9d161763-ledger-29: by its record this attempt did not "
+        "finish. It is not read",
+        f"{what} (ledger 58): by its record it is in BookKeeper only. It is not read",
+    ]
+
+
+@pytest.mark.parametrize("layout", SegmentLayout)
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.ZSTD])
+def test_pulsars_own_streaming_objects_are_read_under_their_topics_name(
+    streamed: Path, layout: SegmentLayout, compression: Compression
+) -> None:
+    record = pack_stored_record(
+        StoredRecord(info=streaming_record(), compression=compression), segment_layout=layout
+    )
+    with open_tier(streamed) as tier:
+        assert [topic.name for topic in tier.catalogue().topics] == [None]
+        scan = tier.scan(topic=STREAMED, level="entries", records={STREAMED: record})
+        rows = [row for batch in scan for row in batch.to_pylist()]
+    assert {row["__topic"] for row in rows} == {STREAMED}
+    assert as_entries(rows) == streaming_entries()
+
+
+def test_only_what_is_asked_for_is_looked_up(nameless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    with open_tier(nameless) as tier:
+        stat = tier.store.stat
+        monkeypatch.setattr(tier.store, "stat", lambda key: (asked.append(key), stat(key))[1])
+        tier.scan(topic="acme/cold/jstring", records=MANAGED_LEDGERS)
+        assert {key.split("-ledger-")[1] for key in asked} == {"42", "42-index"}
+        asked.clear()
+        tier.scan(ledger=40, records=MANAGED_LEDGERS)
+        assert {key.split("-ledger-")[1] for key in asked} == {"40", "40-index"}
+
+
+def test_what_no_record_has_is_unknown(nameless: Path) -> None:
+    with open_tier(nameless) as tier:
+        with pytest.raises(
+            UnknownTopicError, match=r"no topic persistent://acme/cold/nosuch.*acme/cold/avro"
+        ):
+            tier.scan(topic="acme/cold/nosuch", records=MANAGED_LEDGERS)
+        with pytest.raises(UnknownLedgerError, match=r"no record has this ledger \(ledger 5\)"):
+            tier.scan(topic="acme/cold/json", ledger=5, records=MANAGED_LEDGERS)
+
+
+# --- loss --------------------------------------------------------------------------------------
+
+
+def test_a_ledger_in_bookkeeper_only_is_a_gap_in_the_middle_and_a_warning_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in (1, 3):
+        lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), attempt=number)
+    one, three = (closed(number, 1, copied(uuid_of(number))) for number in (1, 3))
+    assert entry_ids(tmp_path, one, three, closed(4, 1), still_open(5)) == [(1, 0), (3, 0)]
+    assert [message.split(": by its record")[0][-9:] for message in caplog.messages] == [
+        "(ledger 4)"[1:],
+        "(ledger 5)"[1:],
+    ]
+    with pytest.raises(DataLossError, match=r"no complete copy \(ledger 2\).*in BookKeeper only"):
+        entry_ids(tmp_path, one, closed(2, 1), three)
+    assert entry_ids(tmp_path, one, closed(2, 1), three, fail_on_data_loss=False) == [(1, 0), (3, 0)]
+
+
+def test_a_ledger_without_entries_is_no_gap(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=3))
+    assert entry_ids(tmp_path, closed(2, 0), closed(3, 1, copied(uuid_of(0)))) == [(3, 0)]
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("behind", [(), (still_open(9),)], ids=["last", "before-the-open-one"])
+def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(
+    tmp_path: Path, behind: tuple[LedgerRecord, ...]
+) -> None:
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=1), attempt=1)
+    one, two = (closed(number, 1, copied(uuid_of(number))) for number in (1, 2))
+    with pytest.raises(
+        DataLossError, match=r"\(ledger 2\).*aws-s3 in the bucket 'golden' has it; it is not here"
+    ):
+        entry_ids(tmp_path, one, two, *behind)
+    assert entry_ids(tmp_path, one, two, *behind, fail_on_data_loss=False) == [(1, 0)]
+
+
+def test_a_format_that_record_and_key_disagree_on_is_an_error_that_names_both(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=5), attempt=1)
+    context = OffloadContext.of_segments([segment(uuid_of(1), 0)])
+    with pytest.raises(DataLossError, match="streaming by its record, pip17 by its key"):
+        entry_ids(tmp_path, closed(5, 1, context))
+
+
+def test_a_segment_that_is_not_there_is_loss_in_the_middle_and_at_the_end(tmp_path: Path) -> None:
+    segmented(tmp_path, 4, 6, 5)
+    segments = [segment(uuid_of(number), end) for number, end in ((1, 3), (2, 9), (3, 14))]
+    whole = OffloadContext.of_segments(segments, complete=True)
+    assert len(entry_ids(tmp_path, closed(5, 15, whole))) == 15
+    for missing, lost in ((2, "entries 4 to 9"), (3, "entries 10 to 14")):
+        other = [
+            *segments[: missing - 1],
+            segment(uuid_of(9), segments[missing - 1].end_entry_id),
+            *segments[missing:],
+        ]
+        context = OffloadContext.of_segments(other, complete=True)
+        with pytest.raises(DataLossError, match=lost):
+            entry_ids(tmp_path, closed(5, 15, context))
+        assert len(entry_ids(tmp_path, closed(5, 15, context), fail_on_data_loss=False)) == (
+            9 if missing == 2 else 10
+        )
+    first = OffloadContext.of_segments([segment(uuid_of(9), 3), *segments[1:]], complete=True)
+    with pytest.raises(DataLossError, match=r"the first entries .* have no copy here"):
+        entry_ids(tmp_path, closed(5, 15, first))
+
+
+def test_a_failed_segment_between_complete_ones_is_loss(tmp_path: Path) -> None:
+    segmented(tmp_path, 4, 6, 5)
+    context = OffloadContext.of_segments(
+        [segment(uuid_of(1), 3), failed(segment(uuid_of(2), 9)), segment(uuid_of(3), 14)]
+    )
+    with pytest.raises(DataLossError, match="entries 4 to 9"):
+        entry_ids(tmp_path, closed(5, 15, context))
+
+
+def test_the_rest_of_the_last_ledger_may_still_be_on_its_way(tmp_path: Path) -> None:
+    segmented(tmp_path, 4)
+    context = OffloadContext.of_segments([segment(uuid_of(1), 3), segment(uuid_of(2), None, complete=False)])
+    ids = [(5, entry) for entry in range(4)]
+    assert entry_ids(tmp_path, still_open(5, context)) == ids
+    assert entry_ids(tmp_path, closed(5, 15, context), still_open(6)) == ids
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=6), attempt=6)
+    with pytest.raises(DataLossError, match="entries 4 to 14"):
+        entry_ids(tmp_path, closed(5, 15, context), closed(6, 1, copied(uuid_of(6))))
+
+
+@pytest.mark.parametrize("recorded_end", [2, 4])
+def test_a_segment_that_does_not_end_where_its_record_says_is_noticed(
+    tmp_path: Path, recorded_end: int
+) -> None:
+    """A streaming index does not say where its last block ends; the record does."""
+    segmented(tmp_path, 4)
+    context = OffloadContext.of_segments([segment(uuid_of(1), recorded_end)])
+    with pytest.raises(EntryOrderError, match=r"does not end with the entry .*ledger 5"):
+        entry_ids(tmp_path, closed(5, recorded_end + 1, context))
+
+
+def test_a_copy_shorter_than_its_record_says_is_loss(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a", b"b"], ledger_id=5), attempt=1)
+    with pytest.raises(DataLossError, match="entries 2 to 4"):
+        entry_ids(tmp_path, closed(5, 5, copied(uuid_of(1))))
+
+
+def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=1))
+    records = {TOPIC: managed_ledger(closed(1, 1, copied(uuid_of(0))), still_open(2))}
+    with TierReader(open_store(tmp_path)) as tier:
+        scan = tier.scan(topic=TOPIC, start={parse_topic(TOPIC): Position(2, 0)}, records=records)
+    assert scan.tasks == ()

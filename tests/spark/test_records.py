@@ -1,0 +1,73 @@
+"""The Spark source with the option `records`: topics by their records, which the executors never see."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import STREAMING_CASES, topic_rows
+from pyspark.errors import PySparkException
+from records import MANAGED_LEDGERS, as_entries, golden_record, streaming_entries, streaming_record
+from tiers import lay_out_case, put_broker_objects
+
+from offload_core.messages.compression import Compression
+from offload_core.metadata import SegmentLayout, StoredRecord, pack_stored_record
+from offload_core.spark import PulsarOffloadDataSource
+from offload_core.spark.source import OffloadReader
+from offload_core.tier import open_store
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tier of what a broker offloaded, without the names of the topics."""
+    root = tmp_path_factory.mktemp("nameless")
+    with open_store(root) as store:
+        put_broker_objects(store, ["json", "nobatch", "comp-lz4"], named=False)
+    return root
+
+
+@pytest.mark.parametrize("topic", ["json", "nobatch", "comp-lz4"])
+def test_a_topic_is_read_by_its_record_as_a_client_read_it(spark, nameless, topic):
+    reader = spark.read.format("pulsar_offload").option("records", str(MANAGED_LEDGERS))
+    frame = (
+        reader.option("topic", f"acme/cold/{topic}").option("columns", ",".join(COLUMNS)).load(str(nameless))
+    )
+    assert_topic_is_as_expected(frame.toArrow().to_pylist(maps_as_pydicts="strict"), topic)
+
+
+def test_pulsars_streaming_objects_are_read_under_their_topics_name(spark, tmp_path):
+    for name in STREAMING_CASES:
+        lay_out_case(tmp_path / "tier", "streaming", name)
+    record = StoredRecord(info=streaming_record(), compression=Compression.LZ4)
+    (tmp_path / "record").write_bytes(pack_stored_record(record, segment_layout=SegmentLayout.PIP76))
+    reader = spark.read.format("pulsar_offload").option("level", "entries")
+    reader = reader.option("records", f"persistent://acme/cold/streamed={tmp_path / 'record'}")
+    frame = reader.option("topic", "acme/cold/streamed").load(str(tmp_path / "tier"))
+    rows = frame.orderBy("__ledgerId", "__entryId").toArrow().to_pylist()
+    assert as_entries(rows) == streaming_entries()
+    assert {row["__topic"] for row in rows} == {"persistent://acme/cold/streamed"}
+
+
+def test_a_record_that_names_what_is_not_there_fails_the_query(spark, tmp_path):
+    (tmp_path / "tier").mkdir()
+    reader = spark.read.format("pulsar_offload").option("records", str(golden_record("jstring")))
+    with pytest.raises(PySparkException, match=r"no complete copy \(ledger 42\).*it is not here"):
+        reader.load(str(tmp_path / "tier")).collect()
+
+
+def test_the_records_are_needed_where_the_query_is_planned_only(nameless, tmp_path):
+    record = shutil.copy(golden_record("json"), tmp_path / "json.val")
+    options = {"path": str(nameless), "records": f"persistent://acme/cold/json={record}"}
+    source = PulsarOffloadDataSource(options)
+    reader = source.reader(source.schema())
+    assert isinstance(reader, OffloadReader)
+    partitions = pickle.loads(pickle.dumps(reader.partitions()))
+    Path(record).unlink()
+    executor = pickle.loads(pickle.dumps(reader))
+    rows = sum(batch.num_rows for partition in partitions for batch in executor.read(partition))
+    assert rows == len(topic_rows("json"))
