@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.cli.recorded import Mention, mentions, record_to_json, recorded_state
+from offload_core.cli.recorded import Mention, find_mentions, record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
     Debug,
@@ -55,13 +55,9 @@ def inspect(
                 expected="<uuid>[-ledger-<id>][-index]",
                 found=key,
             )
-        named_by = None if records is None else mentions(tier.records(records), parsed)
+        named_by = None if records is None else find_mentions(tier.records(records), parsed)
         index_stat = tier.store.stat(parsed.index_key)
-        index = parse_index(
-            tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes),
-            parsed,
-            recorded=named_by[0].object_format if named_by else None,
-        )
+        index = parse_index(tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes), parsed)
         data_stat = _stat_data(tier.store, parsed)
         headers = {
             block.offset: _check_header(tier.store, parsed, index, ledger, block, data_stat)
@@ -91,7 +87,6 @@ def _mention_to_json(mention: Mention) -> dict[str, Any]:
     return {
         "topic": str(mention.topic),
         "ledger": mention.record.ledger_id,
-        "format": mention.object_format.value,
         "record": record_to_json(mention.record),
     }
 

@@ -8,28 +8,41 @@ from dataclasses import dataclass
 from typing import Any
 
 from offload_core.catalogue import TopicName, recorded_copies
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo
+from offload_hooks.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """A ledger whose record names an object, and the object's format by it."""
+    """A ledger whose record names an object."""
 
     topic: TopicName
     record: LedgerRecord
-    object_format: ObjectFormat
 
 
-def mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey) -> list[Mention]:
-    """All ledgers whose records name the object under `key`, by its uuid."""
-    return [
-        Mention(topic=topic, record=record, object_format=copy.key.object_format)
-        for topic, info in records.items()
-        for record in info.in_order
-        for copy in recorded_copies(record)
-        if copy.key.uuid == key.uuid
-    ]
+def find_mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey) -> list[Mention]:
+    """All ledgers whose records name the object under `key`, by its uuid.
+
+    Raises:
+        OptionError: a record and the key disagree on the object's format; it names both.
+    """
+    found = []
+    for topic, info in records.items():
+        for record in info.in_order:
+            for copy in recorded_copies(record):
+                if copy.key.uuid != key.uuid:
+                    continue
+                if copy.key.object_format is not key.object_format:
+                    raise OptionError(
+                        f"a record of {topic} and an object's key name different formats",
+                        key=key.data_key,
+                        ledger_id=record.ledger_id,
+                        expected=f"{copy.key.object_format.value} by the record",
+                        found=f"{key.object_format.value} by the key",
+                    )
+                found.append(Mention(topic=topic, record=record))
+    return found
 
 
 def recorded_state(record: LedgerRecord) -> str:
