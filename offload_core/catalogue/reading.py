@@ -13,7 +13,7 @@ from offload_core.codec.mapfile.fields import CutOffError
 from offload_core.codec.mapfile.layout import parse_mapfile
 from offload_core.codec.object_format import ObjectKey
 from offload_core.tier import Tier
-from offload_hooks.errors import BadLengthError, placed
+from offload_hooks.errors import BadLengthError, ObjectNotFoundError, placed
 
 MAX_INDEX_BYTES = 64 << 20
 """A larger index is refused: 64 MiB hold three million blocks."""
@@ -31,12 +31,12 @@ def read_index(
 ) -> ObjectIndex:
     """Read and decode the index of the objects under `key`, whose sizes are these.
 
-    `data_bytes` may be None but of a MapFile. `index_checksum_bytes` is the size of the index's `.crc` file, where
-    there is one: the index is verified then.
+    `data_bytes` is None if the data object is not there. `index_checksum_bytes` is the size of the index's `.crc` file,
+    where there is one: the index is verified then.
 
     Raises:
         FormatError: a subclass, with the key and the byte.
-        StoreError: the store fails.
+        StoreError: the store fails, or a MapFile's data file is not there.
     """
     if index_bytes > MAX_INDEX_BYTES:
         raise BadLengthError(
@@ -51,8 +51,10 @@ def read_index(
     if index_checksum_bytes is not None and key.checksum_keys is not None:
         with placed(key=key.index_key):
             verify_whole(index, _read(tier, key.checksum_keys[1], min(index_checksum_bytes, MAX_INDEX_BYTES)))
-    if key.ledger_id is None or data_bytes is None:
-        raise AssertionError("a MapFile is one ledger's, and is read with its data file")
+    if data_bytes is None:
+        raise ObjectNotFoundError("a MapFile's index has no data file", key=key.data_key)
+    if key.ledger_id is None:
+        raise AssertionError("a MapFile is one ledger's")
     length = min(_BEGINNING_BYTES, data_bytes)
     while True:
         try:
