@@ -20,8 +20,9 @@ from offload_core.codec.mapfile.writer import BLOCK_BYTES, INDEX_INTERVAL, MapFi
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_hooks.errors import placed
 
-FILESYSTEM_OBJECTS = GOLDEN / "broker" / "filesystem" / "objects"
-FILESYSTEM_TOPICS = GOLDEN / "broker" / "filesystem" / "topics"
+FILESYSTEM = GOLDEN / "broker" / "filesystem"
+FILESYSTEM_OBJECTS = FILESYSTEM / "objects"
+FILESYSTEM_TOPICS = ("avro", "batch")
 OFFLOADER_CASES = GOLDEN / "offloader" / "mapfile"
 
 SYNC = bytes(range(1, 17))
