@@ -1,7 +1,7 @@
 """Stretches of a data file → batches of entries of about 1 MiB: arrays of bytes, ids, places and lengths.
 
 One reader for files whose records stand alone, one for block-compressed files. What is inflated is never more than a
-batch and an entry; an entry that is larger than `MAX_ENTRY_BYTES` is refused.
+batch and an entry; an entry that is larger than 256 MiB is refused.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from offload_core.codec.kernels import frames
 from offload_core.codec.kernels import mapfile as kernels
 from offload_core.codec.mapfile.fields import FieldReader
 from offload_core.codec.mapfile.header import FileCompression, SequenceHeader
-from offload_core.codec.mapfile.records import LENGTH_BYTES, RECORD_HEAD_BYTES, open_value, walk_records
+from offload_core.codec.mapfile.records import RECORD_HEAD_BYTES, open_value, walk_records
 from offload_core.codec.mapfile.sync_blocks import SyncBlock, read_sync_block
-from offload_core.codec.mapfile.zlib_streams import MOST_PER_BYTE, Inflater, inflate
+from offload_core.codec.mapfile.zlib_streams import Inflater, inflate, inflate_many, most_of
 from offload_hooks.errors import BadLengthError, placed
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]
 
 BATCH_BYTES = 1 << 20
-MAX_ENTRY_BYTES = 256 << 20
 
 _RECORDS_AT_ONCE = 16384
 
@@ -120,18 +119,12 @@ class _RecordReader:
     ) -> tuple[Bytes, Longs]:
         """The values, inflated, behind one another, as many as make a batch; and how long each is."""
         view = window.data
-        parts: list[bytes] = []
-        total = 0
-        for offset, length in zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True):
-            try:
-                part = inflate(view[offset : offset + length], _most(length))
-            except ValueError:
-                with placed(entry_id=int(keys[len(parts)]), offset=place + offset - RECORD_HEAD_BYTES):
-                    raise
-            parts.append(part)
-            total += len(part)
-            if total >= BATCH_BYTES:
-                break
+        parts = inflate_many(view, offsets[:count].tolist(), lengths[:count].tolist(), BATCH_BYTES)
+        if not parts:
+            offset, length = int(offsets[0]), int(lengths[0])
+            with placed(entry_id=int(keys[0]), offset=place + offset - RECORD_HEAD_BYTES):
+                inflate(view[offset : offset + length], most_of(length))
+            raise AssertionError("a stream is refused that is right")
         return _as_array(b"".join(parts)), np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
 
     def _explain(self, window: Bytes, position: int, end: int, previous_key: int, place: int) -> None:
@@ -165,10 +158,10 @@ class _BlockReader:
         count = min(int(np.searchsorted(ends, BATCH_BYTES)) + 1, len(ends))
         lengths = block.lengths[first : first + count]
         with placed(offset=block.values_place, entry_id=int(block.keys[first])):
-            if int(lengths[-1]) > _most(block.values_length):
+            if int(lengths[-1]) > most_of(block.values_length):
                 raise BadLengthError(
                     "a block's entry is too long",
-                    expected=f"at most {_most(block.values_length)} bytes",
+                    expected=f"at most {most_of(block.values_length)} bytes",
                     found=int(lengths[-1]),
                 )
             array = _as_array(self._inflater.read(int(ends[count - 1])))
@@ -178,10 +171,6 @@ class _BlockReader:
                 self._block = None
             keys = block.keys[first : first + count]
             return _opened(array, keys, np.cumsum(lengths) - lengths, lengths.copy(), None), position
-
-
-def _most(stored_bytes: int) -> int:
-    return min(stored_bytes * MOST_PER_BYTE, MAX_ENTRY_BYTES + LENGTH_BYTES)
 
 
 def _opened(array: Bytes, keys: Longs, offsets: Longs, lengths: Longs, place: int | None) -> Batch:

@@ -1,12 +1,13 @@
 """zlib streams (Hadoop's `DefaultCodec`), bounded: no more is inflated than is asked for.
 
 Bytes are deflated by zlib itself, at its default level, as Hadoop does: they are the same then. They are inflated by
-isal, but for short ones, with which zlib is faster.
+isal, which is faster.
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 from isal import igzip_lib, isal_zlib
 
@@ -16,7 +17,8 @@ from offload_hooks.errors import DecompressionError
 MOST_PER_BYTE = 1032
 """One byte of a zlib stream gives at most so many."""
 
-_SHORT_BYTES = 512
+MAX_INFLATED_BYTES = (256 << 20) + 4
+"""The most that a value may become: an entry of 256 MiB, with its length."""
 
 
 def deflate(data: Buffer) -> bytes:
@@ -30,10 +32,10 @@ def inflate(data: Buffer, most: int) -> bytes:
     Raises:
         DecompressionError: broken, cut off, more than `most` bytes, or something behind it.
     """
-    inflater = zlib.decompressobj() if len(data) < _SHORT_BYTES else isal_zlib.decompressobj()
+    inflater = isal_zlib.decompressobj()
     try:
         inflated: bytes = inflater.decompress(data, most + 1)
-    except (zlib.error, isal_zlib.error) as error:
+    except isal_zlib.error as error:
         raise DecompressionError(f"a zlib stream is broken: {error}") from error
     if len(inflated) > most:
         raise DecompressionError("a zlib stream holds more than it may", expected=f"at most {most} bytes")
@@ -45,6 +47,34 @@ def inflate(data: Buffer, most: int) -> bytes:
             else "a stream that is cut off",
         )
     return inflated
+
+
+def inflate_many(data: memoryview, offsets: Sequence[int], lengths: Sequence[int], room: int) -> list[bytes]:
+    """What the zlib streams at these places of `data` hold, up to the one with which they reach `room` bytes.
+
+    Stops before a stream that `inflate` would not take with `most` as `most_of` has it.
+    """
+    inflated: list[bytes] = []
+    total = 0
+    make = isal_zlib.decompressobj
+    try:
+        for offset, length in zip(offsets, lengths, strict=True):
+            inflater = make()
+            part = inflater.decompress(data[offset : offset + length], most_of(length) + 1)
+            if not inflater.eof or inflater.unused_data:
+                break
+            inflated.append(part)
+            total += len(part)
+            if total >= room:
+                break
+    except isal_zlib.error:
+        pass
+    return inflated
+
+
+def most_of(stored_bytes: int) -> int:
+    """The most that so many bytes of a zlib stream may become: what they can, but at most 256 MiB and a little."""
+    return min(stored_bytes * MOST_PER_BYTE, MAX_INFLATED_BYTES)
 
 
 class Inflater:
