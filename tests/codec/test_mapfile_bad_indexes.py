@@ -12,6 +12,7 @@ from entries import WrittenObject
 from mapfile_parts import MARK, THREE_RECORDS, THREE_VALUES, block, blocked, header_of, index_file, plain
 from mapfiles import INDEX_SYNC, SYNC, index_of, mapfile, read_mapfile, stretch_entries
 
+from offload_core.codec.decoder import parse_index
 from offload_core.codec.mapfile.fields import CutOffError, pack_counted, pack_vint
 from offload_core.codec.mapfile.header import LONG_WRITABLE, FileCompression, pack_header
 from offload_core.codec.mapfile.index_file import parse_index_file
@@ -23,6 +24,7 @@ from offload_hooks.errors import (
     EntryOrderError,
     FormatError,
     IndexMismatchError,
+    OptionError,
 )
 
 EACH = pytest.mark.parametrize(
@@ -84,6 +86,14 @@ def test_another_header_than_when_the_index_was_read_is_refused() -> None:
     other = written.data.replace(SYNC, INDEX_SYNC)
     with pytest.raises(BadMagicError, match="header"):
         list(stretch_entries(other, index, index.ledgers[0].blocks[0], None))
+
+
+def test_an_index_is_not_decoded_without_its_data_file() -> None:
+    written = mapfile(PAYLOADS)
+    with pytest.raises(OptionError, match="beginning of its data file"):
+        parse_index(written.index, written.key)
+    with pytest.raises(BadMagicError):
+        parse_index(b"\xde\x47\xde\x47", written.key)
 
 
 # --- bounds ------------------------------------------------------------------------------------

@@ -12,12 +12,14 @@ import pytest
 from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
 from expected import COLUMNS, assert_topic_is_as_expected
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden, lay_out_mapfile, mapfile
-from tiers import TOPIC, lay_out
+from tiers import TOPIC, MemoryDriver, lay_out, numbered
 
 from offload_core import open_tier
+from offload_core.api import TierReader
 from offload_core.catalogue import parse_topic
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.scan.positions import Position
+from offload_core.tier import Tier
 from offload_hooks.errors import (
     BadLengthError,
     ChecksumError,
@@ -136,6 +138,18 @@ def test_a_topic_of_all_three_formats_reads_as_one(tmp_path: Path, compression: 
             assert sorted(set(table["__ledgerId"].to_pylist())) == [5, 6, 7, 8, 9]
 
 
+@EACH
+@pytest.mark.parametrize("ranges_ahead", [0, 3])
+def test_a_large_entry_is_fetched_about_once(compression: FileCompression, ranges_ahead: int) -> None:
+    payloads = [b"before", RANDOM.randbytes(9 << 20), b"behind"]
+    written = mapfile(payloads, compression=compression)
+    driver = MemoryDriver(numbered(written), range_bytes=256 << 10, ranges_ahead=ranges_ahead)
+    tier = TierReader(Tier(driver))
+    assert tier.scan(level="entries").to_table()["value"].to_pylist() == payloads
+    fetched = sum(length for key, _, length in driver.reads if key.endswith("/data"))
+    assert fetched < 1.6 * len(written.data)
+
+
 # --- damage ------------------------------------------------------------------------------------
 
 
@@ -162,7 +176,7 @@ def test_a_payload_that_changed_is_noticed_by_the_checksums(tmp_path: Path) -> N
 
 def test_every_byte_of_a_ledger_that_is_read_whole_is_verified(tmp_path: Path) -> None:
     written = mapfile([b"x" * 900, b"y" * 900], compression=FileCompression.NONE)
-    for at in range(0, len(written.data), 50):
+    for at in range(0, len(written.data), 97):
         damaged(tmp_path, written, at)
         with pytest.raises((ChecksumError, EntryOrderError)) if at > 300 else pytest.raises(FormatError):
             problem_or_entries(tmp_path)

@@ -90,7 +90,7 @@ class MapFileCursor:
     @property
     def reached(self) -> int:
         """See `EntryCursor`."""
-        return self._window.reached
+        return self._window.wanted
 
     @property
     def next_length(self) -> int:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+MOST_AGAIN_BYTES = 1 << 20
+
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -35,6 +37,15 @@ class StretchWindow:
     def reached(self) -> int:
         """The place in the file up to which it was read."""
         return self.place + self.position
+
+    @property
+    def wanted(self) -> int:
+        """The place in the file from which on the next window should have its bytes.
+
+        To have a little that is left over again saves a copy of the window; much of it would be fetched in vain.
+        """
+        held = len(self.array) - self.position + sum(map(len, self._waiting))
+        return self.reached if held < MOST_AGAIN_BYTES else self.reached + held
 
     def need(self, needed: int) -> None:
         """Reading cannot go on before the array has its byte `needed` − 1."""

@@ -59,9 +59,9 @@ def inflate_many(data: memoryview, offsets: Sequence[int], lengths: Sequence[int
     make = isal_zlib.decompressobj
     try:
         for offset, length in zip(offsets, lengths, strict=True):
-            inflater = make()
-            part = inflater.decompress(data[offset : offset + length], most_of(length) + 1)
-            if not inflater.eof or inflater.unused_data:
+            inflater, most = make(), most_of(length)
+            part = inflater.decompress(data[offset : offset + length], most + 1)
+            if not inflater.eof or inflater.unused_data or len(part) > most:
                 break
             inflated.append(part)
             total += len(part)
