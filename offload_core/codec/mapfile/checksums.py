@@ -115,20 +115,35 @@ class ChecksumVerifier:
         while self._position < end:
             if self._position % size == 0:
                 self._crc, self._is_whole = 0, True
+                self._position += self._verify_many(view[self._position - offset :]) * size
+                if self._position == end:
+                    return
             chunk_end = min(self._position - self._position % size + size, self.data_length)
             stop = min(chunk_end, end)
             self._crc = isal_zlib.crc32(view[self._position - offset : stop - offset], self._crc)
             self._position = stop
             if stop == chunk_end and self._is_whole:
-                self._compare((stop - 1) // size * size)
+                self._compare((stop - 1) // size * size, self._crc)
 
-    def _compare(self, chunk: int) -> None:
+    def _verify_many(self, view: memoryview) -> int:
+        """Verify the whole chunks at the start of `view`, which is where `_position` is; how many they are."""
+        size, crc32 = self.chunk_bytes, isal_zlib.crc32
+        end = len(view) - len(view) % size
+        found = [crc32(view[at : at + size]) for at in range(0, end, size)]
+        first = (self._position - self.begin) // size * CHECKSUM_BYTES
+        stored = self.checksums[first : first + len(found) * CHECKSUM_BYTES]
+        if struct.pack(f">{len(found)}I", *found) != stored:
+            for i, crc in enumerate(found):
+                self._compare(self._position + i * size, crc)
+        return len(found)
+
+    def _compare(self, chunk: int, crc: int) -> None:
         at = (chunk - self.begin) // self.chunk_bytes * CHECKSUM_BYTES
         stored = int.from_bytes(self.checksums[at : at + CHECKSUM_BYTES], "big")
-        if at < 0 or at + CHECKSUM_BYTES > len(self.checksums) or stored != self._crc:
+        if at + CHECKSUM_BYTES > len(self.checksums) or stored != crc:
             raise ChecksumError(
                 "the CRC-32 of a chunk is not that of its .crc file",
                 offset=chunk,
                 expected=f"{stored:08x}",
-                found=f"{self._crc:08x}",
+                found=f"{crc:08x}",
             )
