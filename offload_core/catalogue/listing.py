@@ -23,11 +23,14 @@ from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
 
-_CONCURRENCY = 32
+CONCURRENCY = 32
+"""Requests at once."""
 
 
 @dataclass(slots=True)
-class _Pair:
+class Pair:
+    """An attempt's two objects as a listing has them, each None if it is not there; of a MapFile the `.crc` files, too."""
+
     key: ObjectKey
     data: ListedObject | None = None
     index: ListedObject | None = None
@@ -40,7 +43,7 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
 
     Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there.
     """
-    pairs: dict[str, _Pair] = {}
+    pairs: dict[str, Pair] = {}
     checksums: dict[str, ListedObject] = {}
     for listed in tier.list_objects(prefix):
         key = parse_key(listed.key)
@@ -48,7 +51,7 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
             if listed.key.endswith(".crc"):
                 checksums[listed.key] = listed
             continue
-        pair = pairs.setdefault(key.data_key, _Pair(key))
+        pair = pairs.setdefault(key.data_key, Pair(key))
         if key.is_index:
             pair.index = listed
         else:
@@ -56,14 +59,15 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
     for pair in pairs.values():
         if pair.key.checksum_keys is not None:
             pair.data_checksums, pair.index_checksums = map(checksums.get, pair.key.checksum_keys)
-    with ThreadPoolExecutor(_CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
+    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
         described: Iterable[StoredObject | None] = pool.map(
-            lambda pair: _describe(tier, pair), pairs.values()
+            lambda pair: describe_pair(tier, pair), pairs.values()
         )
         return build_catalogue(stored for stored in described if stored is not None)
 
 
-def _describe(tier: Tier, pair: _Pair) -> StoredObject | None:
+def describe_pair(tier: Tier, pair: Pair) -> StoredObject | None:
+    """An attempt with its index and names, and what is wrong with it; None if it vanished meanwhile."""
     seen = pair.index or pair.data
     if seen is None:
         raise AssertionError("a pair is made from an object that was listed")
@@ -89,7 +93,7 @@ def _user_metadata(tier: Tier, key: ObjectKey, seen: str) -> Mapping[str, str]:
     return {} if key.is_mapfile else tier.stat(seen).user_metadata
 
 
-def _judge(tier: Tier, pair: _Pair, stored: StoredObject, version: str) -> StoredObject:
+def _judge(tier: Tier, pair: Pair, stored: StoredObject, version: str) -> StoredObject:
     """Read the index, and say what is wrong with the pair."""
     if version != FORMAT_VERSION:
         return _with(
