@@ -99,7 +99,7 @@ class TierReader:
             min_partitions: plan at least so many tasks where there are enough blocks.
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
-            verify_checksums: verify the CRC-32C of every entry that has one.
+            verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
             max_message_bytes: the most that one payload may decompress to.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).

@@ -1,7 +1,8 @@
 """What lies in a tier: topics, their ledgers in order, the copies of each, and what is wrong with them.
 
 A ledger is known by cluster, managed ledger and id: ids of two clusters in one bucket collide. Only complete copies
-are read. Where a ledger has several, the newest counts; a streaming ledger may be made of several pieces.
+are read. Where a ledger has several, the newest counts; a streaming ledger may be made of several pieces. Objects that
+name no cluster (MapFiles) belong to the one that offloaded the rest of their topic, if it is one.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class StoredObject:
         modified_at: None if the tier has neither object, and only a record names them.
         index: None exactly if there is a problem that keeps it from being read.
         detail: the problem in words.
+        checksum_key: the data object's file of checksums (`.crc`), where there is one.
     """
 
     key: ObjectKey
@@ -57,6 +59,7 @@ class StoredObject:
     index: ObjectIndex | None
     problem: Problem | None = None
     detail: str | None = None
+    checksum_key: str | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -180,6 +183,8 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
     """Sort objects into topics and ledgers, and choose the pieces that each ledger is read from."""
     attempts: dict[tuple[str | None, str | None], dict[int, list[StoredObject]]] = {}
     strays = []
+    objects = list(objects)
+    clusters = _clusters(objects)
     for stored in objects:
         ledger_ids = (
             [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
@@ -187,7 +192,8 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
         if ledger_ids == [None]:
             strays.append(stored)
             continue
-        topic = attempts.setdefault((stored.cluster, stored.managed_ledger), {})
+        cluster = stored.cluster or clusters.get(stored.managed_ledger)
+        topic = attempts.setdefault((cluster, stored.managed_ledger), {})
         for ledger_id in ledger_ids:
             if ledger_id is not None:
                 topic.setdefault(ledger_id, []).append(stored)
@@ -203,6 +209,15 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
     return Catalogue(topics=tuple(topics), strays=tuple(sorted(strays, key=_by_key)))
 
 
+def _clusters(objects: Sequence[StoredObject]) -> dict[str | None, str]:
+    """Managed ledger → the cluster that offloaded it, where there is exactly one."""
+    found: dict[str, set[str]] = {}
+    for stored in objects:
+        if stored.managed_ledger is not None and stored.cluster is not None:
+            found.setdefault(stored.managed_ledger, set()).add(stored.cluster)
+    return {name: clusters.pop() for name, clusters in found.items() if len(clusters) == 1}
+
+
 def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
     ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
     return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))
@@ -215,7 +230,7 @@ def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Pi
         if stored.index is None or not stored.is_complete:
             continue
         ledger = next(ledger for ledger in stored.index.ledgers if ledger.ledger_id == ledger_id)
-        if stored.index.object_format is ObjectFormat.PIP17:
+        if stored.index.object_format is not ObjectFormat.STREAMING:
             newest = {-1: (stored, ledger)}
         elif -1 not in newest:
             newest[ledger.first_entry_id] = (stored, ledger)

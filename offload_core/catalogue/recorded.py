@@ -10,16 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from offload_core.catalogue.listing import CONCURRENCY, Pair, describe_pair
 from offload_core.catalogue.model import Catalogue, Ledger, Problem, StoredObject, Topic, pieces_of
-from offload_core.catalogue.topics import TopicName
+from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, SegmentStatus
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 from offload_hooks.values import ListedObject
+
+_FILESYSTEM = "filesystem"
+"""Pulsar's driver that stores MapFiles."""
 
 _UNFINISHED = {
     SegmentStatus.ASSIGNED: "by its record this segment is not offloaded yet",
@@ -44,8 +48,8 @@ class RecordedCopy:
     driver: DriverMetadata | None
 
 
-def recorded_copies(record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
-    """The attempts that a ledger's record names, in its order; `folder` is what their keys begin with."""
+def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
+    """The attempts that a topic's record names for a ledger, in its order; `folder` is what their keys begin with."""
     context = record.context
     if context is None:
         return
@@ -60,11 +64,20 @@ def recorded_copies(record: LedgerRecord, folder: str = "") -> Iterator[Recorded
     if context.uuid is not None and not context.segments:
         yield RecordedCopy(
             ledger_id=record.ledger_id,
-            key=ObjectKey(folder=folder, uuid=context.uuid, ledger_id=record.ledger_id, is_index=False),
+            key=_key_of_copy(topic, record.ledger_id, context.uuid, context.driver, folder),
             stop_entry_id=None,
             unfinished=None if context.complete else "by its record this attempt did not finish",
             driver=context.driver,
         )
+
+
+def _key_of_copy(
+    topic: TopicName, ledger_id: int, uuid: UUID, driver: DriverMetadata | None, folder: str
+) -> ObjectKey:
+    is_mapfile = driver is not None and driver.name == _FILESYSTEM
+    if is_mapfile:
+        folder = f"{folder}{managed_ledger_of_topic(topic)}/"
+    return ObjectKey(folder=folder, uuid=uuid, ledger_id=ledger_id, is_index=False, is_mapfile=is_mapfile)
 
 
 def record_catalogue(
@@ -76,9 +89,9 @@ def record_catalogue(
     """
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     copies: dict[ObjectKey, RecordedCopy] = {}
-    for info in records.values():
+    for topic, info in records.items():
         for ledger in info.ledgers:
-            for copy in recorded_copies(ledger, folder):
+            for copy in recorded_copies(topic, ledger, folder):
                 copies.setdefault(copy.key, copy)
     with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
         found = dict(zip(copies, pool.map(lambda copy: _look_up(tier, copy), copies.values()), strict=True))
@@ -113,6 +126,8 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
         problem=Problem.MISSING,
         detail=f"its record says that {where} has it; it is not here",
     )
+    if copy.key.is_mapfile:
+        return nothing
     other = replace(copy.key, ledger_id=copy.ledger_id if copy.key.ledger_id is None else None)
     pair = _pair(tier, other)
     seen = pair.index or pair.data
@@ -131,7 +146,10 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
 
 
 def _pair(tier: Tier, key: ObjectKey) -> Pair:
-    return Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
+    pair = Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
+    if key.checksum_keys is not None:
+        pair.data_checksums, pair.index_checksums = (_listed(tier, each) for each in key.checksum_keys)
+    return pair
 
 
 def _listed(tier: Tier, key: str) -> ListedObject | None:
@@ -146,17 +164,19 @@ def _build_topic(
     name: TopicName, info: ManagedLedgerInfo, folder: str, found: Mapping[ObjectKey, StoredObject]
 ) -> Topic:
     """A topic's ledgers; its cluster is what its objects say, if they agree."""
-    ledgers = tuple(_build_ledger(record, folder, found) for record in info.in_order)
+    ledgers = tuple(_build_ledger(name, record, folder, found) for record in info.in_order)
     clusters = {
         stored.cluster for ledger in ledgers for stored in ledger.attempts if stored.cluster is not None
     }
     return Topic(cluster=clusters.pop() if len(clusters) == 1 else None, name=name, ledgers=ledgers)
 
 
-def _build_ledger(record: LedgerRecord, folder: str, found: Mapping[ObjectKey, StoredObject]) -> Ledger:
+def _build_ledger(
+    topic: TopicName, record: LedgerRecord, folder: str, found: Mapping[ObjectKey, StoredObject]
+) -> Ledger:
     attempts = []
     readable: dict[int, tuple[StoredObject, LedgerIndex]] = {}
-    for copy in recorded_copies(record, folder):
+    for copy in recorded_copies(topic, record, folder):
         stored = found[copy.key]
         if stored.is_complete and stored.index is not None:
             ledger = next((each for each in stored.index.ledgers if each.ledger_id == record.ledger_id), None)

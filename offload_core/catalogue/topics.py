@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote_plus
+from urllib.parse import quote_plus, unquote_plus
 
 from offload_hooks.errors import OptionError
 
@@ -67,3 +67,13 @@ def topic_of_managed_ledger(name: str) -> TopicName:
     """
     namespace, separator, topic = name.partition("/persistent/")
     return TopicName(f"{_DOMAIN}{namespace}/{unquote_plus(topic)}" if separator else name)
+
+
+def managed_ledger_of_topic(topic: TopicName) -> str:
+    """The name of a topic's managed ledger: the inverse of `topic_of_managed_ledger`, encoded as by Java."""
+    name = topic.full.removeprefix(_DOMAIN)
+    tenant, _, rest = name.partition("/")
+    namespace, separator, local = rest.partition("/")
+    if not separator:
+        return name
+    return f"{tenant}/{namespace}/persistent/{quote_plus(local, safe='*').replace('~', '%7E')}"

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from offload_core.catalogue.reading import read_index
 from offload_core.cli.recorded import Mention, find_mentions, record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
@@ -25,12 +26,16 @@ from offload_core.cli.shared import (
     reported,
 )
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
-from offload_core.codec.decoder import parse_index
+from offload_core.codec.cursor import open_cursor
 from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
 from offload_hooks.values import ObjectStat
+
+_STRETCH_BEGIN_BYTES = 1 << 16
+"""How much of each stretch of a MapFile is looked at."""
 
 
 def inspect(
@@ -43,7 +48,7 @@ def inspect(
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Show an object's index and blocks, and whether each block's header agrees with the index.
+    """Show an object's index and blocks, and whether each block's beginning agrees with the index.
 
     With records also which ledgers' records name it, and whether they agree with it on its format.
     """
@@ -52,13 +57,18 @@ def inspect(
         if parsed is None:
             raise OptionError(
                 "this is not the key of an offloaded object",
-                expected="<uuid>[-ledger-<id>][-index]",
+                expected="<uuid>[-ledger-<id>][-index], or <managed ledger>/<id>-<uuid>/data or /index",
                 found=key,
             )
         named_by = None if records is None else find_mentions(tier.records(records), parsed)
         index_stat = tier.store.stat(parsed.index_key)
-        index = parse_index(tier.store.read_range(parsed.index_key, 0, index_stat.size_bytes), parsed)
         data_stat = _stat_data(tier.store, parsed)
+        index = read_index(
+            tier.store,
+            parsed,
+            index_bytes=index_stat.size_bytes,
+            data_bytes=data_stat.size_bytes if data_stat else None,
+        )
         headers = {
             block.offset: _check_header(tier.store, parsed, index, ledger, block, data_stat)
             for ledger in index.ledgers
@@ -106,7 +116,9 @@ def _check_header(
     block: IndexedBlock,
     data: ObjectStat | None,
 ) -> str:
-    """`ok`, or what is wrong with the header in the data object."""
+    """`ok`, or what is wrong with the header in the data object; of a MapFile, with a stretch's first records."""
+    if index.sequence_file is not None:
+        return _check_stretch(tier, key, index, index.sequence_file, ledger, block)
     if data is None or block.offset + BLOCK_HEADER_BYTES > data.size_bytes:
         return "not there"
     head = tier.read_range(key.data_key, block.offset, BLOCK_HEADER_BYTES)
@@ -127,6 +139,28 @@ def _check_header(
     return "; ".join(wrong) or "ok"
 
 
+def _check_stretch(
+    tier: Tier,
+    key: ObjectKey,
+    index: ObjectIndex,
+    file: SequenceFile,
+    ledger: LedgerIndex,
+    block: IndexedBlock,
+) -> str:
+    length = min(block.length, _STRETCH_BEGIN_BYTES)
+    data = tier.read_range(key.data_key, block.offset, length)
+    more = length < block.length
+    try:
+        with placed(key=key.data_key):
+            cursor = open_cursor(
+                data, index.object_format, ledger.ledger_id, block, sequence_file=file, more=more
+            )
+            cursor.skip_to(block.first_entry_id)
+    except FormatError as error:
+        return str(error)
+    return "ok"
+
+
 def _print(
     key: ObjectKey,
     index: ObjectIndex,
@@ -136,6 +170,8 @@ def _print(
 ) -> None:
     facts = Table(box=None, show_header=False, pad_edge=False)
     facts.add_row("format", index.object_format.value)
+    if index.sequence_file is not None:
+        facts.add_row("compression", index.sequence_file.header.compression.value)
     facts.add_row("data object", cell(f"{key.data_key}, {_size_note(index, data)}"))
     facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
     for name, value in sorted((data or index_stat).user_metadata.items()):
@@ -174,6 +210,7 @@ def _to_json(
 ) -> dict[str, Any]:
     return {
         "format": index.object_format.value,
+        **_compression(index),
         "data_key": key.data_key,
         "data_bytes": data.size_bytes if data else None,
         "data_bytes_by_index": index.data_length,
@@ -189,6 +226,12 @@ def _to_json(
             for ledger in index.ledgers
         ],
     }
+
+
+def _compression(index: ObjectIndex) -> dict[str, str]:
+    """Of a MapFile."""
+    file = index.sequence_file
+    return {} if file is None else {"compression": file.header.compression.value}
 
 
 def _plain(value: Any) -> Any:

@@ -30,7 +30,7 @@ def find_mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey
     found = []
     for topic, info in records.items():
         for record in info.in_order:
-            for copy in recorded_copies(record):
+            for copy in recorded_copies(topic, record):
                 if copy.key.uuid != key.uuid:
                     continue
                 if copy.key.object_format is not key.object_format:

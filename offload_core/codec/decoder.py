@@ -1,4 +1,7 @@
-"""The one way from an index object's bytes to its value, whichever format it has."""
+"""From an index object's bytes to its value, whichever of the formats with blocks it has.
+
+A MapFile's index is decoded together with the beginning of its data file: `mapfile.layout`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from offload_core.codec.index import ObjectIndex
 from offload_core.codec.object_format import ObjectFormat, ObjectKey, resolve_format
 from offload_core.codec.pip17 import parse_pip17_index
 from offload_core.codec.streaming import parse_streaming_index
-from offload_hooks.errors import placed
+from offload_hooks.errors import OptionError, placed
 
 
 def parse_index(
@@ -16,8 +19,13 @@ def parse_index(
 
     Raises:
         FormatError: a subclass, with the index's key and the byte.
+        OptionError: the index is a MapFile's.
     """
     resolved = resolve_format(data, key, recorded=recorded)
+    if resolved is ObjectFormat.MAPFILE:
+        raise OptionError(
+            "a MapFile's index is decoded with the beginning of its data file", key=key.index_key
+        )
     with placed(key=key.index_key, ledger_id=key.ledger_id):
         if resolved is ObjectFormat.STREAMING or key.ledger_id is None:
             return parse_streaming_index(data)

@@ -1,6 +1,6 @@
 """What an index object says, whichever format it has.
 
-Each decoder (`pip17`, `streaming`) turns bytes into an `ObjectIndex` and back; `decoder.parse_index` picks one.
+Each decoder (`pip17`, `streaming`, `mapfile.layout`) turns bytes into an `ObjectIndex`; `decoder` picks one.
 """
 
 from __future__ import annotations
@@ -11,20 +11,22 @@ from dataclasses import dataclass
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
+from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, EntryOrderError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedBlock:
-    """One block as the index knows it.
+    """One block as the index knows it; of a MapFile, a stretch of its data file.
 
     Attributes:
         part_number: as stored. From 1 over the object in what Pulsar writes; the PIPs say otherwise: don't rely on it.
         offset: of the block's header in the data object.
         length: in bytes, to the next block or the object's end.
-        first_entry_id: the block's first entry.
-        end_entry_id: one past its last entry, where the index shows it (not for the end of a streaming segment).
+        first_entry_id: the block's first entry; of a block-compressed MapFile, the least that it can be.
+        end_entry_id: one past its last entry, where the index shows it (not for the end of a streaming segment); inside
+            a MapFile, the most that it can be.
     """
 
     part_number: int
@@ -55,11 +57,15 @@ class LedgerIndex:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectIndex:
-    """An index object. `ledgers` are in the order in which the index has them (PIP-17: one)."""
+    """An index object. `ledgers` are in the order in which the index has them (PIP-17 and MapFile: one).
+
+    `sequence_file` is what readers of a MapFile's data must know; None in the other formats.
+    """
 
     object_format: ObjectFormat
     data_length: int
     ledgers: tuple[LedgerIndex, ...]
+    sequence_file: SequenceFile | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

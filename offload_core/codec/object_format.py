@@ -1,8 +1,9 @@
 """Which format an object has: from its offload context where there is one, else from its key and magic.
 
-Both stored formats carry the same version in their user metadata, so that says nothing. Keys: `<uuid>-ledger-<id>`
-and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming. A key and a magic that
-contradict each other are an error that names both. Source: docs/formats/index.md.
+PIP-17 and streaming objects carry the same version in their user metadata, so that says nothing. Keys:
+`<uuid>-ledger-<id>` and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming,
+`<managed ledger>/<id>-<uuid>/data` and `/index` for MapFiles. A key and a magic that contradict each other are an error
+that names both. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations
@@ -24,13 +25,22 @@ class ObjectFormat(enum.Enum):
 
     PIP17 = "pip17"
     STREAMING = "streaming"
+    MAPFILE = "mapfile"
 
 
-INDEX_MAGIC = {ObjectFormat.PIP17: 0xDE47DE47, ObjectFormat.STREAMING: 0x3D1FB0BC}
+INDEX_MAGIC = {
+    ObjectFormat.PIP17: 0xDE47DE47,
+    ObjectFormat.STREAMING: 0x3D1FB0BC,
+    ObjectFormat.MAPFILE: 0x53455106,
+}
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_LEDGER = r"0|[1-9][0-9]{0,18}"
 _KEY = re.compile(
-    rf"(?P<folder>(?:.*/)?)(?P<uuid>{_UUID})(?:-ledger-(?P<ledger>0|[1-9][0-9]{{0,18}}))?(?P<index>-index)?"
+    rf"(?P<folder>(?:.*/)?)(?P<uuid>{_UUID})(?:-ledger-(?P<ledger>{_LEDGER}))?(?P<index>-index)?"
+)
+_MAPFILE_KEY = re.compile(
+    rf"(?P<folder>[^/]+(?:/[^/]+){{2,}}/)(?P<ledger>{_LEDGER})-(?P<uuid>{_UUID})/(?:data|(?P<index>index))"
 )
 
 
@@ -38,34 +48,55 @@ _KEY = re.compile(
 class ObjectKey:
     """A key taken apart. `folder` is what stands before the uuid (Pulsar writes none), with its `/`.
 
-    `ledger_id` is None for streaming objects: their index lists the ledgers.
+    Of a MapFile, `folder` is the managed ledger's name and a `/`. `ledger_id` is None for streaming objects: their
+    index lists the ledgers.
     """
 
     folder: str
     uuid: UUID
     ledger_id: int | None
     is_index: bool
+    is_mapfile: bool = False
 
     @property
     def object_format(self) -> ObjectFormat:
         """The format that the key's form stands for."""
+        if self.is_mapfile:
+            return ObjectFormat.MAPFILE
         return ObjectFormat.STREAMING if self.ledger_id is None else ObjectFormat.PIP17
+
+    @property
+    def managed_ledger(self) -> str | None:
+        """The managed ledger's name, where the key has it: of a MapFile."""
+        return self.folder.removesuffix("/") if self.is_mapfile else None
 
     @property
     def data_key(self) -> str:
         """The data object's key."""
-        suffix = "" if self.ledger_id is None else f"-ledger-{self.ledger_id}"
-        return f"{self.folder}{self.uuid}{suffix}"
+        return f"{self._stem}/data" if self.is_mapfile else self._stem
 
     @property
     def index_key(self) -> str:
         """The index object's key."""
-        return f"{self.data_key}-index"
+        return f"{self._stem}/index" if self.is_mapfile else f"{self._stem}-index"
+
+    @property
+    def checksum_keys(self) -> tuple[str, str] | None:
+        """The keys of the `.crc` files of data and index, which a MapFile on a local root has beside it."""
+        return (f"{self._stem}/.data.crc", f"{self._stem}/.index.crc") if self.is_mapfile else None
+
+    @property
+    def _stem(self) -> str:
+        if self.is_mapfile:
+            return f"{self.folder}{self.ledger_id}-{self.uuid}"
+        suffix = "" if self.ledger_id is None else f"-ledger-{self.ledger_id}"
+        return f"{self.folder}{self.uuid}{suffix}"
 
 
 def parse_key(key: str) -> ObjectKey | None:
     """Take a key apart; None if it is not one of an offloaded object."""
-    match = _KEY.fullmatch(key)
+    mapfile = _MAPFILE_KEY.fullmatch(key)
+    match = mapfile or _KEY.fullmatch(key)
     if match is None:
         return None
     return ObjectKey(
@@ -73,6 +104,7 @@ def parse_key(key: str) -> ObjectKey | None:
         uuid=UUID(match["uuid"]),
         ledger_id=None if match["ledger"] is None else int(match["ledger"]),
         is_index=match["index"] is not None,
+        is_mapfile=mapfile is not None,
     )
 
 

@@ -77,7 +77,7 @@ class MessageDecoder:
     def decode(
         self,
         block: Bytes,
-        block_offset: int,
+        block_offset: int | None,
         first_entry_id: int,
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
@@ -91,7 +91,7 @@ class MessageDecoder:
 
         Args:
             block: uint8, read-only; the entries' payloads lie in it.
-            block_offset: the block's place in its object, for errors.
+            block_offset: the block's place in its object, for errors; None if it has none.
             first_entry_id: id of the first of the entries.
             offsets: int64, where in `block` each payload begins; `lengths` int64, its bytes.
             start_batch: leave out the first entry's messages before this batch index.
@@ -147,7 +147,7 @@ class MessageDecoder:
                 raise error.at(
                     ledger_id=self._ledger_id,
                     entry_id=first_entry_id + row,
-                    offset=block_offset + int(offsets[row]),
+                    offset=None if block_offset is None else block_offset + int(offsets[row]),
                 ) from error.__cause__
             yield batch
 
@@ -223,7 +223,7 @@ class MessageDecoder:
     def _explain(
         self,
         block: Bytes,
-        block_offset: int,
+        block_offset: int | None,
         first_entry_id: int,
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
@@ -232,11 +232,12 @@ class MessageDecoder:
         """Raise what is wrong with an entry that the kernels refused."""
         start = int(offsets[row])
         entry = block[start : start + int(lengths[row])].tobytes()
-        with placed(ledger_id=self._ledger_id, entry_id=first_entry_id + row, offset=block_offset + start):
+        place = None if block_offset is None else block_offset + start
+        with placed(ledger_id=self._ledger_id, entry_id=first_entry_id + row, offset=place):
             try:
                 parts = split_entry(entry, verify_checksum=self._verify_checksums)
             except FormatError as error:
-                error.offset = block_offset + start + (error.offset or 0)
+                error.offset = None if place is None else place + (error.offset or 0)
                 raise
             try:
                 read_messages(parts, max_message_bytes=self._max_message_bytes)

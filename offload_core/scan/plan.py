@@ -174,6 +174,8 @@ def _plan_ledger(topic: Topic, ledger: Ledger, asked: _EntryRange) -> Iterator[R
             stop_batch=asked.stop_batch if cut else 0,
             next_entry_id=None if following is None else _least(following, asked.stop),
             payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
+            sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
+            checksum_key=piece.stored.checksum_key,
         )
 
 

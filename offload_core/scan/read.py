@@ -13,10 +13,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from offload_core.codec.blocks import BlockCursor
+from offload_core.codec.cursor import EntryCursor, open_cursor
+from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
 from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecoder
 from offload_core.messages.schema import arrow_schema
+from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import ReadOptions, Run, ScanTask
 from offload_core.tier import Tier
@@ -26,7 +28,7 @@ _ENTRIES_AT_ONCE = 16384
 
 _log = logging.getLogger(__name__)
 
-ReadWindow = Callable[[BlockCursor], Iterator[pa.RecordBatch]]
+ReadWindow = Callable[[EntryCursor], Iterator[pa.RecordBatch]]
 
 
 def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -40,16 +42,23 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
     schema = arrow_schema(options.level, options.columns)
     for run, windows in itertools.groupby(fetch_windows(tier, task.runs), key=lambda window: window.run):
         with placed(key=run.data_key):
-            yield from _read_run(run, windows, schema, options)
+            verifier = checksum_verifier(tier, run) if options.verify_checksums else None
+            yield from _read_run(run, windows, schema, options, verifier)
 
 
 def _read_run(
-    run: Run, windows: Iterator[Window], schema: pa.Schema, options: ReadOptions
+    run: Run,
+    windows: Iterator[Window],
+    schema: pa.Schema,
+    options: ReadOptions,
+    verifier: ChecksumVerifier | None,
 ) -> Iterator[pa.RecordBatch]:
     decoder = message_decoder(run, schema, options)
     read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
     payload_bytes = 0
     for window in windows:
+        if verifier is not None:
+            verifier.update(window.data, window.offset)
         if window.begins_block:
             cursor = _open(run, window)
         elif not cursor.done:
@@ -63,15 +72,16 @@ def _read_run(
     _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
 
 
-def _open(run: Run, window: Window) -> BlockCursor:
+def _open(run: Run, window: Window) -> EntryCursor:
     stop, block = run.stop_entry_id, window.block
     if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
         stop = None  # the whole block is asked for: its end is checked as well
-    return BlockCursor(
+    return open_cursor(
         window.data,
         run.object_format,
         run.ledger_id,
         block,
+        sequence_file=run.sequence_file,
         stop_entry_id=stop,
         more=not window.ends_block,
     )
@@ -85,20 +95,21 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
         if name in schema.names
     }
 
-    def read(cursor: BlockCursor) -> Iterator[pa.RecordBatch]:
-        usual_room = room = min(BATCH_BYTES, len(cursor.array))
+    def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
+        large = 0
         while not cursor.done and not cursor.starved:
-            first = cursor.next_entry_id
+            room = large or min(BATCH_BYTES, len(cursor.array))
             (values_buffer, values), (offsets_buffer, offsets) = (
                 new_bytes(room),
                 new_offsets(_ENTRIES_AT_ONCE),
             )
             count = cursor.copy(values, offsets)
-            room = usual_room
+            large = 0
             if count == 0:
                 if not cursor.done and not cursor.starved:
-                    room = cursor.next_length  # an entry larger than a batch: a batch for itself
+                    large = cursor.next_length  # an entry larger than a batch: a batch for itself
                 continue
+            first = cursor.next_entry_id - count
             arrays = []
             for name in schema.names:
                 if name == "value":
@@ -130,12 +141,12 @@ def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
     offsets = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
     lengths = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
 
-    def read(cursor: BlockCursor) -> Iterator[pa.RecordBatch]:
+    def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
         while not cursor.done and not cursor.starved:
-            first = cursor.next_entry_id
             count = cursor.locate(offsets, lengths, BATCH_BYTES)
             if count == 0:
                 break
+            first = cursor.next_entry_id - count
             yield from decoder.decode(
                 cursor.array,
                 cursor.offset,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offload_core.codec.index import IndexedBlock
+from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
 
@@ -21,7 +22,7 @@ class ReadOptions:
     Attributes:
         level: `messages` or `entries`.
         columns: the columns to make, in order; None for the default ones.
-        verify_checksums: verify the CRC-32C of every entry that has one.
+        verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
         max_message_bytes: the most that one payload may decompress to.
         fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
     """
@@ -50,6 +51,8 @@ class Run:
         next_entry_id: the entry with which the ledger goes on elsewhere, None if it does not: a gap before it is data
             loss.
         payload_bytes: what the ledger's metadata says of all its entries, if this run is all of it.
+        sequence_file: what the readers of a MapFile must know.
+        checksum_key: the data object's file of checksums (`.crc`), where there is one.
     """
 
     topic: str | None
@@ -64,6 +67,8 @@ class Run:
     stop_batch: int = 0
     next_entry_id: int | None = None
     payload_bytes: int | None = None
+    sequence_file: SequenceFile | None = None
+    checksum_key: str | None = None
 
     @property
     def data_bytes(self) -> int:

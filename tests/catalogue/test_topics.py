@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offload_core.catalogue import TopicName, parse_topic
-from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_hooks.errors import OptionError
 
 _texts = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
@@ -48,7 +48,19 @@ def test_a_managed_ledgers_name_is_decoded_as_pulsar_encodes_it(managed_ledger: 
 def test_a_topic_and_its_managed_ledger_name_each_other(tenant: str, namespace: str, topic: str) -> None:
     name = parse_topic(f"persistent://{tenant}/{namespace}/{topic}")
     assert topic_of_managed_ledger(f"{tenant}/{namespace}/persistent/{quote_plus(topic)}") == name
+    assert topic_of_managed_ledger(managed_ledger_of_topic(name)) == name
     assert str(name) == f"persistent://{tenant}/{namespace}/{topic}"
+
+
+@pytest.mark.parametrize(
+    ("topic", "managed_ledger"),
+    [
+        ("persistent://acme/cold/orders-partition-3", "acme/cold/persistent/orders-partition-3"),
+        ("persistent://acme/cold/a b+c%2Fd~*é/._-", "acme/cold/persistent/a+b%2Bc%252Fd%7E*%C3%A9%2F._-"),
+    ],
+)
+def test_a_topics_managed_ledger_is_named_as_java_encodes_it(topic: str, managed_ledger: str) -> None:
+    assert managed_ledger_of_topic(TopicName(topic)) == managed_ledger
 
 
 @given(tenant=_plain, namespace=_plain, topic=st.lists(_texts, min_size=1, max_size=4).map("/".join))

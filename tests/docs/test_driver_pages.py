@@ -11,6 +11,7 @@ import pytest
 from offload_drivers.azure import AzureDriver
 from offload_drivers.gcs import GcsDriver
 from offload_drivers.hdfs import HdfsDriver
+from offload_drivers.pulsar_filesystem import FilesystemDriver
 from offload_drivers.s3 import S3Driver
 
 PAGES = Path(__file__).parents[2] / "docs" / "drivers"
@@ -18,7 +19,13 @@ PAGES = Path(__file__).parents[2] / "docs" / "drivers"
 
 @pytest.mark.parametrize(
     ("name", "driver"),
-    [("s3", S3Driver), ("gcs", GcsDriver), ("azure", AzureDriver), ("hdfs", HdfsDriver)],
+    [
+        ("s3", S3Driver),
+        ("gcs", GcsDriver),
+        ("azure", AzureDriver),
+        ("hdfs", HdfsDriver),
+        ("filesystem", FilesystemDriver),
+    ],
 )
 def test_the_page_has_every_option_with_its_default_and_pulsars_names(name: str, driver: type) -> None:
     section = (PAGES / f"{name}.md").read_text().partition("\n## Options\n")[2].partition("\n## ")[0]

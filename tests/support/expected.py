@@ -10,9 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from golden import topic_rows
+from golden import BROKER, topic_rows
 
 COLUMNS = (
     "value",
@@ -39,12 +40,12 @@ COLUMNS = (
 _NOT_COMPARED = {"value"}  # wrong for nested lists of the topic `json`; size and sha256 are right
 
 
-def assert_topic_is_as_expected(rows: Iterable[Mapping[str, Any]], topic: str) -> None:
-    """`rows` are what the clients read from `persistent://acme/cold/<topic>`, in that order.
+def assert_topic_is_as_expected(rows: Iterable[Mapping[str, Any]], topic: str, broker: Path = BROKER) -> None:
+    """`rows` are what the clients of this broker read from `persistent://acme/cold/<topic>`, in that order.
 
     Rows beyond that must belong to a transaction: the clients saw committed ones only, we don't tell.
     """
-    expected = {place_of_expected(row): row for row in topic_rows(topic)}
+    expected = {place_of_expected(row): row for row in topic_rows(topic, broker)}
     found: list[tuple[int, int, int]] = []
     for row in rows:
         assert row["__topic"] == f"persistent://acme/cold/{topic}"

@@ -112,9 +112,9 @@ def topic_objects(topic: str) -> list[GoldenObject]:
     ]
 
 
-def topic_rows(topic: str) -> list[dict[str, Any]]:
+def topic_rows(topic: str, broker: Path = BROKER) -> list[dict[str, Any]]:
     """What a Pulsar client read from the topic, in order."""
-    path = BROKER / "topics" / topic / "expected.jsonl.gz"
+    path = broker / "topics" / topic / "expected.jsonl.gz"
     return [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
 
 

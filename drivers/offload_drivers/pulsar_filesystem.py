@@ -1,0 +1,145 @@
+"""The driver `filesystem`: what Pulsar calls so, its MapFiles on a `file:` or `hdfs:` root, by Pulsar's own options.
+
+The driver itself is `local` or `hdfs`, whichever the URL says. Of the profile (a Hadoop configuration file) two
+properties are read: `fs.defaultFS`, where no URL is given, and `hadoop.tmp.dir`, the directory that Pulsar stores
+under. Everything else in it is of the cluster or of how Pulsar writes.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote, urlsplit
+from xml.etree import ElementTree
+
+from offload_hooks.errors import OptionError
+
+MAX_PROFILE_BYTES = 1 << 20
+
+_FILE_SYSTEM = "fs.defaultFS"
+_BASE = "hadoop.tmp.dir"
+
+
+class FilesystemDriver:
+    """A tier in a directory of this machine, or of HDFS: constructing it gives a `LocalDriver` or an `HdfsDriver`.
+
+    Args:
+        url: `file:///path` or `hdfs://host:port/path`; else the profile's `fs.defaultFS`.
+        profile_path: Hadoop configuration files, with commas between, as Pulsar has it; the last one counts.
+        user: as of `HdfsDriver`, as are those that follow; only for HDFS.
+    """
+
+    hook_spec_version = 1
+    option_aliases: ClassVar[Mapping[str, str]] = {
+        "fileSystemURI": "url",
+        "fileSystemProfilePath": "profile_path",
+    }
+    default_layers = ("retry",)
+
+    def __new__(
+        cls,
+        url: str = "",
+        profile_path: str = "",
+        user: str = "",
+        config_dir: str = "",
+        kerberos_principal: str = "",
+        kerberos_keytab: str = "",
+        kerberos_cache: str = "",
+        replication: int | str | None = None,
+        timeout_s: float | str = 60.0,
+        client: str = "hdfs-native",
+    ) -> Any:
+        """The driver."""
+        place = _place(url, _read_profiles(profile_path))
+        of_hdfs: dict[str, Any] = {
+            "user": user,
+            "config_dir": config_dir,
+            "kerberos_principal": kerberos_principal,
+            "kerberos_keytab": kerberos_keytab,
+            "kerberos_cache": kerberos_cache,
+            "replication": replication,
+            "timeout_s": timeout_s,
+            "client": client,
+        }
+        if urlsplit(place).scheme.lower() == "hdfs":
+            from offload_drivers.hdfs import HdfsDriver
+
+            return HdfsDriver(url=place, **of_hdfs)
+        given = sorted(name for name in of_hdfs if of_hdfs[name] not in ("", None, 60.0, "hdfs-native"))
+        if given:
+            raise OptionError(
+                f"the option {given[0]!r} is for HDFS, and the tier is on this machine", found=place
+            )
+        from offload_drivers.local import LocalDriver
+        from offload_drivers.local.paths import root_from_url
+
+        return LocalDriver(root_from_url(place))
+
+    @classmethod
+    def options_from_url(cls, url: str) -> dict[str, object]:
+        """The options that a `file:` or `hdfs:` URL stands for."""
+        return {"url": url}
+
+
+def _place(url: str, profile: Mapping[str, str]) -> str:
+    """The URL of the tier's root: the file system, and its path or the profile's base directory."""
+    place = url or profile.get(_FILE_SYSTEM, "")
+    scheme = urlsplit(place).scheme.lower()
+    if scheme not in ("file", "hdfs"):
+        raise OptionError(
+            "Pulsar's filesystem offloader is read from file: and hdfs: only",
+            expected=f"fileSystemURI, or {_FILE_SYSTEM} in the file of fileSystemProfilePath",
+            found=place or "none",
+        )
+    if _BASE not in profile:
+        return place
+    base = profile[_BASE]
+    split = urlsplit(base)
+    if "$" in base or split.scheme.lower() not in ("", scheme) or not split.path.startswith("/"):
+        raise OptionError(
+            f"the profile's {_BASE} is no absolute path of the file system",
+            expected=f"an absolute path, or a {scheme}: URL, without variables",
+            found=base,
+        )
+    authority = urlsplit(place).netloc
+    if split.netloc not in ("", authority) or posixpath.normpath(urlsplit(place).path or "/").strip("/"):
+        raise OptionError(
+            f"the URL and the profile's {_BASE} both say where the tier is",
+            expected="a URL without a path",
+            found=f"{place} and {base}",
+        )
+    return f"{scheme}://{authority}{quote(split.path)}"
+
+
+def _read_profiles(paths: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in filter(None, (part.strip() for part in paths.split(","))):
+        found |= _read_profile(Path(path))
+    return found
+
+
+def _read_profile(path: Path) -> dict[str, str]:
+    """The properties of a Hadoop configuration file that are looked at."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_PROFILE_BYTES + 1)
+        root = ElementTree.fromstring(text)  # noqa: S314 - the operator's own file; expat expands no foreign entity
+    except (OSError, ElementTree.ParseError, UnicodeDecodeError) as error:
+        raise OptionError(
+            "the file of fileSystemProfilePath cannot be read",
+            expected="a Hadoop configuration file",
+            found=f"{path}: {error}",
+        ) from error
+    if len(text) > MAX_PROFILE_BYTES or root.tag != "configuration":
+        raise OptionError(
+            "the file of fileSystemProfilePath is no Hadoop configuration",
+            expected=f"<configuration> of at most {MAX_PROFILE_BYTES} bytes",
+            found=f"{path}: <{root.tag}>",
+        )
+    properties = {
+        (each.findtext("name") or "").strip(): (each.findtext("value") or "").strip()
+        for each in root.iter("property")
+    }
+    return {name: value for name, value in properties.items() if name in (_FILE_SYSTEM, _BASE) and value}

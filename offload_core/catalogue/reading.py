@@ -1,0 +1,70 @@
+"""The index of one pair of objects, read from a tier, whichever format it has.
+
+A MapFile's index is not enough: the ledger's metadata is the first record of its data file, of whose beginning as much
+is read as that takes.
+"""
+
+from __future__ import annotations
+
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import ObjectIndex
+from offload_core.codec.mapfile.checksums import verify_whole
+from offload_core.codec.mapfile.fields import CutOffError
+from offload_core.codec.mapfile.layout import parse_mapfile
+from offload_core.codec.object_format import ObjectKey
+from offload_core.tier import Tier
+from offload_hooks.errors import BadLengthError, ObjectNotFoundError, placed
+
+MAX_INDEX_BYTES = 64 << 20
+"""A larger index is refused: 64 MiB hold three million blocks."""
+
+_BEGINNING_BYTES = 1 << 16
+
+
+def read_index(
+    tier: Tier,
+    key: ObjectKey,
+    *,
+    index_bytes: int,
+    data_bytes: int | None,
+    index_checksum_bytes: int | None = None,
+) -> ObjectIndex:
+    """Read and decode the index of the objects under `key`, whose sizes are these.
+
+    `data_bytes` is None if the data object is not there. `index_checksum_bytes` is the size of the index's `.crc` file,
+    where there is one: the index is verified then.
+
+    Raises:
+        FormatError: a subclass, with the key and the byte.
+        StoreError: the store fails, or a MapFile's data file is not there.
+    """
+    if index_bytes > MAX_INDEX_BYTES:
+        raise BadLengthError(
+            "an index is too large",
+            key=key.index_key,
+            expected=f"at most {MAX_INDEX_BYTES} bytes",
+            found=index_bytes,
+        )
+    index = _read(tier, key.index_key, index_bytes)
+    if not key.is_mapfile:
+        return parse_index(index, key)
+    if index_checksum_bytes is not None and key.checksum_keys is not None:
+        with placed(key=key.index_key):
+            verify_whole(index, _read(tier, key.checksum_keys[1], min(index_checksum_bytes, MAX_INDEX_BYTES)))
+    if data_bytes is None:
+        raise ObjectNotFoundError("a MapFile's index has no data file", key=key.data_key)
+    if key.ledger_id is None:
+        raise AssertionError("a MapFile is one ledger's")
+    length = min(_BEGINNING_BYTES, data_bytes)
+    while True:
+        try:
+            with placed(key=key.data_key, ledger_id=key.ledger_id):
+                return parse_mapfile(index, _read(tier, key.data_key, length), data_bytes, key.ledger_id)
+        except CutOffError as cut:
+            if length == data_bytes:
+                raise AssertionError("what is whole is not cut off") from cut
+            length = min(max(cut.needed, 2 * length), data_bytes)
+
+
+def _read(tier: Tier, key: str, length: int) -> memoryview:
+    return tier.read_range(key, 0, length) if length else memoryview(b"")

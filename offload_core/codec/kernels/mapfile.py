@@ -1,0 +1,141 @@
+"""Compiled walks over the records of a SequenceFile; the twins are in `offload_core.codec.mapfile`.
+
+A kernel never raises. It stops at the first thing that is not right and answers its position with `BAD_FRAME`; the twin
+then names the fault. Every length is checked before it is used.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from offload_core.codec.kernels.frames import ALL_READ, BAD_FRAME, CUT_OFF, OUT_OF_ROOM
+from offload_core.codec.kernels.intrinsics import copy_bytes, load_i32, load_i64
+
+_KEY = 8
+_RECORD_HEAD = 16
+_SYNC_MARK = 20
+_MARK_OF_NEGATIVES = 136
+"""First bytes of a variable-length integer: below, 128 … 135 and from 144 on it is negative; 136 … 143: positive, of
+as many bytes more as are missing to 144."""
+
+
+@numba.njit(cache=True, nogil=True)
+def locate_records(window, position, end, sync, previous_key, room, byte_room, keys, offsets, lengths):
+    """Find the values of the next records; twin: `records.walk_records`.
+
+    At most `room` of them; no further one once they have reached `byte_room` bytes. `window` uint8 from the stretch,
+    which ends at `end` of it; `sync` 16 bytes uint8; `keys`, `offsets`, `lengths` int64 (outputs). Answers (status,
+    position, count).
+    """
+    count = 0
+    used = np.int64(0)
+    have = np.int64(len(window))
+    while position < end:
+        if count == room or used >= byte_room:
+            return OUT_OF_ROOM, position, count
+        at = np.int64(position)
+        if end - at < 4:
+            return BAD_FRAME, position, count
+        if have - at < 4:
+            return CUT_OFF, position, count
+        length = np.int64(load_i32(window, at))
+        if length == -1:
+            if end - at < _SYNC_MARK:
+                return BAD_FRAME, position, count
+            if have - at < _SYNC_MARK:
+                return CUT_OFF, position, count
+            for i in range(16):
+                if window[at + 4 + i] != sync[i]:
+                    return BAD_FRAME, position, count
+            at += _SYNC_MARK
+            if at == end:
+                return ALL_READ, at, count
+            if end - at < 4:
+                return BAD_FRAME, position, count
+            if have - at < 4:
+                return CUT_OFF, position, count
+            length = np.int64(load_i32(window, at))
+        if length < _KEY or length > end - at - 8:
+            return BAD_FRAME, position, count
+        if have - at < 8:
+            return CUT_OFF, position, count
+        if load_i32(window, at + 4) != _KEY:
+            return BAD_FRAME, position, count
+        if have - at < _RECORD_HEAD:
+            return CUT_OFF, position, count
+        key = load_i64(window, at + 8)
+        if key <= previous_key:
+            return BAD_FRAME, position, count
+        if have - at < 8 + length:
+            return CUT_OFF, position, count
+        keys[count] = key
+        offsets[count] = at + _RECORD_HEAD
+        lengths[count] = length - _KEY
+        used += length - _KEY
+        previous_key = key
+        count += 1
+        position = at + 8 + length
+    return ALL_READ, position, count
+
+
+@numba.njit(cache=True, nogil=True)
+def open_values(array, offsets, lengths):
+    """Turn the places of `BytesWritable` values into those of the bytes in them; twin: `records.open_value`.
+
+    `offsets` and `lengths` int64 (in and out), inside `array` (uint8). Answers how many were right.
+    """
+    for i in range(len(offsets)):
+        if lengths[i] < 4 or load_i32(array, offsets[i]) != lengths[i] - 4:
+            return i
+        offsets[i] += 4
+        lengths[i] -= 4
+    return len(offsets)
+
+
+@numba.njit(cache=True, nogil=True)
+def copy_values(array, offsets, lengths, room, values, value_offsets):
+    """Copy at most `room` values behind one another into `values`, as Arrow's binary layout has them; how many.
+
+    `value_offsets` int32 gets their borders.
+    """
+    used = np.int64(0)
+    value_offsets[0] = 0
+    for i in range(room):
+        if used + lengths[i] > len(values):
+            return i
+        copy_bytes(values, used, array, offsets[i], lengths[i])
+        used += lengths[i]
+        value_offsets[i + 1] = used
+    return room
+
+
+@numba.njit(cache=True, nogil=True)
+def read_lengths(data, lengths):
+    """Read `len(lengths)` variable-length integers; twin: `sync_blocks.read_lengths_plainly`.
+
+    Stops at one that is negative, has more than 31 bits or is cut off. Answers (how many, where it stopped).
+    """
+    position = np.int64(0)
+    have = np.int64(len(data))
+    for i in range(len(lengths)):
+        if position >= have:
+            return i, position
+        first = np.int64(data[position])
+        if first < 128:
+            lengths[i] = first
+            position += 1
+            continue
+        if first < _MARK_OF_NEGATIVES or first >= 144:
+            return i, position
+        follow = 144 - first
+        if have - position <= follow:
+            return i, position
+        value = np.uint64(0)
+        for j in range(follow):
+            value = (value << np.uint64(8)) | np.uint64(data[position + 1 + j])
+        if value >= np.uint64(1 << 31):
+            return i, position
+        lengths[i] = np.int64(value)
+        position += 1 + follow
+    return len(lengths), position

@@ -1,0 +1,118 @@
+"""`.crc` files: what is covered is verified, by whole files and by the windows of a stretch."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mapfiles import golden_mapfiles
+
+from offload_core.codec.mapfile.checksums import (
+    CHECKSUM_BYTES,
+    CHUNK_BYTES,
+    HEAD_BYTES,
+    ChecksumVerifier,
+    checksums_length,
+    make_checksums,
+    parse_checksum_head,
+    verify_whole,
+)
+from offload_hooks.errors import BadLengthError, BadMagicError, ChecksumError, FormatError, TruncatedError
+
+DATA = Random(5).randbytes(3000)
+
+
+@pytest.mark.parametrize("length", [0, 1, 511, 512, 513, 1024, 3000])
+def test_what_is_made_is_verified(length: int) -> None:
+    checksums = make_checksums(DATA[:length])
+    assert len(checksums) == checksums_length(length)
+    verify_whole(DATA[:length], checksums)
+
+
+def test_a_changed_byte_anywhere_is_found_and_its_chunk_named() -> None:
+    checksums = make_checksums(DATA)
+    for at in range(0, len(DATA), 7):
+        changed = bytearray(DATA)
+        changed[at] ^= 1
+        with pytest.raises(ChecksumError) as caught:
+            verify_whole(changed, checksums)
+        assert caught.value.offset == at // CHUNK_BYTES * CHUNK_BYTES
+
+
+def test_a_changed_file_of_checksums_is_refused_at_every_bit() -> None:
+    checksums = make_checksums(DATA)
+    for bit in range(len(checksums) * 8):
+        changed = bytearray(checksums)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(FormatError):
+            verify_whole(DATA, changed)
+
+
+def test_a_file_of_checksums_of_another_length_is_refused() -> None:
+    checksums = make_checksums(DATA)
+    for length in range(len(checksums)):
+        with pytest.raises(TruncatedError if length < HEAD_BYTES else BadLengthError):
+            verify_whole(DATA, checksums[:length])
+    with pytest.raises(BadLengthError):
+        verify_whole(DATA, checksums + b"\0")
+
+
+@pytest.mark.parametrize("chunk_bytes", [0, -1, (1 << 20) + 1])
+def test_chunks_of_no_possible_size_are_refused(chunk_bytes: int) -> None:
+    with pytest.raises(BadLengthError, match="chunks"):
+        parse_checksum_head(b"crc\0" + chunk_bytes.to_bytes(4, "big", signed=True))
+    with pytest.raises(BadMagicError):
+        parse_checksum_head(b"CRC\0\0\0\2\0")
+
+
+def verifier(begin: int, end: int, checksums: bytes | None = None) -> ChecksumVerifier:
+    first, last = begin // CHUNK_BYTES, -(-end // CHUNK_BYTES)
+    whole = make_checksums(DATA) if checksums is None else checksums
+    part = whole[HEAD_BYTES + first * CHECKSUM_BYTES : HEAD_BYTES + last * CHECKSUM_BYTES]
+    return ChecksumVerifier(
+        checksums=memoryview(part), chunk_bytes=CHUNK_BYTES, begin=first * CHUNK_BYTES, data_length=len(DATA)
+    )
+
+
+def run(data: bytes, begin: int, end: int, steps: list[tuple[int, int]]) -> None:
+    """Windows of these sizes over `data[begin:end]`, each beginning so many bytes before the last one's end."""
+    verify = verifier(begin, end)
+    at = begin
+    for size, back in steps:
+        start = max(begin, at - back)
+        at = min(end, start + size)
+        verify.update(data[start:at], start)
+    verify.update(data[at:end], at)
+
+
+@given(
+    st.integers(0, len(DATA) - 1),
+    st.integers(1, len(DATA)),
+    st.lists(st.tuples(st.integers(1, 900), st.integers(0, 300)), max_size=12),
+    st.integers(0, len(DATA) - 1),
+)
+def test_exactly_the_chunks_that_come_by_whole_are_verified(
+    begin: int, length: int, steps: list[tuple[int, int]], wrong: int
+) -> None:
+    end = min(len(DATA), begin + length)
+    run(DATA, begin, end, steps)
+    changed = bytearray(DATA)
+    changed[wrong] ^= 0x40
+    chunk = wrong // CHUNK_BYTES * CHUNK_BYTES
+    if begin <= chunk and min(chunk + CHUNK_BYTES, len(DATA)) <= end:
+        with pytest.raises(ChecksumError) as caught:
+            run(bytes(changed), begin, end, steps)
+        assert caught.value.offset == chunk
+    else:
+        run(bytes(changed), begin, end, steps)
+
+
+def test_golden_files_of_any_part_are_verified() -> None:
+    each = golden_mapfiles()["broker-9"]
+    part = memoryview(each.data_checksums)[HEAD_BYTES + 40 :]
+    verify = ChecksumVerifier(
+        checksums=part, chunk_bytes=CHUNK_BYTES, begin=10 * CHUNK_BYTES, data_length=len(each.data)
+    )
+    verify.update(each.data[10 * CHUNK_BYTES :], 10 * CHUNK_BYTES)

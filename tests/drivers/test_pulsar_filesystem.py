@@ -1,0 +1,158 @@
+"""Pulsar's driver name `filesystem`: its options, and its MapFiles on a local and on an HDFS root."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+from entries import pip17_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS, lay_out_golden
+from servers.minihdfs import MiniHdfs
+from tiers import Names
+
+from offload_core import open_tier
+from offload_core.tier import open_store
+from offload_drivers.hdfs import HdfsDriver
+from offload_drivers.local import LocalDriver
+from offload_drivers.pulsar_filesystem import FilesystemDriver
+from offload_hooks.errors import OptionError
+
+_numbers = itertools.count()
+
+
+def profile(folder: Path, **properties: str) -> str:
+    """A Hadoop configuration file with these properties, `_` for `.`; its path."""
+    path = folder / f"profile-{next(_numbers)}.xml"
+    lines = [
+        f"<property><name>{name.replace('_', '.')}</name>\n<value> {value} </value></property>"
+        for name, value in properties.items()
+    ]
+    path.write_text(f"<?xml version='1.0'?>\n<!-- a -->\n<configuration>{''.join(lines)}</configuration>")
+    return str(path)
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def location(**options: object) -> str:
+    return open_store("filesystem", **options).describe().location
+
+
+def test_a_file_url_is_a_directory_of_this_machine(tmp_path: Path) -> None:
+    assert location(fileSystemURI=f"file://{tmp_path}/a%20b") == f"file://{tmp_path}/a%20b"
+    assert isinstance(FilesystemDriver(url="file:///tier"), LocalDriver)
+
+
+def test_an_hdfs_url_is_a_directory_of_hdfs() -> None:
+    assert location(fileSystemURI="hdfs://namenode:8020/tier") == "hdfs://namenode:8020/tier"
+    assert isinstance(FilesystemDriver(url="hdfs://namenode:8020/tier", timeout_s="5"), HdfsDriver)
+
+
+def test_a_url_goes_with_the_name_of_the_driver(tmp_path: Path) -> None:
+    with open_store(f"file://{tmp_path}", driver="filesystem") as store:
+        assert store.describe().location == f"file://{tmp_path}"
+        assert pickle.loads(pickle.dumps(store)).describe() == store.describe()
+
+
+def test_of_a_profile_file_system_and_base_directory_are_read(tmp_path: Path) -> None:
+    base = str(tmp_path / "nfs dir")
+    whole = profile(tmp_path, fs_defaultFS="file:///", hadoop_tmp_dir=base, io_file_buffer_size="4096")
+    assert location(fileSystemProfilePath=whole) == f"file://{tmp_path}/nfs%20dir"
+    by_url = profile(tmp_path, fs_defaultFS="hdfs://n:1", hadoop_tmp_dir=f"file://{tmp_path}/x")
+    assert location(fileSystemURI="file:///", fileSystemProfilePath=by_url) == f"file://{tmp_path}/x"
+    hdfs = profile(tmp_path, hadoop_tmp_dir="/pulsar")
+    assert location(fileSystemURI="hdfs://n:1", fileSystemProfilePath=hdfs) == "hdfs://n:1/pulsar"
+    assert (
+        location(fileSystemURI="hdfs://n:1/", fileSystemProfilePath=f"{whole}, {hdfs}") == "hdfs://n:1/pulsar"
+    )
+
+
+def test_without_a_base_directory_the_url_has_the_path(tmp_path: Path) -> None:
+    without = profile(tmp_path, fs_defaultFS="hdfs://n:1", dfs_replication="3")
+    assert location(fileSystemProfilePath=without, fileSystemURI="file:///tier") == "file:///tier"
+
+
+@pytest.mark.parametrize(
+    ("url", "properties", "message"),
+    [
+        ("", {}, "fileSystemURI"),
+        ("s3://bucket", {}, "file: and hdfs: only"),
+        ("/a/path", {}, "file: and hdfs: only"),
+        ("hdfs://n:1", {"hadoop_tmp_dir": "pulsar"}, "absolute path"),
+        ("hdfs://n:1", {"hadoop_tmp_dir": "/tmp/hadoop-${user.name}"}, "absolute path"),
+        ("hdfs://n:1", {"hadoop_tmp_dir": "file:///a"}, "absolute path"),
+        ("hdfs://n:1/tier", {"hadoop_tmp_dir": "/pulsar"}, "both say where"),
+        ("hdfs://n:1", {"hadoop_tmp_dir": "hdfs://other:1/pulsar"}, "both say where"),
+        ("file://elsewhere/tier", {}, "file URL"),
+    ],
+)
+def test_a_place_that_is_none_is_refused(
+    tmp_path: Path, url: str, properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(OptionError, match=message):
+        open_store("filesystem", fileSystemURI=url, fileSystemProfilePath=profile(tmp_path, **properties))
+
+
+@pytest.mark.parametrize("text", ["", "no xml", "<conf></conf>", "<configuration>", "\xff"])
+def test_a_profile_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "profile.xml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(OptionError, match="fileSystemProfilePath"):
+        open_store("filesystem", fileSystemURI="file:///tier", fileSystemProfilePath=str(path))
+    with pytest.raises(OptionError, match="fileSystemProfilePath"):
+        open_store("filesystem", fileSystemURI="file:///tier", fileSystemProfilePath=str(tmp_path / "none"))
+
+
+def test_options_of_hdfs_are_refused_for_this_machine() -> None:
+    with pytest.raises(OptionError, match="'user' is for HDFS"):
+        open_store("filesystem", fileSystemURI="file:///tier", user="hdfs")
+    with pytest.raises(OptionError, match="takes no option 'bucket'"):
+        open_store("filesystem", fileSystemURI="file:///tier", bucket="b")
+
+
+# --- objects -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
+def test_what_a_broker_offloaded_is_read_from_a_file_url(tmp_path: Path, topic: str) -> None:
+    lay_out_golden(tmp_path)
+    with open_tier("filesystem", fileSystemURI=f"file://{tmp_path}") as tier:
+        rows = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
+    assert_topic_is_as_expected(rows, topic, FILESYSTEM)
+
+
+@pytest.fixture
+def hdfs_url(minihdfs: MiniHdfs) -> str:
+    """A folder of a real HDFS with the golden MapFiles, as Pulsar leaves them there: without `.crc` files."""
+    url = f"{minihdfs.url}/filesystem-{os.getpid()}-{next(_numbers)}"
+    with open_store(url, user=minihdfs.superuser) as store:
+        for path in sorted(FILESYSTEM_OBJECTS.rglob("*")):
+            if path.name in ("data", "index"):
+                store.write_index(str(path.relative_to(FILESYSTEM_OBJECTS)), path.read_bytes())
+    return url
+
+
+@pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
+def test_what_a_broker_offloaded_is_read_from_hdfs(minihdfs: MiniHdfs, hdfs_url: str, topic: str) -> None:
+    with open_tier("filesystem", fileSystemURI=hdfs_url, user=minihdfs.superuser) as tier:
+        rows = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS).to_table().to_pylist()
+    assert_topic_is_as_expected(rows, topic, FILESYSTEM)
+
+
+def test_an_hdfs_url_alone_reads_them_too_beside_other_objects(minihdfs: MiniHdfs, hdfs_url: str) -> None:
+    other = pip17_object([b"entry"], ledger_id=3)
+    metadata = Names(managed_ledger="acme/cold/persistent/batch", cluster=None).as_metadata("data")
+    with open_tier(hdfs_url, user=minihdfs.superuser) as tier:
+        for key, data in ((other.key.data_key, other.data), (other.key.index_key, other.index)):
+            tier.store.write_index(key, data, user_metadata=metadata)
+        (topic,) = (t for t in tier.catalogue().topics if t.label.endswith("/batch"))
+        assert [[known.value for known in ledger.formats] for ledger in topic.ledgers] == [
+            ["pip17"],
+            ["mapfile"],
+        ]
+        places = tier.scan(topic="acme/cold/batch", level="entries").to_table()
+    assert places["__ledgerId"].to_pylist() == [3] + [13] * 139

@@ -1,0 +1,246 @@
+"""MapFiles read through `open_tier`: what Pulsar wrote, parts of ledgers, gaps, topics of several formats, damage."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+from entries import LedgerPart, WrittenObject, entry, pip17_object, streaming_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden, lay_out_mapfile, mapfile
+from tiers import TOPIC, MemoryDriver, lay_out, numbered
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import parse_topic
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.scan.positions import Position
+from offload_core.tier import Tier
+from offload_hooks.errors import (
+    BadLengthError,
+    ChecksumError,
+    DataLossError,
+    EntryOrderError,
+    FormatError,
+)
+
+EACH = pytest.mark.parametrize(
+    "compression", list(FileCompression), ids=lambda compression: compression.value
+)
+RANDOM = Random(11)
+LARGE = {i: RANDOM.randbytes(9000) for i in range(700)}
+"""6 MB: several stretches."""
+
+
+@functools.cache
+def large(compression: FileCompression) -> WrittenObject:
+    return mapfile(LARGE, compression=compression)
+
+
+def entries_of(root: Path, **options: object) -> dict[tuple[int, int], bytes]:
+    with open_tier(root) as tier:
+        table = tier.scan(level="entries", **options).to_table()  # type: ignore[arg-type]
+    places = zip(table["__ledgerId"].to_pylist(), table["__entryId"].to_pylist(), strict=True)
+    return dict(zip(places, table["value"].to_pylist(), strict=True))
+
+
+def expected_of(*written: WrittenObject) -> dict[tuple[int, int], bytes]:
+    return {(ledger, i): payload for each in written for ledger, i, payload in each.entries}
+
+
+@pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(
+    tmp_path: Path, topic: str, has_checksums: bool
+) -> None:
+    lay_out_golden(tmp_path)
+    if not has_checksums:
+        for path in tmp_path.rglob(".*.crc"):
+            path.unlink()
+    with open_tier(tmp_path) as tier:
+        for task_bytes in (128 << 20, 1):
+            scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, task_bytes=task_bytes)
+            assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
+
+
+@EACH
+def test_a_large_ledger_is_split_between_tasks(tmp_path: Path, compression: FileCompression) -> None:
+    written = large(compression)
+    lay_out_mapfile(tmp_path, written)
+    with open_tier(tmp_path) as tier:
+        scan = tier.scan(level="entries", task_bytes=1, min_partitions=99)
+        assert 3 <= len(scan.tasks) <= 6
+        assert scan.data_bytes == len(written.data)
+    for options in ({}, {"task_bytes": 1}, {"task_bytes": 2 << 20}):
+        found = entries_of(tmp_path, **options)
+        assert found == expected_of(written)
+        assert list(found) == list(expected_of(written))
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("start", "stop"), [(0, 1), (127, 128), (126, 400), (300, 300), (399, 700), (650, 9999)]
+)
+def test_a_part_of_a_ledger_is_read(
+    tmp_path: Path, compression: FileCompression, start: int, stop: int
+) -> None:
+    written = large(compression)
+    lay_out_mapfile(tmp_path, written)
+    name = parse_topic(TOPIC)
+    bounds = {
+        "start": {name: Position(ledger_id=7, entry_id=start)},
+        "stop": {name: Position(ledger_id=7, entry_id=stop)},
+    }
+    asked = {place: value for place, value in expected_of(written).items() if start <= place[1] < stop}
+    assert entries_of(tmp_path, topic=TOPIC, **bounds) == asked
+    assert entries_of(tmp_path, topic=TOPIC, task_bytes=1, **bounds) == asked
+
+
+@EACH
+def test_gaps_are_read_over_wherever_they_are(tmp_path: Path, compression: FileCompression) -> None:
+    for step, index_interval in ((2, 128), (3, 1), (50, 16)):
+        entries = {i: payload for i, payload in LARGE.items() if i % step == 0 or i == 699}
+        written = mapfile(entries, compression=compression, index_interval=index_interval, ledger_id=step)
+        lay_out_mapfile(tmp_path / str(step), written)
+        for options in ({}, {"task_bytes": 1}):
+            assert entries_of(tmp_path / str(step), **options) == expected_of(written)
+
+
+@EACH
+def test_a_topic_of_all_three_formats_reads_as_one(tmp_path: Path, compression: FileCompression) -> None:
+    def messages(first: int, count: int) -> list[bytes]:
+        return [entry(b"message %d" % i, sequence_id=i) for i in range(first, first + count)]
+
+    pip17 = pip17_object(messages(0, 30), ledger_id=5, max_block_bytes=600)
+    streaming = streaming_object(
+        [
+            LedgerPart(ledger_id=6, blocks=[messages(30, 10), messages(40, 10)]),
+            LedgerPart(ledger_id=8, blocks=[messages(150, 7)]),
+        ]
+    )
+    middle = mapfile(messages(50, 100), ledger_id=7, compression=compression)
+    last = mapfile(messages(157, 3), ledger_id=9, compression=compression)
+    lay_out(tmp_path, pip17, attempt=1)
+    lay_out(tmp_path, streaming, attempt=2)
+    lay_out_mapfile(tmp_path, middle)
+    lay_out_mapfile(tmp_path, last)
+    with open_tier(tmp_path) as tier:
+        (topic,) = tier.catalogue().topics
+        formats = [known.value for ledger in topic.ledgers for known in ledger.formats]
+        assert formats == ["pip17", "streaming", "mapfile", "streaming", "mapfile"]
+        for task_bytes in (128 << 20, 1):
+            table = tier.scan(topic=TOPIC, task_bytes=task_bytes).to_table()
+            assert table["value"].to_pylist() == [b"message %d" % i for i in range(160)]
+            assert sorted(set(table["__ledgerId"].to_pylist())) == [5, 6, 7, 8, 9]
+
+
+@EACH
+@pytest.mark.parametrize("ranges_ahead", [0, 3])
+def test_a_large_entry_is_fetched_about_once(compression: FileCompression, ranges_ahead: int) -> None:
+    payloads = [b"before", RANDOM.randbytes(9 << 20), b"behind"]
+    written = mapfile(payloads, compression=compression)
+    driver = MemoryDriver(numbered(written), range_bytes=256 << 10, ranges_ahead=ranges_ahead)
+    tier = TierReader(Tier(driver))
+    assert tier.scan(level="entries").to_table()["value"].to_pylist() == payloads
+    fetched = sum(length for key, _, length in driver.reads if key.endswith("/data"))
+    assert fetched < 1.6 * len(written.data)
+
+
+# --- damage ------------------------------------------------------------------------------------
+
+
+def damaged(root: Path, written: WrittenObject, at: int) -> WrittenObject:
+    """The file with a flipped bit, and the checksums that it had."""
+    lay_out_mapfile(root, written)
+    data = bytearray(written.data)
+    data[at] ^= 1
+    (root / written.key.data_key).write_bytes(data)
+    return replace(written, data=bytes(data))
+
+
+def test_a_payload_that_changed_is_noticed_by_the_checksums(tmp_path: Path) -> None:
+    written = large(FileCompression.NONE)
+    at = written.data.index(LARGE[333]) + 4321
+    damaged(tmp_path, written, at)
+    for options in ({}, {"task_bytes": 1}):
+        with pytest.raises(ChecksumError) as caught:
+            entries_of(tmp_path, **options)
+        assert (caught.value.key, caught.value.offset) == (written.key.data_key, at // 512 * 512)
+    found = entries_of(tmp_path, verify_checksums=False)
+    assert {place for place, value in found.items() if value != expected_of(written)[place]} == {(7, 333)}
+
+
+def test_every_byte_of_a_ledger_that_is_read_whole_is_verified(tmp_path: Path) -> None:
+    written = mapfile([b"x" * 900, b"y" * 900], compression=FileCompression.NONE)
+    for at in range(0, len(written.data), 97):
+        damaged(tmp_path, written, at)
+        with pytest.raises((ChecksumError, EntryOrderError)) if at > 300 else pytest.raises(FormatError):
+            problem_or_entries(tmp_path)
+
+
+def problem_or_entries(root: Path) -> None:
+    """Read, or raise as a `ChecksumError` what the catalogue says."""
+    with open_tier(root) as tier:
+        problems = tier.catalogue().problems
+    if problems:
+        raise ChecksumError(problems[0].detail or "")
+    entries_of(root)
+
+
+def test_checksums_that_do_not_cover_the_file_are_an_error(tmp_path: Path) -> None:
+    written = large(FileCompression.RECORD)
+    lay_out_mapfile(tmp_path, written)
+    checksums = (tmp_path / written.key.data_key).with_name(".data.crc")
+    checksums.write_bytes(checksums.read_bytes()[:-4])
+    with pytest.raises(BadLengthError, match="does not cover") as caught:
+        entries_of(tmp_path)
+    assert caught.value.key == f"{written.key.data_key.removesuffix('data')}.data.crc"
+    assert entries_of(tmp_path, verify_checksums=False) == expected_of(written)
+
+
+@EACH
+def test_a_file_that_lost_its_end_is_an_error(tmp_path: Path, compression: FileCompression) -> None:
+    written = mapfile([b"a" * 40, b"b" * 40, b"c" * 40], compression=compression, block_bytes=40)
+    shorter = mapfile([b"a" * 40, b"b" * 40], compression=compression, block_bytes=40)
+    same_head = written.data[: len(written.data) - (len(written.data) - len(shorter.data))]
+    lay_out_mapfile(tmp_path, replace(written, data=same_head), checksums=False)
+    with pytest.raises(FormatError):
+        entries_of(tmp_path)
+
+
+def test_an_entry_that_is_broken_inside_is_named_without_a_byte_that_is_not_there(tmp_path: Path) -> None:
+    broken = bytearray(entry(b"hello"))
+    broken[-1] ^= 1
+    for compression in FileCompression:
+        written = mapfile([entry(b"fine"), bytes(broken)], compression=compression)
+        lay_out_mapfile(tmp_path, written)
+        with open_tier(tmp_path) as tier, pytest.raises(ChecksumError) as caught:
+            tier.scan().to_table()
+        error = caught.value
+        assert (error.key, error.ledger_id, error.entry_id) == (written.key.data_key, 7, 1)
+        assert (error.offset is None) == (compression is not FileCompression.NONE)
+
+
+def test_a_last_ledger_that_is_gone_in_the_middle_is_data_loss(tmp_path: Path) -> None:
+    for ledger_id in (5, 7):
+        lay_out_mapfile(tmp_path, mapfile([b"a"], ledger_id=ledger_id))
+    written = mapfile([b"a"], ledger_id=6)
+    lay_out_mapfile(tmp_path, written)
+    (tmp_path / written.key.index_key).unlink()
+    with pytest.raises(DataLossError):
+        entries_of(tmp_path)
+    assert len(entries_of(tmp_path, fail_on_data_loss=False)) == 2
+
+
+def test_batches_are_of_about_a_mebibyte(tmp_path: Path) -> None:
+    payloads = [bytes(100) for _ in range(60_000)]
+    for compression in FileCompression:
+        lay_out_mapfile(tmp_path, mapfile(payloads, compression=compression))
+        with open_tier(tmp_path) as tier:
+            batches: list[pa.RecordBatch] = list(tier.scan(level="entries"))
+        assert sum(batch.num_rows for batch in batches) == 60_000
+        assert len(batches) <= 14

@@ -1,0 +1,48 @@
+"""The Spark source over what Pulsar's filesystem offloader stored, on this machine and in HDFS."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+from expected import assert_topic_is_as_expected
+from mapfiles import FILESYSTEM, FILESYSTEM_OBJECTS, FILESYSTEM_TOPICS
+from pyspark.sql import DataFrame, SparkSession
+from servers.minihdfs import MiniHdfs
+
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.tier import open_store
+
+pytestmark = pytest.mark.spark
+
+_numbers = itertools.count()
+
+
+def read(spark: SparkSession, url: str, topic: str, **storage: str) -> DataFrame:
+    reader = spark.read.format("pulsar_offload").option("driver", "filesystem")
+    reader = reader.option("storage.fileSystemURI", url).option("topic", f"acme/cold/{topic}")
+    reader = reader.option("columns", ",".join([*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]))
+    for name, value in storage.items():
+        reader = reader.option(f"storage.{name}", value)
+    return reader.option("minPartitions", "2").load()
+
+
+def rows_of(frame: DataFrame) -> list[dict[str, object]]:
+    return frame.toArrow().to_pylist(maps_as_pydicts="strict")
+
+
+@pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
+def test_a_topic_on_this_machine_is_what_a_client_read(spark: SparkSession, topic: str) -> None:
+    frame = read(spark, f"file://{FILESYSTEM_OBJECTS}", topic)
+    assert_topic_is_as_expected(rows_of(frame), topic, FILESYSTEM)
+
+
+def test_a_topic_in_hdfs_is_what_a_client_read(spark: SparkSession, minihdfs: MiniHdfs) -> None:
+    url = f"{minihdfs.url}/spark-filesystem-{os.getpid()}-{next(_numbers)}"
+    with open_store(url, user=minihdfs.superuser) as store:
+        for path in FILESYSTEM_OBJECTS.rglob("*"):
+            if path.name in ("data", "index"):
+                store.write_index(str(path.relative_to(FILESYSTEM_OBJECTS)), path.read_bytes())
+    frame = read(spark, url, "batch", user=minihdfs.superuser)
+    assert_topic_is_as_expected(rows_of(frame), "batch", FILESYSTEM)

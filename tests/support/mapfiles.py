@@ -1,0 +1,180 @@
+"""MapFiles: those that Pulsar wrote, synthetic ones, and a reader of whole files by the cursor."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from entries import UUID_OF_OBJECTS, WrittenObject, ledger_metadata
+from golden import GOLDEN
+
+from offload_core.codec.cursor import EntryCursor, open_cursor
+from offload_core.codec.index import IndexedBlock, ObjectIndex
+from offload_core.codec.mapfile.checksums import make_checksums
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.codec.mapfile.layout import STRETCH_BYTES, parse_mapfile
+from offload_core.codec.mapfile.writer import BLOCK_BYTES, INDEX_INTERVAL, MapFileWriter
+from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_hooks.errors import placed
+
+FILESYSTEM = GOLDEN / "broker" / "filesystem"
+FILESYSTEM_OBJECTS = FILESYSTEM / "objects"
+FILESYSTEM_TOPICS = ("avro", "batch")
+OFFLOADER_CASES = GOLDEN / "offloader" / "mapfile"
+
+SYNC = bytes(range(1, 17))
+INDEX_SYNC = bytes(range(101, 117))
+MANAGED_LEDGER = "acme/cold/persistent/orders"
+
+Entry = tuple[int, int, bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenMapFile:
+    """A ledger as it lies on disk, with its two files of checksums."""
+
+    key: ObjectKey
+    data: bytes
+    index: bytes
+    data_checksums: bytes
+    index_checksums: bytes
+
+
+def golden_mapfile(folder: Path, root: Path) -> GoldenMapFile:
+    """The MapFile in this folder under a storage root."""
+    key = parse_key(f"{folder.relative_to(root)}/data")
+    assert key is not None
+    data, index, data_crc, index_crc = (
+        (folder / name).read_bytes() for name in ("data", "index", ".data.crc", ".index.crc")
+    )
+    return GoldenMapFile(key=key, data=data, index=index, data_checksums=data_crc, index_checksums=index_crc)
+
+
+def golden_mapfiles() -> dict[str, GoldenMapFile]:
+    """All of them, by a short name."""
+    roots = {case.name: case / "root" for case in OFFLOADER_CASES.iterdir()} | {"broker": FILESYSTEM_OBJECTS}
+    found = {}
+    for name, root in sorted(roots.items()):
+        for index in sorted(root.rglob("index")):
+            each = golden_mapfile(index.parent, root)
+            found[f"{name}-{each.key.ledger_id}"] = each
+    return found
+
+
+def lay_out_golden(root: Path) -> None:
+    """What a broker's filesystem offloader wrote, into a directory."""
+    shutil.copytree(FILESYSTEM_OBJECTS, root, dirs_exist_ok=True)
+
+
+def mapfile(
+    payloads: Sequence[bytes] | Mapping[int, bytes],
+    *,
+    compression: FileCompression = FileCompression.RECORD,
+    ledger_id: int = 7,
+    block_bytes: int = BLOCK_BYTES,
+    index_interval: int = INDEX_INTERVAL,
+    managed_ledger: str = MANAGED_LEDGER,
+) -> WrittenObject:
+    """A MapFile of these entries; with a mapping, of those ids only."""
+    entries = dict(payloads) if isinstance(payloads, Mapping) else dict(enumerate(payloads))
+    metadata = replace(ledger_metadata(list(entries.values())), last_entry_id=max(entries))
+    writer = MapFileWriter(
+        metadata,
+        compression=compression,
+        sync=SYNC,
+        index_sync=INDEX_SYNC,
+        block_bytes=block_bytes,
+        index_interval=index_interval,
+    )
+    data = b"".join(writer.append(entry_id, payload) for entry_id, payload in entries.items())
+    rest, index = writer.finish()
+    key = ObjectKey(
+        folder=f"{managed_ledger}/",
+        uuid=UUID_OF_OBJECTS,
+        ledger_id=ledger_id,
+        is_index=False,
+        is_mapfile=True,
+    )
+    return WrittenObject(
+        key=key,
+        data=data + rest,
+        index=index,
+        entries=tuple((ledger_id, entry_id, payload) for entry_id, payload in entries.items()),
+    )
+
+
+def lay_out_mapfile(root: Path, written: WrittenObject, *, checksums: bool = True) -> None:
+    """A MapFile into a directory, as Pulsar leaves it on a local root (or, without checksums, on HDFS)."""
+    folder = (root / written.key.data_key).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in (("data", written.data), ("index", written.index)):
+        (folder / name).write_bytes(data)
+        if checksums:
+            (folder / f".{name}.crc").write_bytes(make_checksums(data))
+
+
+def index_of(written: WrittenObject, *, stretch_bytes: int = STRETCH_BYTES) -> ObjectIndex:
+    """The parsed index."""
+    return parse_mapfile(
+        written.index,
+        written.data,
+        len(written.data),
+        written.key.ledger_id or 0,
+        stretch_bytes=stretch_bytes,
+    )
+
+
+def read_mapfile(
+    written: WrittenObject | GoldenMapFile,
+    *,
+    window_bytes: int | None = None,
+    stretch_bytes: int = STRETCH_BYTES,
+    into: list[Entry] | None = None,
+) -> list[Entry]:
+    """All entries of a MapFile, by the cursor, stretch by stretch; `into` keeps them when an error is raised."""
+    found: list[Entry] = [] if into is None else into
+    ledger_id = written.key.ledger_id or 0
+    with placed(key=written.key.data_key):
+        index = parse_mapfile(
+            written.index, written.data, len(written.data), ledger_id, stretch_bytes=stretch_bytes
+        )
+        for block in index.ledgers[0].blocks:
+            for entry_id, payload in stretch_entries(written.data, index, block, window_bytes):
+                found.append((ledger_id, entry_id, payload))
+    return found
+
+
+def stretch_entries(
+    data: bytes, index: ObjectIndex, block: IndexedBlock, window_bytes: int | None
+) -> Iterator[tuple[int, bytes]]:
+    """The entries of one stretch, read in windows."""
+    stretch = memoryview(data)[block.offset : block.offset + block.length]
+    step = window_bytes or len(stretch)
+    cursor = open_cursor(
+        stretch[:step],
+        index.object_format,
+        index.ledgers[0].ledger_id,
+        block,
+        sequence_file=index.sequence_file,
+        more=step < len(stretch),
+    )
+    fed = step
+    while not cursor.done:
+        yield from entries_at_hand(cursor)
+        if cursor.starved:
+            assert fed < len(stretch), "the cursor wants more than there is"
+            cursor.feed(stretch[fed : fed + step], block.offset + fed)
+            fed += step
+
+
+def entries_at_hand(cursor: EntryCursor, *, room: int = 64) -> Iterator[tuple[int, bytes]]:
+    """The entries that the cursor gives before it is done or starved."""
+    offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    while not cursor.done and not cursor.starved:
+        count = cursor.locate(offsets, lengths, 1 << 40)
+        first = cursor.next_entry_id - count
+        for i, (at, size) in enumerate(zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True)):
+            yield first + i, cursor.array[at : at + size].tobytes()
