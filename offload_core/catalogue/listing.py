@@ -29,7 +29,7 @@ CONCURRENCY = 32
 
 @dataclass(slots=True)
 class Pair:
-    """An attempt's two objects as a listing has them, None for what is not there; of a MapFile its `.crc` files, too."""
+    """An attempt's two objects as a listing has them, None for what is not there; a MapFile's `.crc` files, too."""
 
     key: ObjectKey
     data: ListedObject | None = None
