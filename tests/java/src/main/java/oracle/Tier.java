@@ -10,6 +10,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 import org.apache.bookkeeper.common.util.OrderedScheduler;
 import org.apache.bookkeeper.mledger.offload.jcloud.impl.BlobStoreManagedLedgerOffloader;
@@ -23,14 +24,17 @@ import org.jclouds.io.Payloads;
 
 /**
  * Where objects lie, with Pulsar's offloader configured for it: a bucket of an S3 server, or a folder. Of a folder,
- * jclouds has a copy in memory (its "transient" provider, which takes blocks of any size): made when the tier is
- * opened, and brought back by {@link #save}. In the folder each object is a file, its user metadata a JSON file beside.
+ * jclouds has a copy in memory (a container of its "transient" provider, which takes blocks of any size): made when the
+ * tier is opened, and brought back by {@link #save}. In the folder each object is a file, and its user metadata a JSON
+ * file beside it.
  */
 final class Tier implements AutoCloseable {
     private static final String SIDECAR = ".metadata.json";
-    private static final String MEMORY = "memory";
+    private static final AtomicInteger CONTAINERS = new AtomicInteger();
     private static final OrderedScheduler SCHEDULER = BlobCommands.scheduler("offload");
     private static final OrderedScheduler READ_SCHEDULER = BlobCommands.scheduler("read");
+
+    private static BlobStore memory;
 
     private final BlobStore blobs;
     private final String bucket;
@@ -43,7 +47,8 @@ final class Tier implements AutoCloseable {
         plain.validate();
         this.bucket = plain.getBucket();
         this.folder = folder;
-        this.blobs = partLengths ? withPartLengths(plain.getBlobStore()) : plain.getBlobStore();
+        BlobStore store = folder == null ? plain.getBlobStore() : memory(plain);
+        this.blobs = partLengths ? withPartLengths(store) : store;
         TieredStorageConfiguration configuration = new TieredStorageConfiguration(properties) {
             @Override
             public BlobStore getBlobStore() {
@@ -67,7 +72,7 @@ final class Tier implements AutoCloseable {
         JsonNode tier = request.required("tier");
         if (tier.has("folder")) {
             properties.put("managedLedgerOffloadDriver", "transient");
-            properties.put("managedLedgerOffloadBucket", MEMORY);
+            properties.put("managedLedgerOffloadBucket", "container-" + CONTAINERS.incrementAndGet());
             return new Tier(properties, Path.of(tier.get("folder").asText()), partLengths);
         }
         String endpoint = tier.required("endpoint").asText();
@@ -90,9 +95,19 @@ final class Tier implements AutoCloseable {
 
     @Override
     public void close() {
-        offloader.close();
-        blobs.getContext().close();
+        if (folder == null) {
+            blobs.getContext().close();
+        } else {
+            blobs.deleteContainer(bucket);
+        }
         offsets.close();
+    }
+
+    private static BlobStore memory(TieredStorageConfiguration any) {
+        if (memory == null) {
+            memory = any.getBlobStore(); // takes a tenth of a second
+        }
+        return memory;
     }
 
     /** Brings what an offloader wrote to the folder, if there is one. */
