@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -292,6 +293,9 @@ def test_a_closed_index_keeps_its_ledger_info(oracle: Oracle, tmp_path: Path) ->
 # --- the list ----------------------------------------------------------------------------------
 
 
-def test_every_fault_has_its_test() -> None:
+def test_every_fault_has_its_test_and_its_line_in_the_page() -> None:
     tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
-    assert set(FAULTS) == tests - {"every_fault_has_its_test"}
+    assert set(FAULTS) == tests - {"every_fault_has_its_test_and_its_line_in_the_page"}
+    page = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
+    lines = re.findall(r"^\| (.+) \| `test_(\w+)` \|$", page, re.MULTILINE)
+    assert {name: text for text, name in lines} == FAULTS

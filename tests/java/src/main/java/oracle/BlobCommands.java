@@ -26,14 +26,16 @@ final class BlobCommands {
 
     private BlobCommands() {}
 
-    /** Writes the ledger "ledger" of the "entries" as a PIP-17 object of the attempt "uuid". */
+    /** Writes the ledger of the request as a PIP-17 object of the attempt "uuid"; "seconds": how long that took. */
     static ObjectNode offload(JsonNode request) throws Exception {
         MemoryLedger ledger = MemoryLedger.of(request);
         try (Tier tier = Tier.open(request)) {
+            long began = System.nanoTime();
             tier.offloader().offload(ledger, uuid(request), names(request)).get(WITHIN_S, TimeUnit.SECONDS);
+            double seconds = (System.nanoTime() - began) / 1e9;
             tier.save();
+            return Oracle.JSON.createObjectNode().put("seconds", seconds);
         }
-        return Oracle.JSON.createObjectNode();
     }
 
     /** Writes the "entries", of any ledgers, as one streaming object of the attempt "uuid"; see LedgerInfos. */
@@ -65,17 +67,24 @@ final class BlobCommands {
     static ObjectNode read(JsonNode request) throws Exception {
         long ledgerId = request.required("ledger").asLong();
         try (Tier tier = Tier.open(request)) {
-            Map<String, String> metadata = new HashMap<>(tier.offloader().getOffloadDriverMetadata());
-            metadata.putAll(names(request));
             if (!request.has("context")) {
-                return Reading.read(
-                        request, () -> tier.offloader().readOffloaded(ledgerId, uuid(request), metadata).get());
+                return Reading.read(request, () -> tier.offloader()
+                        .readOffloaded(ledgerId, uuid(request), driverMetadata(tier, request))
+                        .get());
             }
             byte[] record = HexFormat.of().parseHex(request.get("context").asText());
             OffloadContext context = OffloadContext.parseFrom(record);
-            return Reading.read(
-                    request, () -> tier.offloader().readOffloaded(ledgerId, context, metadata).get());
+            return Reading.read(request, () -> tier.offloader()
+                    .readOffloaded(ledgerId, context, driverMetadata(tier, request))
+                    .get());
         }
+    }
+
+    /** What a ledger's record says of its driver, which readers are given. */
+    static Map<String, String> driverMetadata(Tier tier, JsonNode request) {
+        Map<String, String> metadata = new HashMap<>(tier.offloader().getOffloadDriverMetadata());
+        metadata.putAll(names(request));
+        return metadata;
     }
 
     static OrderedScheduler scheduler(String name) {

@@ -18,7 +18,7 @@ final class FileCommands {
 
     private FileCommands() {}
 
-    /** Writes the ledger "ledger" of the "entries" as a MapFile of the attempt "uuid". */
+    /** Writes the ledger of the request as a MapFile of the attempt "uuid". */
     static ObjectNode offload(JsonNode request) throws Exception {
         MemoryLedger ledger = MemoryLedger.of(request);
         return withOffloader(request, offloader -> {

@@ -7,6 +7,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.IntStream;
 import org.apache.bookkeeper.client.LedgerMetadataBuilder;
 import org.apache.bookkeeper.client.api.DigestType;
 import org.apache.bookkeeper.client.api.LastConfirmedAndEntry;
@@ -48,10 +49,12 @@ final class MemoryLedger implements ReadHandle {
                 .build();
     }
 
-    /** The ledger "ledger" of all the "entries" of a request. */
+    /** The ledger "ledger" of a request: its "entries", again and again if it has a "count" of more than they are. */
     static MemoryLedger of(JsonNode request) throws IOException {
-        List<byte[]> payloads = EntryFile.read(Path.of(request.required("entries").asText())).stream()
-                .map(EntryFile.Stored::payload)
+        List<EntryFile.Stored> stored = EntryFile.read(Path.of(request.required("entries").asText()));
+        int count = request.path("count").asInt(stored.size());
+        List<byte[]> payloads = IntStream.range(0, count)
+                .mapToObj(i -> stored.get(i % stored.size()).payload())
                 .toList();
         return new MemoryLedger(request.required("ledger").asLong(), payloads);
     }

@@ -13,8 +13,9 @@ final class Timing {
     private static final int BATCH = 100; // entries that a broker's cursor asks for at once
     private static final int DRAIN_BYTES = 64 << 10;
 
-    private static String timed = "";
+    private static JsonNode written;
     private static MemoryLedger ledger;
+    private static JsonNode read;
     private static Tier tier;
     private static ReadHandle handle;
 
@@ -22,10 +23,9 @@ final class Timing {
 
     /** Drains the blocks of the "entries", of "block_bytes" at most, into a small buffer: "seconds" and "bytes". */
     static ObjectNode writer(JsonNode request) throws Exception {
-        String entries = request.required("entries").asText();
-        if (!timed.equals(entries)) {
+        if (!request.equals(written)) {
             ledger = MemoryLedger.of(request);
-            timed = entries;
+            written = request;
         }
         int limit = request.required("block_bytes").asInt();
         byte[] buffer = new byte[DRAIN_BYTES];
@@ -45,17 +45,16 @@ final class Timing {
 
     /** Reads the ledger "ledger" of the attempt "uuid" in batches, and lets go of each: "seconds" and "bytes". */
     static ObjectNode reader(JsonNode request) throws Exception {
-        String uuid = request.required("uuid").asText();
-        if (!timed.equals(uuid)) {
+        if (!request.equals(read)) {
             if (tier != null) {
                 tier.close();
             }
             tier = Tier.open(request);
             long ledgerId = request.required("ledger").asLong();
             handle = tier.offloader()
-                    .readOffloaded(ledgerId, BlobCommands.uuid(request), BlobCommands.names(request))
+                    .readOffloaded(ledgerId, BlobCommands.uuid(request), BlobCommands.driverMetadata(tier, request))
                     .get();
-            timed = uuid;
+            read = request;
         }
         long bytes = 0;
         long last = handle.getLastAddConfirmed();
