@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -101,3 +102,17 @@ def test_records_are_parsed_by_pulsars_classes(oracle: Oracle) -> None:
     parsed = oracle.parse("ManagedLedgerInfo", info.SerializeToString())
     assert parsed["ledgerInfo"][0]["offloadContext"]["offloadSegment"][0]["endEntryId"] == 9
     assert oracle.parse("OffloadContext", bytes.fromhex("6001")) == {"unknown 12": True}
+
+
+def test_a_record_of_a_running_pulsars_means_the_same_to_its_classes_and_to_ours(oracle: Oracle) -> None:
+    record = (GOLDEN / "metadata" / "none.ml.bin").read_bytes()
+    ours = ManagedLedgerInfo.FromString(record)
+    assert len(ours.ledgerInfo) > 1
+    assert oracle.parse("ManagedLedgerInfo", record) == fields_of(ours)
+
+
+def fields_of(value: Any) -> Any:
+    """A protobuf message as the oracle answers it."""
+    if hasattr(value, "ListFields"):
+        return {field.name: fields_of(found) for field, found in value.ListFields()}
+    return value if isinstance(value, int | str | bool) else [fields_of(each) for each in value]
