@@ -53,7 +53,7 @@ def test_pip17_objects_of_ours_are_read_at_any_place(oracle: Oracle, data) -> No
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_streaming_objects_of_ours_are_read(oracle: Oracle, data) -> None:
     """What comes before the entry asked for, and the order of segments, are faults of Pulsar's (test_faults)."""
     drawn = data.draw(segments())
