@@ -51,9 +51,7 @@ PEER = "obstore itself"
 
 def run(folder: Path) -> Iterator[Result]:
     """Upload against s3fs and boto3, reading against obstore, with latency, and by many readers."""
-    place = Path(
-        tempfile.mkdtemp(prefix="offload-bench-", dir=IN_MEMORY if IN_MEMORY.is_dir() else folder)
-    ).resolve()
+    place = in_memory_where_it_can_be(folder)
     source = place / "ledger"
     with source.open("wb") as file:
         block = bytes(range(256)) * (MIB // 256)
@@ -67,6 +65,13 @@ def run(folder: Path) -> Iterator[Result]:
             yield from readers(server)
     finally:
         shutil.rmtree(place)
+
+
+def in_memory_where_it_can_be(folder: Path) -> Path:
+    """A new folder in memory, or in `folder` where the system has no file system there."""
+    return Path(
+        tempfile.mkdtemp(prefix="offload-bench-", dir=IN_MEMORY if IN_MEMORY.is_dir() else folder)
+    ).resolve()
 
 
 def options(server: Versitygw) -> dict[str, str]:

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from oracle import Oracle
 from required import need
 from servers.azurite import Azurite
 from servers.fake_gcs import FakeGcs
@@ -112,3 +113,15 @@ def libhdfs() -> dict[str, str]:
     except ToolchainMissing as missing:
         need(missing.part, False, missing.how)
         raise
+
+
+@pytest.fixture(scope="session")
+def oracle(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oracle]:
+    """One JVM with Pulsar's own offloaders for all tests."""
+    try:
+        started = Oracle(tmp_path_factory.mktemp("oracle"))
+    except ToolchainMissing as missing:
+        need(missing.part, False, missing.how)
+        raise
+    with started:
+        yield started

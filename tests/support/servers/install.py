@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import time
 from pathlib import Path
 
 from servers.once import BuildError, Run, built_once
-from servers.toolchains import ToolchainMissing, go, java, maven, node, npm, with_path
+from servers.toolchains import ToolchainMissing, go, java, javac, maven, node, npm, with_path
 
 VERSITYGW = "1.8.0"
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
 AZURITE = "3.35.0"
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
+PULSAR = "4.0.8"  # also in tests/java/pom.xml
 
 _FAKE_GCS = Path(__file__).with_name("gcs")
 _HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"
+_JAVA = Path(__file__).resolve().parents[2] / "java"
 
 
 def versitygw() -> Path:
@@ -68,13 +71,29 @@ def minihdfs() -> tuple[Path, Path]:
     return program, built_once(f"hadoop-{HADOOP}-{pom[:8]}", build)
 
 
+def oracle() -> tuple[Path, str]:
+    """The program `java`, and the class path of the Java oracle (`tests/java`) with Pulsar's offloaders."""
+
+    def build(folder: Path, run: Run) -> None:
+        arguments = ["-q", "-B", "-f", str(_JAVA / "pom.xml"), f"-Dtarget={folder}"]
+        javac("java")
+        run([str(maven("java")), *arguments, "compile", "dependency:copy-dependencies"], {})
+
+    program = java("java")
+    source = hashlib.sha256(
+        b"".join(path.read_bytes() for path in (_JAVA / "pom.xml", *sorted((_JAVA / "src").rglob("*.java"))))
+    ).hexdigest()
+    folder = built_once(f"oracle-{PULSAR}-{source[:8]}", build)
+    return program, os.pathsep.join([str(folder / "classes"), str(folder / "jars" / "*")])
+
+
 def main() -> int:
     """Install every server whose toolchain is here, print a line for each, and return 1 if one failed.
 
     Tests say themselves that a toolchain is missing, and fail or are skipped as `OFFLOAD_REQUIRE` says.
     """
     failed = []
-    for install in (versitygw, fake_gcs_server, azurite, minihdfs):
+    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle):
         begun = time.monotonic()
         try:
             install()

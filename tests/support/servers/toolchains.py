@@ -1,4 +1,4 @@
-"""Go, Node and Maven: the machine's own, or where there is none (or an old one) Go and Node from PyPI wheels."""
+"""Go, Node, Maven and Java: the machine's own, or where there is none (or an old one) Go and Node from PyPI wheels."""
 
 from __future__ import annotations
 
@@ -66,6 +66,14 @@ def java(part: str) -> Path:
     found = shutil.which("java")
     if found is None:
         raise ToolchainMissing(part, "install Java 17 or newer")
+    return Path(found)
+
+
+def javac(part: str) -> Path:
+    """The program `javac`, which Maven's compiler needs."""
+    found = shutil.which("javac")
+    if found is None:
+        raise ToolchainMissing(part, "install a JDK, 17 or newer")
     return Path(found)
 
 

@@ -1,0 +1,302 @@
+"""What Pulsar's writer and reader do wrong, each with a test that fails when Pulsar has been mended.
+
+`FAULTS` is the list; docs/compatibility.md shows it. Our own tests work around these, and so do our writers.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
+from judged import (
+    add_segment,
+    contents,
+    entries_of,
+    new_attempt,
+    new_ledger_id,
+    scanned,
+    store_object,
+    store_segments,
+)
+from oracle import Oracle, OracleError, Read
+from servers.install import PULSAR
+from stores import Store
+from tiers import Names, put
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.pip17 import pack_pip17_index
+from offload_hooks.errors import FormatError
+from offload_proto.managed_ledger_pb2 import OffloadContext
+
+FAULTS = {
+    "an_entry_larger_than_a_block_is_lost": "The writer loses an entry larger than a block and all that follow it, "
+    "and reports success.",
+    "a_streaming_part_has_no_length": "On S3 the streaming writer fails at its first part, whose length it does not "
+    "tell.",
+    "a_streaming_block_is_longer_than_it_says": "The streaming writer declares a block with more content than its "
+    "minimum size too short; what comes after it cannot be read.",
+    "a_gap_inside_a_block_fails": "A gap in the entry ids inside a PIP-17 block fails every read that comes to it.",
+    "a_gap_at_a_blocks_start_never_ends": "A read over a gap between two PIP-17 blocks never ends.",
+    "a_gap_in_a_streaming_segment_never_ends": "A read of a streaming segment with a gap never ends.",
+    "a_negative_length_never_ends": "A read over an entry with a negative length never ends.",
+    "a_ledger_that_begins_later_has_no_entry_0": "A ledger whose ids do not begin at 0 raises a NullPointerException "
+    "when it is read from 0.",
+    "a_wrong_magic_is_not_noticed": "A block with a wrong magic is read as if it were right.",
+    "a_changed_payload_is_not_noticed": "A payload with a changed bit is handed out.",
+    "a_streaming_read_begins_too_early": "A read of a streaming segment also gives the entries before the first one "
+    "asked for.",
+    "segments_come_last_one_first": "The segments of a ledger come out in reverse.",
+    "a_segment_from_entry_128_on_is_not_opened": "A streaming object that begins with entry 128 or a later one of its "
+    "ledger cannot be read.",
+    "a_block_without_padding_before_entry_128_is_not_passed": "A streaming block without padding is not read past "
+    "when the next one begins with entry 128.",
+    "a_closed_index_keeps_its_ledger_info": "A streaming index takes over what an earlier index of the same process "
+    "said of a ledger of the same id; reads past that ledger's end are then refused.",
+}
+"""The name of each fault's test, without `test_`, and what the fault is."""
+
+SOON_MS = 2_000
+"""A read that should not end is given up after this."""
+
+PAYLOADS = [b"payload %d" % i for i in range(8)]
+FRAME = 12 + len(PAYLOADS[0])
+
+
+def still(name: str, faulty: bool) -> None:
+    """Fail when Pulsar has been mended."""
+    assert faulty, (
+        f"Pulsar {PULSAR} no longer has this fault: {FAULTS[name]} Take it out of FAULTS and out of "
+        "docs/compatibility.md, and see what works around it."
+    )
+
+
+def frame_at(position: int) -> int:
+    """Where the frame of the entry at this position in the first block of `PAYLOADS` begins."""
+    return BLOCK_HEADER_BYTES + position * FRAME
+
+
+def patched(written: WrittenObject, *patches: tuple[int, str, int]) -> WrittenObject:
+    """The object with numbers written over its data: (offset, struct format, number)."""
+    data = bytearray(written.data)
+    for offset, kind, number in patches:
+        struct.pack_into(f">{kind}", data, offset, number)
+    return replace(written, data=bytes(data))
+
+
+def context_of(store: Store, *parts: LedgerPart) -> bytes:
+    """Store each part as a segment of its own; their ledger's offload context."""
+    return store_segments(store, [[part] for part in parts])[parts[0].ledger_id]
+
+
+@pytest.fixture
+def pip17(oracle: Oracle, folder: Store) -> Callable[[WrittenObject], Callable[..., Read]]:
+    """Stores a PIP-17 object, right or not, and returns how Pulsar reads ranges of it."""
+
+    def store(written: WrittenObject) -> Callable[..., Read]:
+        key = replace(written.key, uuid=new_attempt())
+        with folder.open() as tier:
+            put(tier, key.data_key, written.data, Names().as_metadata("data"))
+            put(tier, key.index_key, written.index, Names().as_metadata("index"))
+        return partial(oracle.read, folder, key.uuid, key.ledger_id)
+
+    return store
+
+
+# --- its writer --------------------------------------------------------------------------------
+
+
+def test_an_entry_larger_than_a_block_is_lost(oracle: Oracle, folder: Store) -> None:
+    ledger_id, attempt = new_ledger_id(), new_attempt()
+    payloads = [b"before", b"x" * 1000, b"after"]
+    oracle.offload(folder, attempt, ledger_id, payloads, managedLedgerOffloadMaxBlockSizeInBytes=400)
+    key = ObjectKey(folder="", uuid=attempt, ledger_id=ledger_id, is_index=False)
+    data, index = (Path(folder.url, name).read_bytes() for name in (key.data_key, key.index_key))
+    still("an_entry_larger_than_a_block_is_lost", payloads[1] not in data and payloads[2] not in data)
+    with pytest.raises(FormatError):
+        read_object(data, index, key)
+
+
+def test_a_streaming_part_has_no_length(oracle: Oracle, bucket: Store) -> None:
+    outcome = ""
+    try:
+        oracle.stream(bucket, new_attempt(), entries_of(new_ledger_id(), PAYLOADS), part_lengths=False)
+    except OracleError as error:
+        outcome = error.text
+    still("a_streaming_part_has_no_length", "getContentLength" in outcome)
+
+
+def test_a_streaming_block_is_longer_than_it_says(oracle: Oracle, folder: Store) -> None:
+    ledger_id, attempt = new_ledger_id(), new_attempt()
+    entries = entries_of(ledger_id, contents([100] * 30, seed=7))
+    oracle.stream(folder, attempt, entries, managedLedgerOffloadMinBlockSizeInBytes=600)
+    context = OffloadContext()
+    add_segment(context, attempt, 29)
+    read = oracle.read(folder, context.SerializeToString(), ledger_id, [(0, 29)], deadline_ms=SOON_MS)
+    still("a_streaming_block_is_longer_than_it_says", read.entries != entries)
+    key = ObjectKey(folder="", uuid=attempt, ledger_id=None, is_index=False)
+    data, index = (Path(folder.url, name).read_bytes() for name in (key.data_key, key.index_key))
+    saved: list[tuple[int, int, bytes]] = []
+    with pytest.raises(FormatError):
+        read_object(data, index, key, into=saved)
+    assert saved == entries[: len(saved)]
+
+
+# --- its reader: gaps --------------------------------------------------------------------------
+
+
+def test_a_gap_inside_a_block_fails(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+    written = pip17_object(
+        PAYLOADS, ledger_id=new_ledger_id(), metadata=ledger_metadata(PAYLOADS, last_entry_id=8)
+    )
+    ids = [(frame_at(i) + 4, "q", i + 1) for i in range(4, 8)]
+    counts = pip17(patched(written, *ids))([(0, 3), (0, 8), (5, 8)]).counts
+    assert counts[0] == 4
+    still("a_gap_inside_a_block_fails", all(isinstance(count, str) for count in counts[1:]))
+
+
+def test_a_gap_at_a_blocks_start_never_ends(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+    size = frame_at(4)
+    written = pip17_object(PAYLOADS, ledger_id=new_ledger_id(), max_block_bytes=size)
+    ids = [(size + frame_at(i) + 4, "q", i + 5) for i in range(4)]
+    blocks = [
+        BlockEntry(first_entry_id=first, part_number=part, offset=offset)
+        for first, part, offset in ((0, 1, 0), (5, 2, size))
+    ]
+    index = pack_pip17_index(ledger_metadata(PAYLOADS, last_entry_id=8), blocks, len(written.data))
+    read = pip17(replace(patched(written, (size + 20, "q", 5), *ids), index=index))
+    assert read([(0, 3), (5, 8)]).counts == [4, 4]
+    still("a_gap_at_a_blocks_start_never_ends", not read([(0, 8)], deadline_ms=SOON_MS).ended)
+
+
+def test_a_gap_in_a_streaming_segment_never_ends(oracle: Oracle, folder: Store) -> None:
+    ledger_id = new_ledger_id()
+    written = streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])])
+    context = OffloadContext()
+    add_segment(context, store_object(folder, patched(written, (frame_at(2) + 4, "q", 3))), 7)
+    read = partial(oracle.read, folder, context.SerializeToString(), ledger_id)
+    assert read([(0, 1)]).counts == [2]
+    still("a_gap_in_a_streaming_segment_never_ends", not read([(0, 7)], deadline_ms=SOON_MS).ended)
+
+
+# --- its reader: what it does not check --------------------------------------------------------
+
+
+def test_a_negative_length_never_ends(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+    read = pip17(patched(pip17_object(PAYLOADS, ledger_id=new_ledger_id()), (frame_at(2), "i", -1)))
+    assert read([(0, 1)]).counts == [2]
+    still("a_negative_length_never_ends", not read([(0, 7)], deadline_ms=SOON_MS).ended)
+
+
+def test_a_ledger_that_begins_later_has_no_entry_0(
+    pip17: Callable[[WrittenObject], Callable[..., Read]],
+) -> None:
+    written = pip17_object(PAYLOADS, ledger_id=new_ledger_id())
+    ids = [(frame_at(i) + 4, "q", i + 3) for i in range(8)]
+    blocks = [BlockEntry(first_entry_id=3, part_number=1, offset=0)]
+    index = pack_pip17_index(ledger_metadata(PAYLOADS, last_entry_id=10), blocks, len(written.data))
+    counts = pip17(replace(patched(written, (20, "q", 3), *ids), index=index))([(3, 10), (0, 10)]).counts
+    assert counts[0] == 8
+    still("a_ledger_that_begins_later_has_no_entry_0", "NullPointerException" in str(counts[1]))
+
+
+def test_a_wrong_magic_is_not_noticed(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+    read = pip17(patched(pip17_object(PAYLOADS, ledger_id=new_ledger_id()), (0, "I", 0)))
+    still("a_wrong_magic_is_not_noticed", read([(0, 7)]).counts == [8])
+
+
+def test_a_changed_payload_is_not_noticed(pip17: Callable[[WrittenObject], Callable[..., Read]]) -> None:
+    read = pip17(patched(pip17_object(PAYLOADS, ledger_id=new_ledger_id()), (frame_at(0) + 12, "B", 0xFF)))
+    still("a_changed_payload_is_not_noticed", read([(0, 0)]).entries[0][2][0] == 0xFF)
+
+
+# --- its reader: streaming segments ------------------------------------------------------------
+
+
+def test_a_streaming_read_begins_too_early(oracle: Oracle, folder: Store) -> None:
+    ledger_id = new_ledger_id()
+    context = context_of(folder, LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS]))
+    read = oracle.read(folder, context, ledger_id, [(5, 6)])
+    still("a_streaming_read_begins_too_early", read.entries == entries_of(ledger_id, PAYLOADS)[:7])
+
+
+def test_segments_come_last_one_first(oracle: Oracle, folder: Store) -> None:
+    ledger_id = new_ledger_id()
+    one = LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])
+    context = context_of(folder, one, replace(one, first_entry_id=8))
+    read = oracle.read(folder, context, ledger_id, [(0, 15)])
+    expected = entries_of(ledger_id, PAYLOADS * 2)
+    still("segments_come_last_one_first", read.entries == expected[8:] + expected[:8])
+    assert scanned(folder, ledger_id) == expected
+
+
+@pytest.mark.parametrize("begin", [128, 129, 300])
+def test_a_segment_from_entry_128_on_is_not_opened(oracle: Oracle, folder: Store, begin: int) -> None:
+    ledger_id = new_ledger_id()
+    one = LedgerPart(ledger_id=ledger_id, blocks=[[b""] * begin])
+    context = context_of(
+        folder, one, LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS], first_entry_id=begin)
+    )
+    read = oracle.read(folder, context, ledger_id, [(begin, begin + 7)])
+    still("a_segment_from_entry_128_on_is_not_opened", isinstance(read.counts[0], str))
+    assert scanned(folder, ledger_id)[begin:] == entries_of(ledger_id, PAYLOADS, begin)
+
+
+def test_a_block_without_padding_before_entry_128_is_not_passed(oracle: Oracle, folder: Store) -> None:
+    ledger_id = new_ledger_id()
+    written = streaming_object(
+        [LedgerPart(ledger_id=ledger_id, blocks=[[b""] * 128, PAYLOADS])], min_block_bytes=512
+    )
+    length = BLOCK_HEADER_BYTES + 128 * 12
+    header = BlockHeader(
+        object_format=ObjectFormat.STREAMING, block_length=length, first_entry_id=0, ledger_id=ledger_id
+    )
+    padded = length + 4  # as we write it: Pulsar's reader gets past that
+    data = pack_block_header(header) + written.data[BLOCK_HEADER_BYTES:length] + written.data[padded:]
+    index = bytearray(written.index)
+    struct.pack_into(">q", index, 8, len(data))
+    struct.pack_into(">q", index, len(index) - 8, length)
+    for full, made in ((False, written), (True, replace(written, data=data, index=bytes(index)))):
+        context = OffloadContext()
+        add_segment(context, store_object(folder, made), 135)
+        read = oracle.read(folder, context.SerializeToString(), ledger_id, [(0, 135)])
+        if full:
+            name = "a_block_without_padding_before_entry_128_is_not_passed"
+            still(name, isinstance(read.counts[0], str))
+        else:
+            assert read.counts == [136]
+
+
+def test_a_closed_index_keeps_its_ledger_info(oracle: Oracle, tmp_path: Path) -> None:
+    """Indexes are recycled now and then only, so this takes some attempts."""
+    ledger_id = new_ledger_id()
+    stores = [Store(name="local", url=str(tmp_path / name)) for name in ("short", "long")]
+    short, long = (
+        context_of(store, LedgerPart(ledger_id=ledger_id, blocks=[payloads]))
+        for store, payloads in zip(stores, (PAYLOADS, PAYLOADS * 2), strict=True)
+    )
+    outcomes = []
+    for _ in range(40):
+        assert oracle.read(stores[0], short, ledger_id, [(0, 7)]).counts == [8]
+        outcomes += oracle.read(stores[1], long, ledger_id, [(0, 15)]).counts
+        if outcomes[-1] != 16:
+            break
+    still("a_closed_index_keeps_its_ledger_info", "BKIncorrectParameter" in str(outcomes[-1]))
+
+
+# --- the list ----------------------------------------------------------------------------------
+
+
+def test_every_fault_has_its_test_and_its_line_in_the_page() -> None:
+    tests = {name.removeprefix("test_") for name in globals() if name.startswith("test_")}
+    assert set(FAULTS) == tests - {"every_fault_has_its_test_and_its_line_in_the_page"}
+    page = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text()
+    lines = re.findall(r"^\| (.+) \| `test_(\w+)` \|$", page, re.MULTILINE)
+    assert {name: text for text, name in lines} == FAULTS

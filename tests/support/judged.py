@@ -1,0 +1,156 @@
+"""Ledgers for Pulsar's classes to judge: drawn by Hypothesis, stored by our own writers, and read back by our scan."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from uuid import UUID
+
+from entries import LedgerPart, WrittenObject, streaming_object
+from hypothesis import strategies as st
+from oracle import MANAGED_LEDGER, Entry
+from stores import Store
+from tiers import Names, uuid_of
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
+from offload_core.tier import upload_blocks
+from offload_proto.managed_ledger_pb2 import OffloadContext
+
+FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
+"""What a block of one entry holds besides its payload."""
+
+_ledger_ids = itertools.count(1000)
+_attempts = itertools.count(1)
+
+
+def new_ledger_id() -> int:
+    """An id that no other ledger of these tests has: Pulsar's reader mixes up ledgers of one id (test_faults)."""
+    return next(_ledger_ids)
+
+
+def new_attempt() -> UUID:
+    """A uuid of its own for each object."""
+    return uuid_of(next(_attempts))
+
+
+# --- drawn -------------------------------------------------------------------------------------
+
+
+@st.composite
+def payload_lists(draw: st.DrawFn, largest: int, *, most: int = 25) -> list[bytes]:
+    """Payloads of 0 to `largest` bytes, both ends often; a few, or hundreds."""
+    few, nearly = min(60, largest), max(0, largest - 5)
+    sizes = st.one_of(st.just(0), st.integers(0, few), st.integers(0, largest), st.integers(nearly, largest))
+    drawn = draw(st.lists(sizes, min_size=1, max_size=most))
+    times = draw(st.sampled_from([1, 1, 1, 12]))
+    return contents(drawn * times, draw(st.integers(0, 1 << 30)))
+
+
+def contents(sizes: Sequence[int], seed: int) -> list[bytes]:
+    """Payloads of these sizes: random bytes, and some that look like padding."""
+    rng = random.Random(seed)
+    return [
+        (PADDING * (size // 4 + 1))[:size] if rng.random() < 0.2 else rng.randbytes(size) for size in sizes
+    ]
+
+
+@st.composite
+def segments(draw: st.DrawFn) -> list[list[LedgerPart]]:
+    """Segments of some ledgers in order, each a part of a ledger or several ledgers; a block for each list in a part.
+
+    A part begins before entry 128, which is what Pulsar's reader can open.
+    """
+    made: list[list[LedgerPart]] = [[]]
+    for _ in range(draw(st.integers(1, 3))):
+        ledger_id, first = new_ledger_id(), 0
+        for _ in range(draw(st.integers(1, 3))):
+            blocks = draw(st.lists(payload_lists(700, most=8), min_size=1, max_size=3))
+            made[-1].append(LedgerPart(ledger_id=ledger_id, blocks=blocks, first_entry_id=first))
+            first += sum(map(len, blocks))
+            if first >= BLOCK_HEADER_BYTES:
+                break
+            made.append([])
+        if made[-1] and draw(st.booleans()):
+            made.append([])
+    return [parts for parts in made if parts]
+
+
+# --- stored by us ------------------------------------------------------------------------------
+
+
+def store_object(store: Store, written: WrittenObject) -> UUID:
+    """Upload an object block by block, as a new attempt."""
+    key = replace(written.key, uuid=new_attempt())
+    index = parse_index(written.index, key)
+    starts = sorted(block.offset for ledger in index.ledgers for block in ledger.blocks)
+    blocks = [memoryview(written.data)[a:b] for a, b in pairwise([*starts, len(written.data)])]
+    with store.open() as tier:
+        upload_blocks(
+            tier,
+            key.data_key,
+            blocks,
+            block_bytes=max(map(len, blocks)),
+            user_metadata=Names(managed_ledger=MANAGED_LEDGER).as_metadata("data"),
+        )
+        about = Names(managed_ledger=MANAGED_LEDGER).as_metadata("index")
+        tier.write_index(key.index_key, written.index, user_metadata=about)
+    return key.uuid
+
+
+def store_segments(
+    store: Store, drawn: Sequence[Sequence[LedgerPart]], *, min_block_bytes: int = 512
+) -> dict[int, bytes]:
+    """Upload each segment as a streaming object; the offload context of each ledger, serialised."""
+    contexts: dict[int, OffloadContext] = {}
+    for parts in drawn:
+        attempt = store_object(store, streaming_object(parts, min_block_bytes=min_block_bytes))
+        for part in parts:
+            end = part.first_entry_id + sum(map(len, part.blocks)) - 1
+            add_segment(contexts.setdefault(part.ledger_id, OffloadContext()), attempt, end)
+    return {ledger_id: context.SerializeToString() for ledger_id, context in contexts.items()}
+
+
+def add_segment(context: OffloadContext, attempt: UUID, end_entry_id: int) -> None:
+    """Put a complete segment behind those that a ledger has."""
+    high, low = (int.from_bytes(half, "big", signed=True) for half in (attempt.bytes[:8], attempt.bytes[8:]))
+    if not context.offloadSegment:
+        context.uidMsb, context.uidLsb, context.complete = high, low, True
+    segment = context.offloadSegment.add(
+        uidMsb=high, uidLsb=low, complete=True, assignedTimestamp=1, offloadedTimestamp=2
+    )
+    segment.endEntryId = end_entry_id
+    segment.driverMetadata.name = "S3"
+
+
+# --- read by us --------------------------------------------------------------------------------
+
+
+def entries_of(ledger_id: int, payloads: Sequence[bytes], first_entry_id: int = 0) -> list[Entry]:
+    """A ledger's entries."""
+    return [(ledger_id, i, payload) for i, payload in enumerate(payloads, start=first_entry_id)]
+
+
+def entries_of_parts(drawn: Sequence[Sequence[LedgerPart]], ledger_id: int) -> list[Entry]:
+    """The entries of one ledger, from all its segments."""
+    payloads = [
+        payload
+        for parts in drawn
+        for part in parts
+        if part.ledger_id == ledger_id
+        for block in part.blocks
+        for payload in block
+    ]
+    return entries_of(ledger_id, payloads)
+
+
+def scanned(store: Store, ledger_id: int) -> list[Entry]:
+    """A ledger's entries by our scan."""
+    with store.open_reader() as tier:
+        table = tier.scan(ledger=ledger_id, level="entries").to_table()
+    columns = (table[name].to_pylist() for name in ("__ledgerId", "__entryId", "value"))
+    return list(zip(*columns, strict=True))
