@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 from pulsar.schema import AvroSchema
-from pulsar_topics import COLUMNS, Read, in_order, row_as_read
+from pulsar_topics import COLUMNS, Read, in_order, row_as_read, scanned
 from pyspark.sql import SparkSession
 from rewriting import read_whole, rewritten
 from sent_topics import PARTITIONS, TOPICS, Order, orders
@@ -41,8 +41,7 @@ def spark_messages(s3_tier: S3Tier, spark: SparkSession) -> dict[str, list[Read]
 def test_the_arrow_scan_gives_what_the_client_read(s3_tier: S3Tier, topic: str) -> None:
     store, topics = s3_tier
     with store.open_reader() as tier:
-        rows = tier.scan(topic=topics[topic].name, columns=COLUMNS).to_table().to_pylist()
-    assert in_order([row_as_read(row) for row in rows]) == topics[topic].read
+        assert scanned(tier, topics[topic].name) == topics[topic].read
 
 
 @pytest.mark.spark

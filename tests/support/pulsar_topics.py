@@ -9,6 +9,8 @@ from typing import Any
 
 import pulsar
 
+from offload_core.api import TierReader
+
 RECEIVED_WITHIN_S = 60.0
 
 COLUMNS = (
@@ -112,6 +114,12 @@ def row_as_read(row: Mapping[str, Any]) -> Read:
         "schema_version": _text(row["__schemaVersion"]),
         "sequence_id": row["__sequenceId"],
     }
+
+
+def scanned(tier: TierReader, topic: str) -> list[Read]:
+    """All messages of a topic by the Arrow scan, in the form of consumed ones."""
+    rows = tier.scan(topic=topic, columns=COLUMNS).to_table().to_pylist()
+    return in_order([row_as_read(row) for row in rows])
 
 
 def in_order(messages: Sequence[Read]) -> list[Read]:
