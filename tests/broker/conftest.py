@@ -26,7 +26,7 @@ class OffloadedTopic:
 
     Attributes:
         name: `persistent://…`, of a partitioned topic its base name.
-        read: what the client read before, by partition and position.
+        read: what the client read before, partition after partition.
         ledgers: those offloaded, by the name of the topic or partition.
     """
 

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pytest
 from pulsar.schema import AvroSchema
-from pulsar_topics import COLUMNS, Read, in_order, row_as_read, scanned
+from pulsar_topics import COLUMNS, Read, by_partition, row_as_read, scanned
 from pyspark.sql import SparkSession
 from rewriting import read_whole, rewritten
 from sent_topics import PARTITIONS, TOPICS, Order, orders
@@ -25,7 +25,7 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[Read]]:
     found: dict[str, list[Read]] = defaultdict(list)
     for row in rows:
         found[row["__topic"].partition("-partition-")[0].rpartition("/")[2]].append(row_as_read(row))
-    return {topic: in_order(messages) for topic, messages in found.items()}
+    return {topic: by_partition(messages) for topic, messages in found.items()}
 
 
 @pytest.fixture(scope="module")

@@ -84,18 +84,18 @@ def consume(
         consumer.acknowledge(message)
     consumer.unsubscribe()
     consumer.close()
-    return in_order(read)
+    return by_partition(read)
 
 
 def read_from(client: pulsar.Client, topic: str, message_id: bytes, sent: Mapping[Place, int]) -> list[Read]:
-    """Read the messages from this one on, by a reader."""
+    """Read the messages of a topic or partition from this one on, by a reader."""
     start = pulsar.MessageId.deserialize(message_id)
     reader = client.create_reader(topic, start, start_message_id_inclusive=True)
     read = []
     while reader.has_message_available():
         read.append(_as_read(reader.read_next(timeout_millis=int(RECEIVED_WITHIN_S * 1000)), sent))
     reader.close()
-    return in_order(read)
+    return read
 
 
 def row_as_read(row: Mapping[str, Any]) -> Read:
@@ -119,12 +119,12 @@ def row_as_read(row: Mapping[str, Any]) -> Read:
 def scanned(tier: TierReader, topic: str) -> list[Read]:
     """All messages of a topic by the Arrow scan, in the form of consumed ones."""
     rows = tier.scan(topic=topic, columns=COLUMNS).to_table().to_pylist()
-    return in_order([row_as_read(row) for row in rows])
+    return by_partition([row_as_read(row) for row in rows])
 
 
-def in_order(messages: Sequence[Read]) -> list[Read]:
-    """By partition, ledger, entry, batch index."""
-    return sorted(messages, key=lambda message: (message["topic"], message["place"]))
+def by_partition(messages: Sequence[Read]) -> list[Read]:
+    """Partition after partition, each in the order that it has here."""
+    return sorted(messages, key=lambda message: message["topic"])
 
 
 def _as_read(message: pulsar.Message, sent: Mapping[Place, int]) -> Read:

@@ -83,7 +83,7 @@ def _batched_and_unbatched(
     )
     singles = _messages(seed, _sizes(seed, 40))
     if compression is pulsar.CompressionType.ZLib:
-        # The C++ client, which the Python one is made of, drops messages that decompress to nothing.
+        # The client would drop the others (test_client_faults.py).
         singles = filter(_has_content, singles)
     return sent | produce(
         client,
