@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import json
-from collections import defaultdict
 from typing import Any
 
 import fastavro
 import pytest
 from pulsar.schema import AvroSchema
-from pulsar_topics import COLUMNS, Read, by_partition, row_as_read, scanned
+from pulsar_topics import COLUMNS, Read, messages_by_topic, scanned
 from pyspark.sql import SparkSession
 from rewriting import read_whole, rewritten
 from sent_topics import PARTITIONS, TOPICS, Order, orders
@@ -20,21 +19,13 @@ from stores import Store
 S3Tier = tuple[Store, dict[str, Any]]
 
 
-def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[Read]]:
-    """The messages of each topic, of a partitioned one under its base name."""
-    found: dict[str, list[Read]] = defaultdict(list)
-    for row in rows:
-        found[row["__topic"].partition("-partition-")[0].rpartition("/")[2]].append(row_as_read(row))
-    return {topic: by_partition(messages) for topic, messages in found.items()}
-
-
 @pytest.fixture(scope="module")
 def spark_messages(s3_tier: S3Tier, spark: SparkSession) -> dict[str, list[Read]]:
     """All that the Spark source reads from the bucket."""
     store, _ = s3_tier
     reader = spark.read.format("pulsar_offload").options(**store.spark_options())
     frame = reader.option("topicsPattern", "tests/.*").option("columns", ",".join(COLUMNS)).load()
-    return by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
+    return messages_by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
 
 
 @pytest.mark.parametrize("topic", TOPICS)

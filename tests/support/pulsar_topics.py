@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -120,6 +121,14 @@ def scanned(tier: TierReader, topic: str) -> list[Read]:
     """All messages of a topic by the Arrow scan, in the form of consumed ones."""
     rows = tier.scan(topic=topic, columns=COLUMNS).to_table().to_pylist()
     return by_partition([row_as_read(row) for row in rows])
+
+
+def messages_by_topic(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Read]]:
+    """Rows of a namespace in the form of consumed messages: by the topic's last name, a partitioned one as a whole."""
+    found: dict[str, list[Read]] = defaultdict(list)
+    for row in rows:
+        found[row["__topic"].partition("-partition-")[0].rpartition("/")[2]].append(row_as_read(row))
+    return {topic: by_partition(messages) for topic, messages in found.items()}
 
 
 def by_partition(messages: Sequence[Read]) -> list[Read]:
