@@ -14,6 +14,7 @@ import pytest
 from oracle import Oracle
 from required import need
 from servers.azurite import Azurite
+from servers.broker import Broker
 from servers.fake_gcs import FakeGcs
 from servers.libhdfs import libhdfs as build_libhdfs
 from servers.minihdfs import MiniHdfs
@@ -58,7 +59,7 @@ def spark(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[objec
 
 def started(server: AnyServer, folders: pytest.TempPathFactory) -> AnyServer:
     """Install and start `server`; skip where its toolchain or its client is missing, and only there."""
-    need(server.part, find_spec(server.client) is not None, f"pip install 'pulsar-offload[{server.part}]'")
+    need(server.part, find_spec(server.client) is not None, f"pip install 'pulsar-offload[{server.extra}]'")
     try:
         return server.start(folders.mktemp(server.name))
     except ToolchainMissing as missing:
@@ -102,6 +103,13 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 def minihdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
     """One HDFS file system for all tests; each test makes its own folder."""
     with started(MiniHdfs(), tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def broker(versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One Pulsar broker for all tests; each test makes its own namespace."""
+    with started(Broker(versitygw), tmp_path_factory) as server:
         yield server
 
 

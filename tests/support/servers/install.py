@@ -15,10 +15,11 @@ VERSITYGW = "1.8.0"
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
 AZURITE = "3.35.0"
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
-PULSAR = "4.0.8"  # also in tests/java/pom.xml
+PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
 
 _FAKE_GCS = Path(__file__).with_name("gcs")
 _HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"
+_PULSAR_POM = Path(__file__).with_name("pulsar") / "pom.xml"
 _JAVA = Path(__file__).resolve().parents[2] / "java"
 
 
@@ -34,10 +35,8 @@ def fake_gcs_server() -> Path:
     def build(folder: Path, run: Run) -> None:
         run([str(go("gcs")), "build", "-C", str(_FAKE_GCS), "-o", str(folder / "fake-gcs-server"), "."], {})
 
-    source = hashlib.sha256(
-        b"".join((_FAKE_GCS / name).read_bytes() for name in ("main.go", "go.sum"))
-    ).hexdigest()
-    return built_once(f"fake-gcs-server-{FAKE_GCS_SERVER}-{source[:8]}", build) / "fake-gcs-server"
+    digest = _digest(_FAKE_GCS / "main.go", _FAKE_GCS / "go.sum")
+    return built_once(f"fake-gcs-server-{FAKE_GCS_SERVER}-{digest}", build) / "fake-gcs-server"
 
 
 def azurite() -> tuple[Path, Path]:
@@ -56,19 +55,25 @@ def minihdfs() -> tuple[Path, Path]:
     """The program `java`, and the folder with the jars of Hadoop's mini cluster."""
 
     def build(folder: Path, run: Run) -> None:
-        arguments = [
-            "-q",
-            "-B",
-            "-f",
-            str(_HDFS_POM),
-            f"-DoutputDirectory={folder}",
-            "dependency:copy-dependencies",
-        ]
-        run([str(maven("hdfs")), *arguments], {})
+        _copy_dependencies("hdfs", _HDFS_POM, folder, run)
 
-    program = java("hdfs")
-    pom = hashlib.sha256(_HDFS_POM.read_bytes()).hexdigest()  # so the folder follows the list of jars
-    return program, built_once(f"hadoop-{HADOOP}-{pom[:8]}", build)
+    return java("hdfs"), built_once(f"hadoop-{HADOOP}-{_digest(_HDFS_POM)}", build)
+
+
+def broker() -> tuple[Path, Path]:
+    """The program `java`, and a folder with a broker's jars in `lib` and its offloaders in `offloaders`."""
+
+    def build(folder: Path, run: Run) -> None:
+        _copy_dependencies("broker", _PULSAR_POM, folder, run)
+        (archive,) = folder.glob("pulsar-server-distribution-*.tar.gz")
+        place = ["-C", str(folder), "--strip-components=1"]
+        run(["tar", "-xzf", str(archive), *place, f"apache-pulsar-{PULSAR}/lib"], {})
+        archive.unlink()
+        (folder / "offloaders").mkdir()
+        for jar in folder.glob("tiered-storage-*.jar"):
+            jar.rename(folder / "offloaders" / f"{jar.stem}.nar")
+
+    return java("broker"), built_once(f"pulsar-{PULSAR}-{_digest(_PULSAR_POM)}", build)
 
 
 def oracle() -> tuple[Path, str]:
@@ -80,10 +85,8 @@ def oracle() -> tuple[Path, str]:
         run([str(maven("java")), *arguments, "compile", "dependency:copy-dependencies"], {})
 
     program = java("java")
-    source = hashlib.sha256(
-        b"".join(path.read_bytes() for path in (_JAVA / "pom.xml", *sorted((_JAVA / "src").rglob("*.java"))))
-    ).hexdigest()
-    folder = built_once(f"oracle-{PULSAR}-{source[:8]}", build)
+    digest = _digest(_JAVA / "pom.xml", *sorted((_JAVA / "src").rglob("*.java")))
+    folder = built_once(f"oracle-{PULSAR}-{digest}", build)
     return program, os.pathsep.join([str(folder / "classes"), str(folder / "jars" / "*")])
 
 
@@ -93,7 +96,7 @@ def main() -> int:
     Tests say themselves that a toolchain is missing, and fail or are skipped as `OFFLOAD_REQUIRE` says.
     """
     failed = []
-    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle):
+    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker):
         begun = time.monotonic()
         try:
             install()
@@ -114,6 +117,17 @@ def _go_program(part: str, name: str, module: str) -> Path:
         run([str(go(part)), "install", module], {"GOBIN": str(folder)})
 
     return built_once(name, build)
+
+
+def _copy_dependencies(part: str, pom: Path, folder: Path, run: Run) -> None:
+    """Have Maven copy what `pom` lists into `folder`; a file whose checksum is wrong is an error."""
+    options = ["-q", "-B", "--strict-checksums", "-f", str(pom), f"-DoutputDirectory={folder}"]
+    run([str(maven(part)), *options, "dependency:copy-dependencies"], {})
+
+
+def _digest(*sources: Path) -> str:
+    """A part of a folder's name, so that the folder follows what it was made of."""
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:8]
 
 
 if __name__ == "__main__":

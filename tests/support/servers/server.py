@@ -17,7 +17,7 @@ class Server(ABC):
     """
 
     name: str
-    part: str  # as OFFLOAD_REQUIRE and the extras call it
+    part: str  # as OFFLOAD_REQUIRE calls it
     client: str  # the Python module that tests reach it with
     host = LOOPBACK
     port: int
@@ -25,6 +25,11 @@ class Server(ABC):
 
     def __init__(self) -> None:
         self._child: Child | None = None
+
+    @property
+    def extra(self) -> str:
+        """The extra that installs `client`."""
+        return self.part
 
     @abstractmethod
     def command(self) -> list[str]:

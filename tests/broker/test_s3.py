@@ -1,0 +1,83 @@
+"""What a running broker offloaded to S3 is, message by message, what the official client read before."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+import pytest
+from pulsar.schema import AvroSchema
+from pulsar_topics import COLUMNS, Read, messages_by_topic, scanned
+from pyspark.sql import SparkSession
+from rewriting import read_whole, rewritten
+from sent_topics import PARTITIONS, TOPICS, Order, orders
+from servers.broker import DEFAULT_BLOCK_BYTES
+from stores import Store
+
+S3Tier = tuple[Store, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def spark_messages(s3_tier: S3Tier, spark: SparkSession) -> dict[str, list[Read]]:
+    """All that the Spark source reads from the bucket."""
+    store, _ = s3_tier
+    reader = spark.read.format("pulsar_offload").options(**store.spark_options())
+    frame = reader.option("topicsPattern", "tests/.*").option("columns", ",".join(COLUMNS)).load()
+    return messages_by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_arrow_scan_gives_what_the_client_read(s3_tier: S3Tier, topic: str) -> None:
+    store, topics = s3_tier
+    with store.open_reader() as tier:
+        assert scanned(tier, topics[topic].name) == topics[topic].read
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_spark_source_gives_what_the_client_read(
+    s3_tier: S3Tier, spark_messages: dict[str, list[Read]], topic: str
+) -> None:
+    _, topics = s3_tier
+    assert spark_messages[topic] == topics[topic].read
+
+
+def test_the_catalogue_has_the_ledgers_that_the_broker_calls_offloaded(s3_tier: S3Tier) -> None:
+    store, topics = s3_tier
+    with store.open_reader() as tier:
+        catalogue = tier.catalogue()
+    found = {
+        str(topic.name): [(ledger.ledger_id, ledger.pieces[0].stored.key.uuid) for ledger in topic.ledgers]
+        for topic in catalogue.topics
+    }
+    told = {
+        name: [(ledger.ledger_id, ledger.uuid) for ledger in ledgers]
+        for topic in topics.values()
+        for name, ledgers in topic.ledgers.items()
+    }
+    assert found == told
+    assert len(told) == len(TOPICS) - len(PARTITIONS) + sum(PARTITIONS.values())
+
+
+def test_our_writer_makes_the_brokers_bytes(s3_tier: S3Tier) -> None:
+    store, _ = s3_tier
+    with store.open_reader() as reader:
+        tier = reader.store
+        for topic in reader.catalogue().topics:
+            for key in (piece.stored.key for ledger in topic.ledgers for piece in ledger.pieces):
+                data, index = read_whole(tier, key.data_key), read_whole(tier, key.index_key)
+                ours = rewritten(data, index, key, DEFAULT_BLOCK_BYTES)
+                assert (ours.data, ours.index) == (data, index), key
+
+
+def test_records_are_those_that_were_sent(s3_tier: S3Tier) -> None:
+    _, topics = s3_tier
+    schema = fastavro.parse_schema(json.loads(AvroSchema(Order).schema_info().schema()))
+    json_values = [json.loads(message["value"]) for message in topics["json"].read]
+    avro_values = [
+        fastavro.schemaless_reader(io.BytesIO(message["value"]), schema, None)
+        for message in topics["avro"].read
+    ]
+    assert json_values == avro_values == orders()

@@ -1,0 +1,117 @@
+"""Objects that we wrote in the place of a broker's are served by the broker once BookKeeper has nothing left."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pulsar
+import pytest
+from entries import WrittenObject
+from pulsar_admin import PulsarAdmin
+from pulsar_topics import Place, consume, produce, read_from
+from rewriting import read_whole, rewritten
+from sent_topics import TOPICS
+from servers.broker import Broker
+from stores import Store
+
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.object_format import ObjectKey
+from offload_core.tier import Tier, upload_blocks
+
+PART_BYTES = 5 << 20
+"""What S3 takes as a part at least."""
+
+LARGEST_MESSAGE_BYTES = PART_BYTES - 130
+"""A message that its entry makes larger than a block of `PART_BYTES`, and that the broker still takes."""
+
+
+def large_messages(client: pulsar.Client, topic: str) -> dict[Place, int]:
+    """Three ledgers of some MB each; one message is larger than a block."""
+    random_ = random.Random(17)
+    sizes = [random_.randrange(300_000, 900_000) for _ in range(45)]
+    sizes[27] = LARGEST_MESSAGE_BYTES
+    messages: Iterator[Mapping[str, Any]] = ({"content": random_.randbytes(size)} for size in sizes)
+    return produce(client, topic, messages, batching_enabled=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A topic, and how large our blocks are (the broker's have 64 MiB)."""
+
+    send: Callable[[pulsar.Client, str], dict[Place, int]]
+    max_block_bytes: int
+
+
+CASES = {
+    "many-small-blocks": Case(send=TOPICS["compression-lz4"], max_block_bytes=4096),
+    "an-entry-larger-than-a-block": Case(send=large_messages, max_block_bytes=PART_BYTES),
+}
+
+
+def parts_of(written: WrittenObject) -> list[bytes]:
+    """The blocks of a data object, joined until S3 takes them as a part."""
+    (ledger,) = parse_index(written.index, written.key).ledgers
+    parts = [b""]
+    for block in ledger.blocks:
+        if len(parts[-1]) >= PART_BYTES:
+            parts.append(b"")
+        parts[-1] += written.data[block.offset : block.offset + block.length]
+    return parts
+
+
+def write_in_its_place(tier: Tier, key: ObjectKey, max_block_bytes: int) -> bool:
+    """Delete the broker's objects; write the same entries and metadata with our codec under the same keys.
+
+    True if our bytes differ from the broker's: they are the same where the ledger fits one of our blocks.
+    """
+    data, index = read_whole(tier, key.data_key), read_whole(tier, key.index_key)
+    ours = rewritten(data, index, key, max_block_bytes)
+    user_metadata = [tier.stat(name).user_metadata for name in (key.data_key, key.index_key)]
+    tier.delete([key.data_key, key.index_key])
+    parts = parts_of(ours)
+    upload_blocks(
+        tier,
+        key.data_key,
+        parts,
+        block_bytes=max(map(len, parts)),
+        total_bytes=len(ours.data),
+        user_metadata=user_metadata[0],
+    )
+    tier.write_index(key.index_key, ours.index, user_metadata=user_metadata[1])
+    return (ours.data, ours.index) != (data, index)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_consumers_and_readers_get_every_message(
+    broker: Broker,
+    admin: PulsarAdmin,
+    client: pulsar.Client,
+    new_namespace: Callable[[dict[str, object]], str],
+    new_store: Callable[[], tuple[str, Store]],
+    case: Case,
+) -> None:
+    bucket, store = new_store()
+    topic = f"persistent://{new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))}/ours"
+    sent = case.send(client, topic)
+    read = consume(client, topic, sent)
+    ledgers = admin.offload_all(topic)
+    keys = [
+        ObjectKey(folder="", uuid=ledger.uuid, ledger_id=ledger.ledger_id, is_index=False)
+        for ledger in ledgers
+        if ledger.uuid is not None
+    ]
+    assert len(keys) == len(ledgers) >= 3
+    with store.open() as tier:
+        changed = [write_in_its_place(tier, key, case.max_block_bytes) for key in keys]
+    assert any(changed)
+    admin.drop_bookkeeper_copies(topic)
+    assert not [ledger for ledger in admin.ledgers(topic)[:-1] if ledger.in_bookkeeper]
+
+    admin.unload(topic)
+    assert consume(client, topic, sent) == read
+    for start in (1, len(read) // 2, len(read) - 1):
+        admin.unload(topic)
+        assert read_from(client, topic, read[start]["message_id"], sent) == read[start:]
