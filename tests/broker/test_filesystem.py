@@ -1,12 +1,26 @@
-"""What a running broker offloaded to a directory."""
+"""What a broker offloads to a directory is what the official client read; it serves MapFiles that we wrote."""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pulsar
 import pytest
+from mapfiles import lay_out_mapfile, mapfile
+from pulsar_admin import PulsarAdmin
+from pulsar_topics import COLUMNS, consume, messages_by_topic, read_from, scanned
+from pyspark.sql import SparkSession
 from sent_topics import TOPICS
+from servers.broker import Broker
+
+from offload_core import open_tier
+from offload_core.codec.mapfile.header import FileCompression
+
+FilesystemTier = tuple[Path, dict[str, Any]]
 
 
 def stored_ledgers(root: Path, topic: str) -> dict[str, set[str]]:
@@ -18,7 +32,7 @@ def stored_ledgers(root: Path, topic: str) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_every_ledger_that_the_broker_calls_offloaded_is_there(
-    filesystem_tier: tuple[Path, dict[str, Any]], topic: str
+    filesystem_tier: FilesystemTier, topic: str
 ) -> None:
     root, topics = filesystem_tier
     for name, ledgers in topics[topic].ledgers.items():
@@ -26,3 +40,57 @@ def test_every_ledger_that_the_broker_calls_offloaded_is_there(
         assert stored_ledgers(root, name) == {
             f"{ledger.ledger_id}-{ledger.uuid}": files for ledger in ledgers
         }
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_arrow_scan_gives_what_the_client_read(filesystem_tier: FilesystemTier, topic: str) -> None:
+    root, topics = filesystem_tier
+    with open_tier(root) as tier:
+        assert scanned(tier, topics[topic].name) == topics[topic].read
+
+
+@pytest.mark.spark
+def test_the_spark_source_gives_what_the_client_read(
+    filesystem_tier: FilesystemTier, spark: SparkSession
+) -> None:
+    root, topics = filesystem_tier
+    reader = spark.read.format("pulsar_offload").option("columns", ",".join(COLUMNS))
+    rows = reader.load(str(root)).toArrow().to_pylist(maps_as_pydicts="strict")
+    assert messages_by_topic(rows) == {name: topic.read for name, topic in topics.items()}
+
+
+@pytest.mark.parametrize("compression", FileCompression)
+def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
+    broker: Broker,
+    admin: PulsarAdmin,
+    client: pulsar.Client,
+    new_namespace: Callable[[dict[str, object]], str],
+    tmp_path: Path,
+    compression: FileCompression,
+) -> None:
+    namespace = new_namespace(broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
+    topic = f"persistent://{namespace}/ours"
+    sent = TOPICS["compression-lz4"](client, topic)
+    read = consume(client, topic, sent)
+    ledgers = admin.offload_all(topic)
+    payloads: dict[int, list[bytes]] = defaultdict(list)
+    with open_tier(tmp_path) as tier:
+        for row in tier.scan(topic=topic, level="entries").to_table().to_pylist():
+            payloads[row["__ledgerId"]].append(row["value"])
+    for ledger in ledgers:
+        assert ledger.uuid is not None
+        written = mapfile(
+            payloads[ledger.ledger_id],
+            compression=compression,
+            ledger_id=ledger.ledger_id,
+            block_bytes=10_000,
+            index_interval=3,
+            managed_ledger=f"{namespace}/persistent/ours",
+        )
+        lay_out_mapfile(tmp_path, replace(written, key=replace(written.key, uuid=ledger.uuid)))
+    admin.drop_bookkeeper_copies(topic)
+
+    admin.unload(topic)
+    assert consume(client, topic, sent) == read
+    admin.unload(topic)
+    assert read_from(client, topic, read[len(read) // 2]["message_id"], sent) == read[len(read) // 2 :]
