@@ -49,6 +49,15 @@ def test_the_arrow_scan_gives_what_the_client_read(filesystem_tier: FilesystemTi
         assert scanned(tier, topics[topic].name) == topics[topic].read
 
 
+def test_the_driver_filesystem_finds_it_by_pulsars_own_options(
+    broker: Broker, filesystem_tier: FilesystemTier
+) -> None:
+    root, topics = filesystem_tier
+    options = {"fileSystemURI": root.as_uri(), "fileSystemProfilePath": str(broker.filesystem_profile)}
+    with open_tier("filesystem", **options) as tier:
+        assert scanned(tier, topics["json"].name) == topics["json"].read
+
+
 @pytest.mark.spark
 def test_the_spark_source_gives_what_the_client_read(
     filesystem_tier: FilesystemTier, spark: SparkSession

@@ -83,7 +83,9 @@ class Broker(Server):
         self._offloaders = installed / "offloaders"
         self.folder.mkdir(parents=True, exist_ok=True)
         self._conf.write_text("".join(f"{name}={value}\n" for name, value in self._settings().items()))
-        self._profile.write_text(_hadoop_configuration(_HADOOP | {"hadoop.tmp.dir": f"{self.folder}/hadoop"}))
+        self.filesystem_profile.write_text(
+            _hadoop_configuration(_HADOOP | {"hadoop.tmp.dir": f"{self.folder}/hadoop"})
+        )
         metadata_drivers = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
         properties = {
             "bookkeeper.metadata.bookie.drivers": f"{metadata_drivers}BookieDriver",
@@ -120,6 +122,11 @@ class Broker(Server):
         """The URL of the bookie's REST."""
         return f"http://{self.host}:{self.bookie_web_port}"
 
+    @property
+    def filesystem_profile(self) -> Path:
+        """The Hadoop configuration of the driver `filesystem`."""
+        return self.folder / "filesystem_offload_core_site.xml"
+
     def s3_policies(
         self, bucket: str, *, max_block_bytes: int = DEFAULT_BLOCK_BYTES, deletion_lag_ms: int | None = None
     ) -> dict[str, object]:
@@ -142,7 +149,7 @@ class Broker(Server):
 
     def filesystem_policies(self, root: Path, *, deletion_lag_ms: int | None = None) -> dict[str, object]:
         """Offload policies: the driver `filesystem` into a directory."""
-        place = {"fileSystemURI": root.as_uri(), "fileSystemProfilePath": str(self._profile)}
+        place = {"fileSystemURI": root.as_uri(), "fileSystemProfilePath": str(self.filesystem_profile)}
         return self._policies("filesystem", deletion_lag_ms, place)
 
     def _policies(
@@ -193,10 +200,6 @@ class Broker(Server):
     @property
     def _conf(self) -> Path:
         return self.folder / "standalone.conf"
-
-    @property
-    def _profile(self) -> Path:
-        return self.folder / "filesystem_offload_core_site.xml"
 
 
 def _hadoop_configuration(settings: Mapping[str, str]) -> str:
