@@ -1,17 +1,15 @@
 """The driver `filesystem`: what Pulsar calls so, its MapFiles on a `file:` or `hdfs:` root, by Pulsar's own options.
 
-The driver itself is `local` or `hdfs`, whichever the URL says. Of the profile (a Hadoop configuration file) two
-properties are read: `fs.defaultFS`, where no URL is given, and `hadoop.tmp.dir`, the directory that Pulsar stores
-under. Everything else in it is of the cluster or of how Pulsar writes.
+The driver itself is `local` or `hdfs`, whichever the URL says. Of the profile (a Hadoop configuration file) one
+property is read: `fs.defaultFS`, where no URL is given. The rest is of the cluster or of how Pulsar writes.
 """
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from offload_hooks.errors import OptionError
@@ -19,7 +17,6 @@ from offload_hooks.errors import OptionError
 MAX_PROFILE_BYTES = 1 << 20
 
 _FILE_SYSTEM = "fs.defaultFS"
-_BASE = "hadoop.tmp.dir"
 
 
 class FilesystemDriver:
@@ -84,7 +81,7 @@ class FilesystemDriver:
 
 
 def _place(url: str, profile: Mapping[str, str]) -> str:
-    """The URL of the tier's root: the file system, and its path or the profile's base directory."""
+    """The URL of the tier's root, under which Pulsar stores."""
     place = url or profile.get(_FILE_SYSTEM, "")
     scheme = urlsplit(place).scheme.lower()
     if scheme not in ("file", "hdfs"):
@@ -93,24 +90,7 @@ def _place(url: str, profile: Mapping[str, str]) -> str:
             expected=f"fileSystemURI, or {_FILE_SYSTEM} in the file of fileSystemProfilePath",
             found=place or "none",
         )
-    if _BASE not in profile:
-        return place
-    base = profile[_BASE]
-    split = urlsplit(base)
-    if "$" in base or split.scheme.lower() not in ("", scheme) or not split.path.startswith("/"):
-        raise OptionError(
-            f"the profile's {_BASE} is no absolute path of the file system",
-            expected=f"an absolute path, or a {scheme}: URL, without variables",
-            found=base,
-        )
-    authority = urlsplit(place).netloc
-    if split.netloc not in ("", authority) or posixpath.normpath(urlsplit(place).path or "/").strip("/"):
-        raise OptionError(
-            f"the URL and the profile's {_BASE} both say where the tier is",
-            expected="a URL without a path",
-            found=f"{place} and {base}",
-        )
-    return f"{scheme}://{authority}{quote(split.path)}"
+    return place
 
 
 def _read_profiles(paths: str) -> dict[str, str]:
@@ -142,4 +122,4 @@ def _read_profile(path: Path) -> dict[str, str]:
         (each.findtext("name") or "").strip(): (each.findtext("value") or "").strip()
         for each in root.iter("property")
     }
-    return {name: value for name, value in properties.items() if name in (_FILE_SYSTEM, _BASE) and value}
+    return {name: value for name, value in properties.items() if name == _FILE_SYSTEM and value}

@@ -58,43 +58,29 @@ def test_a_url_goes_with_the_name_of_the_driver(tmp_path: Path) -> None:
         assert pickle.loads(pickle.dumps(store)).describe() == store.describe()
 
 
-def test_of_a_profile_file_system_and_base_directory_are_read(tmp_path: Path) -> None:
-    base = str(tmp_path / "nfs dir")
-    whole = profile(tmp_path, fs_defaultFS="file:///", hadoop_tmp_dir=base, io_file_buffer_size="4096")
-    assert location(fileSystemProfilePath=whole) == f"file://{tmp_path}/nfs%20dir"
-    by_url = profile(tmp_path, fs_defaultFS="hdfs://n:1", hadoop_tmp_dir=f"file://{tmp_path}/x")
-    assert location(fileSystemURI="file:///", fileSystemProfilePath=by_url) == f"file://{tmp_path}/x"
-    hdfs = profile(tmp_path, hadoop_tmp_dir="/pulsar")
-    assert location(fileSystemURI="hdfs://n:1", fileSystemProfilePath=hdfs) == "hdfs://n:1/pulsar"
-    assert (
-        location(fileSystemURI="hdfs://n:1/", fileSystemProfilePath=f"{whole}, {hdfs}") == "hdfs://n:1/pulsar"
-    )
-
-
-def test_without_a_base_directory_the_url_has_the_path(tmp_path: Path) -> None:
-    without = profile(tmp_path, fs_defaultFS="hdfs://n:1", dfs_replication="3")
-    assert location(fileSystemProfilePath=without, fileSystemURI="file:///tier") == "file:///tier"
+def test_of_a_profile_the_file_system_is_read(tmp_path: Path) -> None:
+    local = profile(tmp_path, fs_defaultFS="file:///tier", hadoop_tmp_dir="/elsewhere", dfs_replication="3")
+    hdfs = profile(tmp_path, fs_defaultFS="hdfs://n:1/tier", hadoop_tmp_dir="pulsar")
+    assert location(fileSystemProfilePath=local) == "file:///tier"
+    assert location(fileSystemProfilePath=f"{local}, {hdfs}") == "hdfs://n:1/tier"
+    assert location(fileSystemProfilePath=hdfs, fileSystemURI="file:///a") == "file:///a"
 
 
 @pytest.mark.parametrize(
-    ("url", "properties", "message"),
+    ("url", "default", "message"),
     [
-        ("", {}, "fileSystemURI"),
-        ("s3://bucket", {}, "file: and hdfs: only"),
-        ("/a/path", {}, "file: and hdfs: only"),
-        ("hdfs://n:1", {"hadoop_tmp_dir": "pulsar"}, "absolute path"),
-        ("hdfs://n:1", {"hadoop_tmp_dir": "/tmp/hadoop-${user.name}"}, "absolute path"),
-        ("hdfs://n:1", {"hadoop_tmp_dir": "file:///a"}, "absolute path"),
-        ("hdfs://n:1/tier", {"hadoop_tmp_dir": "/pulsar"}, "both say where"),
-        ("hdfs://n:1", {"hadoop_tmp_dir": "hdfs://other:1/pulsar"}, "both say where"),
-        ("file://elsewhere/tier", {}, "file URL"),
+        ("", "", "fileSystemURI"),
+        ("", "s3://bucket", "file: and hdfs: only"),
+        ("s3://bucket", "file:///a", "file: and hdfs: only"),
+        ("/a/path", "", "file: and hdfs: only"),
+        ("file://elsewhere/tier", "", "file URL"),
     ],
 )
-def test_a_place_that_is_none_is_refused(
-    tmp_path: Path, url: str, properties: dict[str, str], message: str
-) -> None:
+def test_a_place_that_is_none_is_refused(tmp_path: Path, url: str, default: str, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        open_store("filesystem", fileSystemURI=url, fileSystemProfilePath=profile(tmp_path, **properties))
+        open_store(
+            "filesystem", fileSystemURI=url, fileSystemProfilePath=profile(tmp_path, fs_defaultFS=default)
+        )
 
 
 @pytest.mark.parametrize("text", ["", "no xml", "<conf></conf>", "<configuration>", "\xff"])

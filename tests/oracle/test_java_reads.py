@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged import (
     FRAME_ROOM,
+    LEAST_PART_BYTES,
     contents,
     entries_of,
     entries_of_parts,
     new_ledger_id,
     payload_lists,
+    ranges,
     scanned,
     segments,
     store_object,
@@ -21,15 +23,6 @@ from judged import (
 )
 from oracle import Oracle
 from stores import Store
-
-LEAST_PART_BYTES = 5 << 20
-
-
-def ranges(count: int) -> st.SearchStrategy[tuple[int, int]]:
-    """First and last entry id of a read."""
-    return st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(
-        lambda pair: tuple(sorted(pair))
-    )
 
 
 @given(data=st.data())

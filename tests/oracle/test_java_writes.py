@@ -9,14 +9,20 @@ from pathlib import Path
 from entries import pip17_object, read_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import FRAME_ROOM, contents, entries_of, new_attempt, new_ledger_id, payload_lists, scanned
+from judged import (
+    FRAME_ROOM,
+    LEAST_PART_BYTES,
+    contents,
+    entries_of,
+    new_attempt,
+    new_ledger_id,
+    payload_lists,
+    scanned,
+)
 from oracle import Oracle
 from stores import Store
 
 from offload_core.codec.object_format import ObjectKey
-
-LEAST_PART_BYTES = 5 << 20
-"""What S3 takes, and Pulsar's least block there."""
 
 
 def block_setting(block_bytes: int) -> dict[str, int]:

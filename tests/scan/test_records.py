@@ -113,7 +113,9 @@ def test_a_topic_of_mapfiles_is_read_by_its_record(tmp_path: Path, topic: str) -
     missing = closed(1000, 3, copied(uuid_of(1), driver=filesystem))
     with open_tier(tmp_path) as tier:
         records = {f"persistent://acme/cold/{topic}": managed_ledger(missing, *ledgers)}
-        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=records, fail_on_data_loss=False)
+        scan = tier.scan(
+            topic=f"acme/cold/{topic}", columns=COLUMNS, records=records, fail_on_data_loss=False
+        )
         assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
         (problem,) = tier.catalogue(records=records).problems
     assert problem.key.data_key == f"acme/cold/persistent/{topic}/1000-{uuid_of(1)}/data"

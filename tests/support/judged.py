@@ -24,6 +24,9 @@ from offload_proto.managed_ledger_pb2 import OffloadContext
 FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
 """What a block of one entry holds besides its payload."""
 
+LEAST_PART_BYTES = 5 << 20
+"""What S3 takes, and Pulsar's least block there."""
+
 _ledger_ids = itertools.count(1000)
 _attempts = itertools.count(1)
 
@@ -57,6 +60,13 @@ def contents(sizes: Sequence[int], seed: int) -> list[bytes]:
     return [
         (PADDING * (size // 4 + 1))[:size] if rng.random() < 0.2 else rng.randbytes(size) for size in sizes
     ]
+
+
+def ranges(count: int) -> st.SearchStrategy[tuple[int, int]]:
+    """First and last entry id of a read of so many entries."""
+    return st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)).map(
+        lambda pair: (min(pair), max(pair))
+    )
 
 
 @st.composite

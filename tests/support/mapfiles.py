@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,8 +14,14 @@ from golden import GOLDEN
 
 from offload_core.codec.cursor import EntryCursor, open_cursor
 from offload_core.codec.index import IndexedBlock, ObjectIndex
+from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.mapfile.checksums import make_checksums
-from offload_core.codec.mapfile.header import FileCompression
+from offload_core.codec.mapfile.header import (
+    BYTES_WRITABLE,
+    LONG_WRITABLE,
+    FileCompression,
+    parse_whole_header,
+)
 from offload_core.codec.mapfile.layout import STRETCH_BYTES, parse_mapfile
 from offload_core.codec.mapfile.writer import BLOCK_BYTES, INDEX_INTERVAL, MapFileWriter
 from offload_core.codec.object_format import ObjectKey, parse_key
@@ -24,6 +31,9 @@ FILESYSTEM = GOLDEN / "broker" / "filesystem"
 FILESYSTEM_OBJECTS = FILESYSTEM / "objects"
 FILESYSTEM_TOPICS = ("avro", "batch")
 OFFLOADER_CASES = GOLDEN / "offloader" / "mapfile"
+
+DEFLATES_AS_HADOOP = "ng" not in zlib.ZLIB_RUNTIME_VERSION
+"""zlib-ng deflates to other bytes."""
 
 SYNC = bytes(range(1, 17))
 INDEX_SYNC = bytes(range(101, 117))
@@ -104,6 +114,23 @@ def mapfile(
         index=index,
         entries=tuple((ledger_id, entry_id, payload) for entry_id, payload in entries.items()),
     )
+
+
+def rewritten(each: GoldenMapFile, *, block_bytes: int = BLOCK_BYTES) -> tuple[bytes, bytes]:
+    """Data and index as our writer makes them of what is in a MapFile, with its syncs."""
+    header = parse_whole_header(each.data, BYTES_WRITABLE)
+    ledger = parse_mapfile(each.index, each.data, len(each.data), each.key.ledger_id or 0).ledgers[0]
+    assert isinstance(ledger.metadata, LedgerMetadata)
+    writer = MapFileWriter(
+        ledger.metadata,
+        compression=header.compression,
+        sync=header.sync,
+        index_sync=parse_whole_header(each.index, LONG_WRITABLE).sync,
+        block_bytes=block_bytes,
+    )
+    data = b"".join(writer.append(entry_id, payload) for _, entry_id, payload in read_mapfile(each))
+    rest, index = writer.finish()
+    return data + rest, index
 
 
 def lay_out_mapfile(root: Path, written: WrittenObject, *, checksums: bool = True) -> None:

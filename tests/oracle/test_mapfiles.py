@@ -1,0 +1,77 @@
+"""MapFiles both ways: Pulsar's filesystem offloader writes, we read; we write, its read handle reads."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
+from mapfiles import (
+    DEFLATES_AS_HADOOP,
+    golden_mapfile,
+    lay_out_mapfile,
+    mapfile,
+    read_mapfile,
+    rewritten,
+)
+from oracle import MANAGED_LEDGER, Oracle
+from stores import Store
+
+from offload_core.codec.mapfile.checksums import make_checksums
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.codec.mapfile.writer import BLOCK_BYTES
+
+COMPRESSIONS = st.sampled_from(FileCompression)
+BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])
+
+
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
+    compression, block_bytes = data.draw(COMPRESSIONS), data.draw(BLOCK_SIZES)
+    payloads = data.draw(payload_lists(4000))
+    ledger_id, attempt = new_ledger_id(), new_attempt()
+    with tempfile.TemporaryDirectory() as folder:
+        oracle.offload_files(
+            Path(folder),
+            attempt,
+            ledger_id,
+            payloads,
+            io_seqfile_compression_type=compression.name,
+            io_seqfile_compress_blocksize=block_bytes,
+        )
+        (index,) = Path(folder).rglob("index")
+        stored = golden_mapfile(index.parent, Path(folder))
+        assert (stored.key.ledger_id, stored.key.uuid) == (ledger_id, attempt)
+        assert stored.key.managed_ledger == MANAGED_LEDGER
+        assert read_mapfile(stored) == entries_of(ledger_id, payloads)
+        if DEFLATES_AS_HADOOP:
+            assert rewritten(stored, block_bytes=block_bytes) == (stored.data, stored.index)
+        assert make_checksums(stored.data) == stored.data_checksums
+        assert make_checksums(stored.index) == stored.index_checksums
+        assert scanned(Store(name="local", url=folder), ledger_id) == entries_of(ledger_id, payloads)
+
+
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
+    payloads = data.draw(payload_lists(4000))
+    wanted = data.draw(st.lists(ranges(len(payloads)), max_size=6))
+    ledger_id = new_ledger_id()
+    written = mapfile(
+        payloads,
+        compression=data.draw(COMPRESSIONS),
+        block_bytes=data.draw(BLOCK_SIZES),
+        ledger_id=ledger_id,
+        managed_ledger=MANAGED_LEDGER,
+    )
+    expected = entries_of(ledger_id, payloads)
+    with tempfile.TemporaryDirectory() as folder:
+        lay_out_mapfile(Path(folder), written, checksums=data.draw(st.booleans()))
+        whole = (0, len(payloads) - 1)
+        read = oracle.read_files(Path(folder), written.key.uuid, ledger_id, [whole, *wanted])
+    assert read.ended
+    assert read.entries == expected + [entry for a, b in wanted for entry in expected[a : b + 1]]
+    assert read.last_add_confirmed == len(payloads) - 1

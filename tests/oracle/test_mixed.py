@@ -1,0 +1,163 @@
+"""One topic whose ledgers lie in all three formats, half of them written by Pulsar's classes, half by us.
+
+It reads as one, in order, through every way in, from a folder and from S3 (PIP-76, "Tests Plan", its cold half).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from commands import COMMAND
+from entries import LedgerPart, entry, pip17_object, streaming_object
+from judged import LEAST_PART_BYTES, entries_of, new_attempt, new_ledger_id, store_object
+from mapfiles import lay_out_mapfile, mapfile
+from oracle import MANAGED_LEDGER, TOPIC, Entry, Oracle
+from records import closed, copied, managed_ledger, segment
+from stores import Store
+from tiers import put
+
+from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, pack_managed_ledger_info
+
+MESSAGES = 40
+FILES = DriverMetadata(name="filesystem")
+COLUMNS = ("value", "__topic", "__ledgerId", "__entryId")
+FORMATS = ["pip17", "pip17", "streaming", "streaming", "streaming", "mapfile", "mapfile"]
+"""Of the ledgers in order: Pulsar's, ours; Pulsar's in two segments, ours two in one; Pulsar's, ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixed:
+    """A tier with that topic.
+
+    Attributes:
+        record: the topic's record, as an option names it.
+        entries: all of the topic's, in order.
+        unnamed: the ledger whose objects name no topic: Pulsar's streaming objects.
+    """
+
+    store: Store
+    record: str
+    entries: list[Entry]
+    unnamed: int
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def mixed(request: pytest.FixtureRequest, oracle: Oracle, tmp_path: Path) -> Mixed:
+    """The topic in a folder, or in a bucket on S3."""
+    store: Store = request.getfixturevalue(request.param)
+    ids = [new_ledger_id() for _ in FORMATS]
+    of = {each: [entry(f"{each}:{i}".encode()) for i in range(MESSAGES)] for each in ids}
+    records = [
+        *whole_ledgers(oracle, store, {each: of[each] for each in ids[:2]}),
+        in_two_segments(oracle, store, ids[2], of[ids[2]]),
+        *two_in_one_segment(store, {each: of[each] for each in ids[3:5]}),
+        *map_files(oracle, store, tmp_path / "files", {each: of[each] for each in ids[5:]}),
+    ]
+    path = tmp_path / "record"
+    path.write_bytes(pack_managed_ledger_info(managed_ledger(*reversed(records))))
+    return Mixed(
+        store=store,
+        record=f"{TOPIC}={path}",
+        entries=[each for ledger_id in ids for each in entries_of(ledger_id, of[ledger_id])],
+        unnamed=ids[2],
+    )
+
+
+def whole_ledgers(oracle: Oracle, store: Store, ledgers: dict[int, list[bytes]]) -> list[LedgerRecord]:
+    """Two PIP-17 objects: Pulsar's and ours."""
+    (theirs, of_theirs), (ours, of_ours) = ledgers.items()
+    attempt = new_attempt()
+    oracle.offload(store, attempt, theirs, of_theirs)
+    written = store_object(store, pip17_object(of_ours, ledger_id=ours))
+    return [closed(theirs, MESSAGES, copied(attempt)), closed(ours, MESSAGES, copied(written))]
+
+
+def in_two_segments(oracle: Oracle, store: Store, ledger_id: int, payloads: list[bytes]) -> LedgerRecord:
+    """Two streaming objects of Pulsar's, which name no topic."""
+    entries, segments = entries_of(ledger_id, payloads), []
+    for part in (entries[: MESSAGES // 2], entries[MESSAGES // 2 :]):
+        attempt = new_attempt()
+        oracle.stream(store, attempt, part)
+        segments.append(segment(attempt, part[-1][1]))
+    return closed(ledger_id, MESSAGES, OffloadContext.of_segments(segments, complete=True))
+
+
+def two_in_one_segment(store: Store, ledgers: dict[int, list[bytes]]) -> list[LedgerRecord]:
+    """A streaming object of ours."""
+    parts = [
+        LedgerPart(ledger_id=each, blocks=[payloads[:7], payloads[7:]]) for each, payloads in ledgers.items()
+    ]
+    attempt = store_object(store, streaming_object(parts, min_block_bytes=LEAST_PART_BYTES))
+    context = OffloadContext.of_segments([segment(attempt, MESSAGES - 1)], complete=True)
+    return [closed(each, MESSAGES, context) for each in ledgers]
+
+
+def map_files(
+    oracle: Oracle, store: Store, files: Path, ledgers: dict[int, list[bytes]]
+) -> list[LedgerRecord]:
+    """Two MapFiles: Pulsar's and ours; written to a folder, and copied from there."""
+    (theirs, of_theirs), (ours, of_ours) = ledgers.items()
+    attempt = new_attempt()
+    oracle.offload_files(files, attempt, theirs, of_theirs)
+    written = mapfile(of_ours, ledger_id=ours, managed_ledger=MANAGED_LEDGER)
+    lay_out_mapfile(files, written)
+    with store.open() as tier:
+        for path in sorted(path for path in files.rglob("*") if path.is_file()):
+            put(tier, str(path.relative_to(files)), path.read_bytes(), {})
+    return [
+        closed(theirs, MESSAGES, copied(attempt, driver=FILES)),
+        closed(ours, MESSAGES, copied(written.key.uuid, driver=FILES)),
+    ]
+
+
+def messages(entries: list[Entry]) -> Iterator[tuple[object, ...]]:
+    """What `COLUMNS` must have."""
+    return ((f"{ledger}:{i}", TOPIC, ledger, i) for ledger, i, _ in entries)
+
+
+def as_message(row: dict[str, object]) -> tuple[object, ...]:
+    value = row["value"]
+    assert isinstance(value, bytes)
+    return (value.decode(), *(row[name] for name in COLUMNS[1:]))
+
+
+@pytest.mark.parametrize("task_bytes", [1 << 30, 1])
+def test_it_is_read_in_order_by_its_record(mixed: Mixed, task_bytes: int) -> None:
+    with mixed.store.open_reader() as tier:
+        (topic,) = tier.catalogue(records=mixed.record).topics
+        assert [form.value for ledger in topic.ledgers for form in ledger.formats] == FORMATS
+        scan = tier.scan(topic=TOPIC, level="entries", task_bytes=task_bytes, records=mixed.record)
+        table = scan.to_table()
+    columns = (table[name].to_pylist() for name in ("__ledgerId", "__entryId", "value"))
+    assert list(zip(*columns, strict=True)) == mixed.entries
+
+
+def test_without_a_record_all_is_read_but_what_names_no_topic(mixed: Mixed) -> None:
+    named = [each for each in mixed.entries if each[0] != mixed.unnamed]
+    with mixed.store.open_reader() as tier:
+        rows = tier.scan(topic=TOPIC, columns=COLUMNS).to_table().to_pylist()
+        unnamed = tier.scan(ledger=mixed.unnamed, level="entries").to_table()["value"].to_pylist()
+    assert [as_message(row) for row in rows] == list(messages(named))
+    assert unnamed == [payload for ledger, _, payload in mixed.entries if ledger == mixed.unnamed]
+
+
+def test_the_command_line_reads_it(mixed: Mixed) -> None:
+    command = [str(COMMAND), "cat", *mixed.store.command_line(), "--topic", TOPIC, "--records", mixed.record]
+    command += ["--format", "jsonl", "--columns", ",".join(COLUMNS)]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [tuple(row[name] for name in COLUMNS) for row in rows] == list(messages(mixed.entries))
+
+
+@pytest.mark.spark
+def test_spark_reads_it(spark, mixed: Mixed) -> None:
+    reader = spark.read.format("pulsar_offload").options(**mixed.store.spark_options())
+    reader = reader.option("topic", TOPIC).option("records", mixed.record)
+    frame = reader.option("columns", ",".join(COLUMNS)).load().orderBy("__ledgerId", "__entryId")
+    assert [as_message(row) for row in frame.toArrow().to_pylist()] == list(messages(mixed.entries))
