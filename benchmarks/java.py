@@ -67,7 +67,7 @@ def reading(oracle: Oracle, folder: Path, size: int, target: float) -> Result:
         stored = {listed.key: listed.size_bytes for listed in tier.store.list_objects()}
         objects = {key: bytes(tier.store.read_range(key, 0, length)) for key, length in stored.items()}
     views = {key: memoryview(data) for key, data in objects.items()}  # whose ranges are not copies
-    memory = Tier(MemoryDriver(views, metadata=about, make=memoryview))
+    memory = Tier(MemoryDriver(views, metadata=about, make=memoryview, range_bytes=BLOCK_BYTES))
     scan = TierReader(memory).scan(ledger=LEDGER_ID, level="entries")
     count = sum(batch.num_rows for batch in scan)
     request = {

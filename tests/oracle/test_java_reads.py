@@ -30,7 +30,7 @@ from stores import Store
 def test_pip17_objects_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
     """Also entries larger than a block, which have one for themselves."""
     block_bytes = data.draw(st.integers(FRAME_ROOM, 4000))
-    payloads = data.draw(payload_lists(3 * block_bytes))
+    payloads = data.draw(payload_lists(block_bytes, 3 * block_bytes))
     wanted = data.draw(st.lists(ranges(len(payloads)), max_size=6))
     ledger_id = new_ledger_id()
     expected = entries_of(ledger_id, payloads)

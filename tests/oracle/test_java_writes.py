@@ -33,7 +33,7 @@ def block_setting(block_bytes: int) -> dict[str, int]:
 @settings(max_examples=60, deadline=None)
 def test_a_pip17_object_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
     block_bytes = data.draw(st.integers(FRAME_ROOM, 5000))
-    payloads = data.draw(payload_lists(block_bytes - FRAME_ROOM))
+    payloads = data.draw(payload_lists(block_bytes, block_bytes - FRAME_ROOM))
     ledger_id, attempt = new_ledger_id(), new_attempt()
     with tempfile.TemporaryDirectory() as folder:
         store = Store(name="local", url=folder)
@@ -54,7 +54,7 @@ def test_streaming_objects_of_pulsars_are_read(oracle: Oracle, data) -> None:
     ledgers = {}
     for _ in range(data.draw(st.integers(1, 4))):
         payloads, room = [], block_bytes - FRAME_ROOM
-        for payload in data.draw(payload_lists(block_bytes // 2)):
+        for payload in data.draw(payload_lists(block_bytes, block_bytes // 2)):
             room -= len(payload) + 12
             if room >= 0:
                 payloads.append(payload)

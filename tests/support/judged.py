@@ -45,13 +45,26 @@ def new_attempt() -> UUID:
 
 
 @st.composite
-def payload_lists(draw: st.DrawFn, largest: int, *, most: int = 25) -> list[bytes]:
-    """Payloads of 0 to `largest` bytes, both ends often; a few, or hundreds."""
-    few, nearly = min(60, largest), max(0, largest - 5)
-    sizes = st.one_of(st.just(0), st.integers(0, few), st.integers(0, largest), st.integers(nearly, largest))
-    drawn = draw(st.lists(sizes, min_size=1, max_size=most))
+def payload_lists(draw: st.DrawFn, block_bytes: int, largest: int, *, most: int = 25) -> list[bytes]:
+    """Payloads of 0 to `largest` bytes, a few or hundreds; many fill a block of `block_bytes`, or nearly."""
+    sizes: list[int] = []
+    used = BLOCK_HEADER_BYTES
+    for _ in range(draw(st.integers(1, most))):
+        rest = block_bytes - used - FRAME_HEADER_BYTES
+        kind = draw(st.sampled_from(["empty", "small", "any", "fills the block", "fills the block"]))
+        spare = draw(st.integers(0, 14)) if kind == "fills the block" else 0
+        if kind == "fills the block" and 0 <= rest - spare <= largest:
+            size = rest - spare
+        else:
+            size = (
+                0
+                if kind == "empty"
+                else draw(st.integers(0, min(60, largest) if kind == "small" else largest))
+            )
+        sizes.append(size)
+        used = (used if size <= rest else BLOCK_HEADER_BYTES) + FRAME_HEADER_BYTES + size
     times = draw(st.sampled_from([1, 1, 1, 12]))
-    return contents(drawn * times, draw(st.integers(0, 1 << 30)))
+    return contents(sizes * times, draw(st.integers(0, 1 << 30)))
 
 
 def contents(sizes: Sequence[int], seed: int) -> list[bytes]:
@@ -79,7 +92,7 @@ def segments(draw: st.DrawFn) -> list[list[LedgerPart]]:
     for _ in range(draw(st.integers(1, 3))):
         ledger_id, first = new_ledger_id(), 0
         for _ in range(draw(st.integers(1, 3))):
-            blocks = draw(st.lists(payload_lists(700, most=8), min_size=1, max_size=3))
+            blocks = draw(st.lists(payload_lists(700, 700, most=8), min_size=1, max_size=3))
             made[-1].append(LedgerPart(ledger_id=ledger_id, blocks=blocks, first_entry_id=first))
             first += sum(map(len, blocks))
             if first >= BLOCK_HEADER_BYTES:
