@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from entries import LedgerPart, WrittenObject, ledger_metadata, pip17_object, read_object, streaming_object
 from judged import (
-    add_segment,
     contents,
     entries_of,
     new_attempt,
     new_ledger_id,
     scanned,
+    segmented,
     store_object,
     store_segments,
 )
@@ -34,7 +34,6 @@ from offload_core.codec.index import BlockEntry
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_hooks.errors import FormatError
-from offload_proto.managed_ledger_pb2 import OffloadContext
 
 FAULTS = {
     "an_entry_larger_than_a_block_is_lost": "The writer loses an entry larger than a block and all that follow it, "
@@ -137,9 +136,7 @@ def test_a_streaming_block_is_longer_than_it_says(oracle: Oracle, folder: Store)
     ledger_id, attempt = new_ledger_id(), new_attempt()
     entries = entries_of(ledger_id, contents([100] * 30, seed=7))
     oracle.stream(folder, attempt, entries, managedLedgerOffloadMinBlockSizeInBytes=600)
-    context = OffloadContext()
-    add_segment(context, attempt, 29)
-    read = oracle.read(folder, context.SerializeToString(), ledger_id, [(0, 29)], deadline_ms=SOON_MS)
+    read = oracle.read(folder, segmented((attempt, 29)), ledger_id, [(0, 29)], deadline_ms=SOON_MS)
     still("a_streaming_block_is_longer_than_it_says", read.entries != entries)
     key = ObjectKey(folder="", uuid=attempt, ledger_id=None, is_index=False)
     data, index = (Path(folder.url, name).read_bytes() for name in (key.data_key, key.index_key))
@@ -179,9 +176,8 @@ def test_a_gap_at_a_blocks_start_never_ends(pip17: Callable[[WrittenObject], Cal
 def test_a_gap_in_a_streaming_segment_never_ends(oracle: Oracle, folder: Store) -> None:
     ledger_id = new_ledger_id()
     written = streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])])
-    context = OffloadContext()
-    add_segment(context, store_object(folder, patched(written, (frame_at(2) + 4, "q", 3))), 7)
-    read = partial(oracle.read, folder, context.SerializeToString(), ledger_id)
+    attempt = store_object(folder, patched(written, (frame_at(2) + 4, "q", 3)))
+    read = partial(oracle.read, folder, segmented((attempt, 7)), ledger_id)
     assert read([(0, 1)]).counts == [2]
     still("a_gap_in_a_streaming_segment_never_ends", not read([(0, 7)], deadline_ms=SOON_MS).ended)
 
@@ -264,9 +260,7 @@ def test_a_block_without_padding_before_entry_128_is_not_passed(oracle: Oracle, 
     struct.pack_into(">q", index, 8, len(data))
     struct.pack_into(">q", index, len(index) - 8, length)
     for full, made in ((False, written), (True, replace(written, data=data, index=bytes(index)))):
-        context = OffloadContext()
-        add_segment(context, store_object(folder, made), 135)
-        read = oracle.read(folder, context.SerializeToString(), ledger_id, [(0, 135)])
+        read = oracle.read(folder, segmented((store_object(folder, made), 135)), ledger_id, [(0, 135)])
         if full:
             name = "a_block_without_padding_before_entry_128_is_not_passed"
             still(name, isinstance(read.counts[0], str))

@@ -31,7 +31,7 @@ BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])
 @settings(max_examples=30, deadline=None)
 def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
     compression, block_bytes = data.draw(COMPRESSIONS), data.draw(BLOCK_SIZES)
-    payloads = data.draw(payload_lists(4000))
+    payloads = data.draw(payload_lists(4000, 4000))
     ledger_id, attempt = new_ledger_id(), new_attempt()
     with tempfile.TemporaryDirectory() as folder:
         oracle.offload_files(
@@ -57,7 +57,7 @@ def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, 
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
 def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
-    payloads = data.draw(payload_lists(4000))
+    payloads = data.draw(payload_lists(4000, 4000))
     wanted = data.draw(st.lists(ranges(len(payloads)), max_size=6))
     ledger_id = new_ledger_id()
     written = mapfile(

@@ -5,6 +5,7 @@ It reads as one, in order, through every way in, from a folder and from S3 (PIP-
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 from collections.abc import Iterator
@@ -152,7 +153,8 @@ def test_the_command_line_reads_it(mixed: Mixed) -> None:
     done = subprocess.run(command, capture_output=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [tuple(row[name] for name in COLUMNS) for row in rows] == list(messages(mixed.entries))
+    read = [as_message(row | {"value": base64.b64decode(row["value"])}) for row in rows]
+    assert read == list(messages(mixed.entries))
 
 
 @pytest.mark.spark

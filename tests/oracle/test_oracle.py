@@ -13,7 +13,16 @@ from golden import GOLDEN
 from oracle import TOPIC, Oracle, OracleError
 from stores import Store
 
-from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo, OffloadContext
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.metadata import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    pack_managed_ledger_info,
+)
+from offload_proto import managed_ledger_pb2
 
 LEDGER = 7
 PAYLOADS = [b"one", b"", b"three" * 40]
@@ -86,27 +95,41 @@ def test_a_command_that_there_is_not_is_refused(oracle: Oracle) -> None:
 
 
 def test_records_are_parsed_by_pulsars_classes(oracle: Oracle) -> None:
-    context = OffloadContext(uidMsb=-1, uidLsb=2, complete=True)
-    context.driverMetadata.name = "aws-s3"
-    context.driverMetadata.properties.add(key="bucket", value="b")
-    context.offloadSegment.add(uidMsb=3, uidLsb=4, complete=False, endEntryId=9)
-    assert oracle.parse("OffloadContext", context.SerializeToString()) == {
+    driver = DriverMetadata(name="aws-s3", properties=(("bucket", "b"),))
+    segment = OffloadSegment(
+        uuid=UUID(int=(3 << 64) + 4), assigned_ms=5, offloaded_ms=6, end_entry_id=9, driver=driver
+    )
+    context = OffloadContext(
+        uuid=UUID(int=(1 << 128) - (1 << 64) + 2), complete=True, driver=driver, segments=(segment,)
+    )
+    record = LedgerRecord(info=LedgerInfo(ledger_id=7, entries=3, size=203, timestamp_ms=1), context=context)
+    told = {"name": "aws-s3", "properties": [{"key": "bucket", "value": "b"}]}
+    segment_told = {
+        "uidMsb": 3,
+        "uidLsb": 4,
+        "assignedTimestamp": 5,
+        "offloadedTimestamp": 6,
+        "endEntryId": 9,
+        "driverMetadata": told,
+    }
+    parsed = oracle.parse("ManagedLedgerInfo", pack_managed_ledger_info(ManagedLedgerInfo(ledgers=(record,))))
+    (ledger,) = parsed["ledgerInfo"]
+    of_ledger = {name: ledger[name] for name in ("ledgerId", "entries", "size", "timestamp")}
+    assert of_ledger == {"ledgerId": 7, "entries": 3, "size": 203, "timestamp": 1}
+    of_context = ledger["offloadContext"]
+    assert {name: of_context[name] for name in ("uidMsb", "uidLsb", "complete", "driverMetadata")} == {
         "uidMsb": -1,
         "uidLsb": 2,
         "complete": True,
-        "driverMetadata": {"name": "aws-s3", "properties": [{"key": "bucket", "value": "b"}]},
-        "offloadSegment": [{"uidMsb": 3, "uidLsb": 4, "complete": False, "endEntryId": 9}],
+        "driverMetadata": told,
     }
-    info = ManagedLedgerInfo()
-    info.ledgerInfo.add(ledgerId=7, entries=3, size=203, timestamp=1).offloadContext.CopyFrom(context)
-    parsed = oracle.parse("ManagedLedgerInfo", info.SerializeToString())
-    assert parsed["ledgerInfo"][0]["offloadContext"]["offloadSegment"][0]["endEntryId"] == 9
+    assert of_context["offloadSegment"] == [segment_told]
     assert oracle.parse("OffloadContext", bytes.fromhex("6001")) == {"unknown 12": True}
 
 
 def test_a_record_of_a_running_pulsars_means_the_same_to_its_classes_and_to_ours(oracle: Oracle) -> None:
     record = (GOLDEN / "metadata" / "none.ml.bin").read_bytes()
-    ours = ManagedLedgerInfo.FromString(record)
+    ours = managed_ledger_pb2.ManagedLedgerInfo.FromString(record)
     assert len(ours.ledgerInfo) > 1
     assert oracle.parse("ManagedLedgerInfo", record) == fields_of(ours)
 

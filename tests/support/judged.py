@@ -12,14 +12,16 @@ from uuid import UUID
 from entries import LedgerPart, WrittenObject, streaming_object
 from hypothesis import strategies as st
 from oracle import MANAGED_LEDGER, Entry
+from records import segment
 from stores import Store
 from tiers import Names, uuid_of
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
+from offload_core.metadata import OffloadContext, SegmentLayout
+from offload_core.metadata.context_codec import context_record
 from offload_core.tier import upload_blocks
-from offload_proto.managed_ledger_pb2 import OffloadContext
 
 FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
 """What a block of one entry holds besides its payload."""
@@ -118,6 +120,7 @@ def store_object(store: Store, written: WrittenObject) -> UUID:
             key.data_key,
             blocks,
             block_bytes=max(map(len, blocks)),
+            total_bytes=len(written.data),
             user_metadata=Names(managed_ledger=MANAGED_LEDGER).as_metadata("data"),
         )
         about = Names(managed_ledger=MANAGED_LEDGER).as_metadata("index")
@@ -129,25 +132,20 @@ def store_segments(
     store: Store, drawn: Sequence[Sequence[LedgerPart]], *, min_block_bytes: int = 512
 ) -> dict[int, bytes]:
     """Upload each segment as a streaming object; the offload context of each ledger, serialised."""
-    contexts: dict[int, OffloadContext] = {}
+    segments_of: dict[int, list[tuple[UUID, int]]] = {}
     for parts in drawn:
         attempt = store_object(store, streaming_object(parts, min_block_bytes=min_block_bytes))
         for part in parts:
             end = part.first_entry_id + sum(map(len, part.blocks)) - 1
-            add_segment(contexts.setdefault(part.ledger_id, OffloadContext()), attempt, end)
-    return {ledger_id: context.SerializeToString() for ledger_id, context in contexts.items()}
+            segments_of.setdefault(part.ledger_id, []).append((attempt, end))
+    return {ledger_id: segmented(*segments) for ledger_id, segments in segments_of.items()}
 
 
-def add_segment(context: OffloadContext, attempt: UUID, end_entry_id: int) -> None:
-    """Put a complete segment behind those that a ledger has."""
-    high, low = (int.from_bytes(half, "big", signed=True) for half in (attempt.bytes[:8], attempt.bytes[8:]))
-    if not context.offloadSegment:
-        context.uidMsb, context.uidLsb, context.complete = high, low, True
-    segment = context.offloadSegment.add(
-        uidMsb=high, uidLsb=low, complete=True, assignedTimestamp=1, offloadedTimestamp=2
-    )
-    segment.endEntryId = end_entry_id
-    segment.driverMetadata.name = "S3"
+def segmented(*attempts: tuple[UUID, int]) -> bytes:
+    """The offload context, serialised, of a ledger whose segments are these attempts up to these entries."""
+    segments = [segment(attempt, end_entry_id) for attempt, end_entry_id in attempts]
+    context = OffloadContext.of_segments(segments, complete=True)
+    return context_record(context, SegmentLayout.SHIPPED).SerializeToString()
 
 
 # --- read by us --------------------------------------------------------------------------------
