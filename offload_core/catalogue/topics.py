@@ -70,7 +70,10 @@ def topic_of_managed_ledger(name: str) -> TopicName:
 
 
 def managed_ledger_of_topic(topic: TopicName) -> str:
-    """The name of a topic's managed ledger: the inverse of `topic_of_managed_ledger`, encoded as by Java."""
+    """The name of a topic's managed ledger, `tenant/namespace/persistent/encoded topic`, as Pulsar's `Codec` has it.
+
+    Old topics, whose names have their cluster in them, are taken for new ones with a `/`.
+    """
     name = topic.full.removeprefix(_DOMAIN)
     tenant, _, rest = name.partition("/")
     namespace, separator, local = rest.partition("/")

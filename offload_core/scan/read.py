@@ -6,6 +6,7 @@ object, ledger, block, entry and byte.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterator
@@ -40,10 +41,12 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
     """
     schema = arrow_schema(options.level, options.columns)
-    for run, windows in itertools.groupby(fetch_windows(tier, task.runs), key=lambda window: window.run):
-        with placed(key=run.data_key):
-            verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-            yield from _read_run(run, windows, schema, options, verifier)
+    # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
+    with contextlib.closing(fetch_windows(tier, task.runs)) as fetched:
+        for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
+            with placed(key=run.data_key):
+                verifier = checksum_verifier(tier, run) if options.verify_checksums else None
+                yield from _read_run(run, windows, schema, options, verifier)
 
 
 def _read_run(

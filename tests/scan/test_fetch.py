@@ -19,7 +19,7 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Position
 from offload_core.tier import Tier
-from offload_hooks.errors import StoreError
+from offload_hooks.errors import FormatError, StoreError
 
 KEY = "00000000-0000-4000-8000-000000000000-ledger-7"
 ORDERS = TopicName("persistent://acme/cold/orders")
@@ -219,6 +219,18 @@ def test_a_read_to_the_end_leaves_no_thread_behind() -> None:
     before = set(threading.enumerate())
     Recorded(blocks_of_1000(10)).tier.scan(level="entries").to_table()
     assert no_threads_but_these(before)
+
+
+def test_a_read_that_finds_bad_bytes_leaves_no_thread_behind_while_its_error_is_kept() -> None:
+    """Left to the garbage collector, the pool would be shut down in whatever thread that runs in, and could hang it."""
+    before = set(threading.enumerate())
+    written = blocks_of_1000(10)
+    damaged = replace(written, data=written.data[:2000] + b"\xff" + written.data[2001:])
+    recorded = Recorded(damaged, range_bytes=1000, ranges_ahead=3)
+    with pytest.raises(FormatError) as caught:
+        recorded.tier.scan(level="entries").to_table()
+    assert no_threads_but_these(before)
+    assert caught.value.key == KEY
 
 
 # --- errors ------------------------------------------------------------------------------------
