@@ -81,7 +81,7 @@ def reading(oracle: Oracle, folder: Path, size: int, target: float) -> Result:
         if sum(batch.num_rows for batch in scan) != count:
             raise AssertionError("entries are missing")
 
-    return side_by_side(
+    return against_java(
         f"entries of {size:,} B read, all columns",
         ours,
         lambda: oracle.ask("time_reader", **request),
@@ -107,7 +107,7 @@ def writing(oracle: Oracle, size: int, target: float) -> Result:
         for _ in ledger.blocks(lambda length: out[:length]):
             pass
 
-    return side_by_side(
+    return against_java(
         f"entries of {size:,} B written to blocks",
         ours,
         lambda: oracle.ask("time_writer", **request),
@@ -151,7 +151,7 @@ def uploading(place: Path) -> Result:
             )
 
         with tier:
-            return side_by_side(
+            return against_java(
                 f"1 GiB of entries of {UPLOAD_ENTRY_BYTES:,} B to S3, {PARTS} parts at once",
                 ours,
                 lambda: oracle.ask("offload", uuid=str(UUID(int=next(numbers))), **request),
@@ -202,7 +202,7 @@ class Ledger:
             yield out
 
 
-def side_by_side(
+def against_java(
     name: str,
     ours: Callable[[], object],
     theirs: Callable[[], dict[str, float]],

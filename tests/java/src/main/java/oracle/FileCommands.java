@@ -7,6 +7,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Properties;
 import java.util.concurrent.TimeUnit;
+import org.apache.bookkeeper.client.api.ReadHandle;
 import org.apache.bookkeeper.common.util.OrderedScheduler;
 import org.apache.bookkeeper.mledger.offload.filesystem.impl.FileSystemManagedLedgerOffloader;
 import org.apache.hadoop.conf.Configuration;
@@ -37,12 +38,29 @@ final class FileCommands {
                 .get()));
     }
 
+    /** A handle on the ledger "ledger" of the attempt "uuid", of an offloader that stays open. */
+    static ReadHandle open(JsonNode request) throws Exception {
+        return offloader(request)
+                .readOffloaded(
+                        request.required("ledger").asLong(), BlobCommands.uuid(request), BlobCommands.names(request))
+                .get();
+    }
+
     private interface Use {
         ObjectNode with(FileSystemManagedLedgerOffloader offloader) throws Exception;
     }
 
-    /** What `use` makes of the offloader for the folder "uri", with the Hadoop "settings" of its profile. */
     private static ObjectNode withOffloader(JsonNode request, Use use) throws Exception {
+        FileSystemManagedLedgerOffloader offloader = offloader(request);
+        try {
+            return use.with(offloader);
+        } finally {
+            offloader.close();
+        }
+    }
+
+    /** The offloader for the folder "uri", with the Hadoop "settings" of its profile. */
+    private static FileSystemManagedLedgerOffloader offloader(JsonNode request) throws Exception {
         Configuration profile = new Configuration(false);
         request.path("settings").fields().forEachRemaining(
                 setting -> profile.set(setting.getKey(), setting.getValue().asText()));
@@ -55,13 +73,8 @@ final class FileCommands {
             properties.put("managedLedgerOffloadDriver", "filesystem");
             properties.put("fileSystemURI", request.required("uri").asText());
             properties.put("fileSystemProfilePath", path.toString());
-            FileSystemManagedLedgerOffloader offloader = FileSystemManagedLedgerOffloader.create(
+            return FileSystemManagedLedgerOffloader.create(
                     OffloadPoliciesImpl.create(properties), SCHEDULER, BlobCommands.noStats());
-            try {
-                return use.with(offloader);
-            } finally {
-                offloader.close();
-            }
         } finally {
             Files.delete(path);
         }

@@ -1,0 +1,67 @@
+"""MapFiles read, against Pulsar's read handle in a warm JVM: the same files, which its filesystem offloader wrote.
+
+The files lie in memory where the machine has a file system there; both verify their `.crc` files. Pulsar reads batches
+of 100 entries, ours is a scan at level `entries`. Both processes are kept on one core, and take turns.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import UUID
+
+from oracle import MANAGED_LEDGER, Oracle
+
+from benchmarks.java import against_java
+from benchmarks.material import DISTINCT, LEDGER_ID, json_record
+from benchmarks.measure import Result, one_core
+from benchmarks.stores import in_memory_where_it_can_be
+from offload_core import open_tier
+
+LEDGER_BYTES = 32 << 20
+SIZES = (100, 1024)
+COMPRESSIONS = ("BLOCK", "RECORD", "NONE")
+TARGET = 2.0
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """Each way of compression: as Pulsar's documentation has it, as Hadoop has it by default, none."""
+    place = in_memory_where_it_can_be(folder)
+    try:
+        with one_core(), Oracle(place) as oracle:  # the JVM stays on that core as well
+            for compression, size in itertools.product(COMPRESSIONS, SIZES):
+                yield reading(oracle, place / f"{compression}-{size}", compression, size)
+    finally:
+        shutil.rmtree(place)
+
+
+def reading(oracle: Oracle, root: Path, compression: str, size: int) -> Result:
+    """A ledger of 32 MiB of JSON records."""
+    count, attempt = LEDGER_BYTES // size, UUID(int=LEDGER_ID)
+    distinct = [json_record(i, size, random.Random(i)) for i in range(DISTINCT)]
+    payloads = list(itertools.islice(itertools.cycle(distinct), count))
+    oracle.offload_files(root, attempt, LEDGER_ID, payloads, io_seqfile_compression_type=compression)
+    request = {
+        "uri": f"file://{root}",
+        "uuid": str(attempt),
+        "ledger": LEDGER_ID,
+        "managed_ledger": MANAGED_LEDGER,
+    }
+    with open_tier(root) as tier:
+        scan = tier.scan(ledger=LEDGER_ID, level="entries")
+
+        def ours() -> None:
+            if sum(batch.num_rows for batch in scan) != count:
+                raise AssertionError("entries are missing")
+
+        return against_java(
+            f"MapFile, {compression}, entries of {size:,} B, all columns",
+            ours,
+            lambda: oracle.ask("time_reader", **request),
+            count,
+            count * size,
+            TARGET,
+        )
