@@ -90,7 +90,7 @@ class ListsThePlaceItself(MemoryDriver):
         return (each for each in found if each.key.encode() >= start_after.encode())
 
 
-@caught_by("test_only_keys_that_begin_with_the_prefix_are_listed[a]", SEQUENCES)
+@caught_by("test_only_keys_that_begin_with_the_prefix_are_listed[a]")
 class TakesThePrefixForAFolder(MemoryDriver):
     @hookimpl
     def list_objects(self, prefix, start_after):
