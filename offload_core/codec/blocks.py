@@ -17,14 +17,12 @@ from offload_core.codec.block_header import (
     pack_block_header,
     parse_block_header,
 )
+from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.codec.frames import FRAME_HEADER_BYTES, walk_frames
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.kernels import frames as kernels
 from offload_core.codec.object_format import ObjectFormat
 from offload_hooks.errors import EntryOrderError, IndexMismatchError, OptionError, TruncatedError, placed
-
-Bytes = npt.NDArray[np.uint8]
-
 
 TOGETHER_BYTES = 1 << 20
 """How much of a window is copied behind an entry that begins in the one before it: a batch full, so that no small batch
@@ -62,7 +60,7 @@ class BlockCursor:
         self._indexed = indexed
         self._ledger_id = ledger_id
         self._stop = stop_entry_id
-        self.array = _read_only(data)
+        self.array = read_only(data)
         self.offset = indexed.offset
         self._position = BLOCK_HEADER_BYTES
         self.next_entry_id = indexed.first_entry_id
@@ -89,7 +87,7 @@ class BlockCursor:
         It begins where the last one ended, or before that, but not behind `reached`: then the entry that was cut off is
         whole in it. Else an entry that lies across the two is copied together, and walked before the rest.
         """
-        window = _read_only(data)
+        window = read_only(data)
         self.starved = self._cut_off = False
         if offset <= self.reached:
             self.array, self.offset, self._position = window, offset, self.reached - offset
@@ -101,7 +99,7 @@ class BlockCursor:
         else:
             joined = np.concatenate([rest, window[: missing + TOGETHER_BYTES]])
             self._ahead = (window, offset, len(rest))
-        self.array, self.offset, self._position = _read_only(joined.data), self.offset + self._position, 0
+        self.array, self.offset, self._position = read_only(joined.data), self.offset + self._position, 0
 
     def _missing_bytes(self, rest: Bytes) -> int | None:
         """How many bytes behind `rest` the frame at its start goes on; None if it does not tell."""
@@ -243,13 +241,6 @@ class BlockCursor:
             ):
                 break
         raise AssertionError("the kernel refuses a frame that its twin accepts")
-
-
-def _read_only(data: bytes | bytearray | memoryview) -> Bytes:
-    """The bytes as uint8, read only: one compiled signature, whatever the buffer was."""
-    array: Bytes = np.frombuffer(data, dtype=np.uint8)
-    array.flags.writeable = False
-    return array
 
 
 def write_block(

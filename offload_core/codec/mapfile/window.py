@@ -7,11 +7,10 @@ next record or block, so that a large one is copied once.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
+
+from offload_core.codec.byte_arrays import Bytes, read_only
 
 MOST_AGAIN_BYTES = 1 << 20
-
-Bytes = npt.NDArray[np.uint8]
 
 
 class StretchWindow:
@@ -21,7 +20,7 @@ class StretchWindow:
     """
 
     def __init__(self, data: bytes | bytearray | memoryview, begin: int, stretch_end: int) -> None:
-        self.array = _read_only(data)
+        self.array = read_only(data)
         self.place = begin
         self.position = 0
         self._stretch_end = stretch_end
@@ -53,7 +52,7 @@ class StretchWindow:
 
     def feed(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """The next bytes, from the file's byte `offset` on: what follows all before, or from before `reached`."""
-        window = _read_only(data)
+        window = read_only(data)
         if offset <= self.reached:
             reached = self.reached
             self.array, self.place, self.position = window, offset, reached - offset
@@ -69,13 +68,6 @@ class StretchWindow:
             return True
         rest = self.array[self.position :]
         self.place, self.position = self.reached, 0
-        self.array = _read_only(np.concatenate([rest, *self._waiting]).data)
+        self.array = read_only(np.concatenate([rest, *self._waiting]).data)
         self._needed, self._waiting = 0, []
         return True
-
-
-def _read_only(data: bytes | bytearray | memoryview) -> Bytes:
-    """The bytes as uint8, read only: one compiled signature, whatever the buffer was."""
-    array: Bytes = np.frombuffer(data, dtype=np.uint8)
-    array.flags.writeable = False
-    return array
