@@ -34,6 +34,7 @@ from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.pip17 import plan_blocks
+from offload_core.scan import Scan
 from offload_core.tier import MemoryBudget, Tier, open_store, upload_blocks
 
 BLOCK_BYTES = 64 << 20
@@ -70,8 +71,24 @@ def reading(oracle: Oracle, folder: Path, size: int, target: float) -> Result:
     memory = Tier(MemoryDriver(views, metadata=about, make=memoryview, range_bytes=BLOCK_BYTES))
     scan = TierReader(memory).scan(ledger=LEDGER_ID, level="entries")
     count = sum(batch.num_rows for batch in scan)
+    name = f"entries of {size:,} B read, all columns"
+    return reading_against_java(
+        name, oracle, {"tier": {"folder": str(folder)}}, scan, count, count * size, target
+    )
+
+
+def reading_against_java(
+    name: str,
+    oracle: Oracle,
+    place: dict[str, object],
+    scan: Scan,
+    count: int,
+    payload_bytes: int,
+    target: float,
+) -> Result:
+    """Our scan of a ledger against Pulsar's read handle; `place` is where the JVM finds it."""
     request = {
-        "tier": {"folder": str(folder)},
+        **place,
         "uuid": str(UUID(int=LEDGER_ID)),
         "ledger": LEDGER_ID,
         "managed_ledger": MANAGED_LEDGER,
@@ -82,12 +99,7 @@ def reading(oracle: Oracle, folder: Path, size: int, target: float) -> Result:
             raise AssertionError("entries are missing")
 
     return against_java(
-        f"entries of {size:,} B read, all columns",
-        ours,
-        lambda: oracle.ask("time_reader", **request),
-        count,
-        count * size,
-        target,
+        name, ours, lambda: oracle.ask("time_reader", **request), count, payload_bytes, target
     )
 
 

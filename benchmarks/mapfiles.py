@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
 
-from oracle import MANAGED_LEDGER, Oracle
+from oracle import Oracle
 
-from benchmarks.java import against_java
+from benchmarks.java import reading_against_java
 from benchmarks.material import DISTINCT, LEDGER_ID, json_record
 from benchmarks.measure import Result, one_core
 from benchmarks.stores import in_memory_where_it_can_be
@@ -44,24 +44,9 @@ def reading(oracle: Oracle, root: Path, compression: str, size: int) -> Result:
     distinct = [json_record(i, size, random.Random(i)) for i in range(DISTINCT)]
     payloads = list(itertools.islice(itertools.cycle(distinct), count))
     oracle.offload_files(root, attempt, LEDGER_ID, payloads, io_seqfile_compression_type=compression)
-    request = {
-        "uri": f"file://{root}",
-        "uuid": str(attempt),
-        "ledger": LEDGER_ID,
-        "managed_ledger": MANAGED_LEDGER,
-    }
+    name = f"MapFile, {compression}, entries of {size:,} B, all columns"
     with open_tier(root) as tier:
         scan = tier.scan(ledger=LEDGER_ID, level="entries")
-
-        def ours() -> None:
-            if sum(batch.num_rows for batch in scan) != count:
-                raise AssertionError("entries are missing")
-
-        return against_java(
-            f"MapFile, {compression}, entries of {size:,} B, all columns",
-            ours,
-            lambda: oracle.ask("time_reader", **request),
-            count,
-            count * size,
-            TARGET,
+        return reading_against_java(
+            name, oracle, {"uri": f"file://{root}"}, scan, count, count * size, TARGET
         )
