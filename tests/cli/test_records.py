@@ -10,10 +10,9 @@ import pytest
 from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from expected import COLUMNS, assert_topic_is_as_expected
-from golden import STREAMING_CASES, TOPICS
+from golden import STREAMING_CASES, TOPICS, as_entries
 from records import (
     MANAGED_LEDGERS,
-    as_entries,
     closed,
     copied,
     failed,

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
 import pytest
+from byte_mutations import mutations
 from entries import WrittenObject
 from mapfiles import golden_mapfiles, mapfile, read_mapfile
 
@@ -53,25 +53,6 @@ def targets() -> list[tuple[WrittenObject, Guarded]]:
     return [*found, (written, Guarded.PAYLOADS)]
 
 
-def flip(data: bytes, at: int, random: Random) -> bytes:
-    out = bytearray(data)
-    out[at] ^= 1 << random.randrange(8)
-    return bytes(out)
-
-
-def overwrite(data: bytes, at: int, random: Random) -> bytes:
-    new = some_bytes(data, random)[: len(data) - at]
-    return data[:at] + new + data[at + len(new) :]
-
-
-def insert(data: bytes, at: int, random: Random) -> bytes:
-    return data[:at] + some_bytes(data, random) + data[at:]
-
-
-def delete(data: bytes, at: int, random: Random) -> bytes:
-    return data[:at] + data[at + random.randint(1, 24) :]
-
-
 def some_bytes(data: bytes, random: Random) -> bytes:
     size = random.randint(1, 24)
     kind = random.randrange(3)
@@ -83,7 +64,7 @@ def some_bytes(data: bytes, random: Random) -> bytes:
     return data[start : start + size]
 
 
-KINDS: list[Callable[[bytes, int, Random], bytes]] = [flip, overwrite, insert, delete]
+KINDS = mutations(some_bytes)
 
 
 def judge(written: WrittenObject, damaged: WrittenObject, guarded: Guarded, window_bytes: int | None) -> str:

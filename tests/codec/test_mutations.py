@@ -13,13 +13,13 @@ entry is noticed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from byte_mutations import mutations
 from entries import (
     LedgerPart,
     WrittenObject,
@@ -123,25 +123,6 @@ def targets() -> list[Target]:
 # --- mutations ---------------------------------------------------------------------------------
 
 
-def flip(data: bytes, at: int, random: Random) -> bytes:
-    out = bytearray(data)
-    out[at] ^= 1 << random.randrange(8)
-    return bytes(out)
-
-
-def overwrite(data: bytes, at: int, random: Random) -> bytes:
-    new = some_bytes(data, random)[: len(data) - at]
-    return data[:at] + new + data[at + len(new) :]
-
-
-def insert(data: bytes, at: int, random: Random) -> bytes:
-    return data[:at] + some_bytes(data, random) + data[at:]
-
-
-def delete(data: bytes, at: int, random: Random) -> bytes:
-    return data[:at] + data[at + random.randint(1, 24) :]
-
-
 def some_bytes(data: bytes, random: Random) -> bytes:
     size = random.randint(1, 24)
     kind = random.randrange(4)
@@ -155,7 +136,7 @@ def some_bytes(data: bytes, random: Random) -> bytes:
     return data[start : start + size]
 
 
-KINDS: list[Callable[[bytes, int, Random], bytes]] = [flip, overwrite, insert, delete]
+KINDS = mutations(some_bytes)
 
 
 def place(length: int, structure: tuple[int, ...], random: Random) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pytest
 from entries import WrittenObject
 from expected import COLUMNS, assert_topic_is_as_expected
-from golden import PIP17_CASES, STREAMING_CASES, TOPICS, ExpectedEntry, load_case, topic_objects
+from golden import PIP17_CASES, STREAMING_CASES, TOPICS, ExpectedEntry, as_entries, load_case, topic_objects
 from tiers import in_memory, lay_out_broker_objects, lay_out_case
 
 from offload_core import open_tier
@@ -33,17 +32,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
 
 def entries_of(tier: TierReader, ledger_id: int, *, fail_on_data_loss: bool = True) -> list[ExpectedEntry]:
     scan = tier.scan(ledger=ledger_id, level="entries", fail_on_data_loss=fail_on_data_loss)
-    return [
-        ExpectedEntry(
-            ledger_id=row["__ledgerId"],
-            entry_id=row["__entryId"],
-            length=len(row["value"]),
-            crc32=zlib.crc32(row["value"]),
-            sha256=hashlib.sha256(row["value"]).hexdigest(),
-        )
-        for batch in scan
-        for row in batch.to_pylist()
-    ]
+    return as_entries(row for batch in scan for row in batch.to_pylist())
 
 
 @pytest.mark.parametrize(("folder", "name"), CASES)

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
 from expected import COLUMNS, assert_topic_is_as_expected
-from golden import STREAMING_CASES, TOPICS
+from golden import STREAMING_CASES, TOPICS, as_entries
 from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
 from records import (
     MANAGED_LEDGERS,
-    as_entries,
     closed,
     copied,
     failed,

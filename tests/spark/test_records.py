@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from expected import COLUMNS, assert_topic_is_as_expected
-from golden import STREAMING_CASES, topic_rows
+from golden import STREAMING_CASES, as_entries, topic_rows
 from pyspark.errors import PySparkException
-from records import MANAGED_LEDGERS, as_entries, golden_record, streaming_entries, streaming_record
+from records import MANAGED_LEDGERS, golden_record, streaming_entries, streaming_record
 from tiers import lay_out_case, put_broker_objects
 
 from offload_core.messages.compression import Compression

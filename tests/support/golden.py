@@ -6,6 +6,8 @@ import functools
 import gzip
 import hashlib
 import json
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,20 @@ def load_case(folder: str, name: str) -> GoldenCase:
         index_sha256=case["index"]["sha256"],
         entries=tuple(_expected(line) for line in (path / "entries.jsonl").read_text().splitlines()),
     )
+
+
+def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[ExpectedEntry]:
+    """Rows of level `entries` as `entries.jsonl` has them."""
+    return [
+        ExpectedEntry(
+            ledger_id=row["__ledgerId"],
+            entry_id=row["__entryId"],
+            length=len(row["value"]),
+            crc32=zlib.crc32(row["value"]),
+            sha256=hashlib.sha256(row["value"]).hexdigest(),
+        )
+        for row in rows
+    ]
 
 
 def _expected(line: str) -> ExpectedEntry:

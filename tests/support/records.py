@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import zlib
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -106,20 +103,6 @@ def streaming_entries() -> list[ExpectedEntry]:
     """What a reader of that topic returns, in order."""
     entries = [entry for name in STREAMING_CASES for entry in load_case("streaming", name).entries]
     return sorted(entries, key=lambda entry: (entry.ledger_id, entry.entry_id))
-
-
-def as_entries(rows: Iterable[Mapping[str, Any]]) -> list[ExpectedEntry]:
-    """Rows of level `entries` as `entries.jsonl` has them."""
-    return [
-        ExpectedEntry(
-            ledger_id=row["__ledgerId"],
-            entry_id=row["__entryId"],
-            length=len(row["value"]),
-            crc32=zlib.crc32(row["value"]),
-            sha256=hashlib.sha256(row["value"]).hexdigest(),
-        )
-        for row in rows
-    ]
 
 
 def position(ledger_id: int, entry_id: int) -> EntryPosition:
