@@ -8,7 +8,6 @@ import pytest
 from entries import LedgerPart, pip17_object, streaming_object
 from expected import COLUMNS, assert_topic_is_as_expected
 from golden import STREAMING_CASES, TOPICS, as_entries
-from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
 from records import (
     MANAGED_LEDGERS,
     closed,
@@ -26,11 +25,8 @@ from tiers import TOPIC, Names, lay_out, lay_out_case, put_broker_objects, uuid_
 from offload_core import open_tier
 from offload_core.api import TierReader
 from offload_core.catalogue import parse_topic
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import parse_key
 from offload_core.messages.compression import Compression
 from offload_core.metadata import (
-    DriverMetadata,
     LedgerRecord,
     OffloadContext,
     SegmentLayout,
@@ -93,32 +89,6 @@ def test_a_topic_is_read_by_its_record_as_pulsars_clients_read_it(nameless: Path
     with open_tier(nameless) as tier:
         scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=golden_record(topic))
         assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
-
-
-@pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
-def test_a_topic_of_mapfiles_is_read_by_its_record(tmp_path: Path, topic: str) -> None:
-    lay_out_golden(tmp_path)
-    folders = (tmp_path / "acme" / "cold" / "persistent" / topic).iterdir()
-    keys = [parse_key(f"{folder.relative_to(tmp_path)}/data") for folder in folders]
-    filesystem = DriverMetadata(name="filesystem", properties=(("storageBasePath", "/pulsar"),))
-    ledgers = [
-        LedgerRecord(
-            info=LedgerInfo(ledger_id=key.ledger_id, timestamp_ms=1),
-            context=copied(key.uuid, driver=filesystem),
-        )
-        for key in keys
-        if key is not None and key.ledger_id is not None
-    ]
-    missing = closed(1000, 3, copied(uuid_of(1), driver=filesystem))
-    with open_tier(tmp_path) as tier:
-        records = {f"persistent://acme/cold/{topic}": managed_ledger(missing, *ledgers)}
-        scan = tier.scan(
-            topic=f"acme/cold/{topic}", columns=COLUMNS, records=records, fail_on_data_loss=False
-        )
-        assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
-        (problem,) = tier.catalogue(records=records).problems
-    assert problem.key.data_key == f"acme/cold/persistent/{topic}/1000-{uuid_of(1)}/data"
-    assert problem.detail == "its record says that filesystem has it; it is not here"
 
 
 def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
