@@ -7,6 +7,8 @@ import functools
 
 import google_crc32c
 
+from offload_core.codec.c_functions import function_address
+
 
 def crc32c(data: bytes) -> int:
     """The checksum of `data`."""
@@ -23,13 +25,9 @@ def crc32c_address() -> int:
     try:
         from google_crc32c import _crc32c
 
-        return _address(ctypes.CDLL(_crc32c.__file__).crc32c_extend)
+        return function_address(ctypes.CDLL(_crc32c.__file__).crc32c_extend)
     except (ImportError, OSError, AttributeError):
-        return _address(_python_callback())
-
-
-def _address(function: ctypes._FuncPointer) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return function_address(_python_callback())
 
 
 @functools.cache

@@ -112,3 +112,20 @@ def call_checksum(typing_context, function, seed, address, length):
         return builder.call(pointer, [args[1], args[2], args[3]])
 
     return signature, codegen
+
+
+@intrinsic
+def call_inflate(typing_context, function, decompressor, source, length, target, room, read, written):
+    """Call `libdeflate_zlib_decompress_ex` at the address `function`; see `c_functions.inflate_address`.
+
+    All arguments are uint64, answers an int32.
+    """
+    signature = types.int32(*[types.uint64] * 8)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = ir.IntType(64)
+        function_type = ir.FunctionType(ir.IntType(32), [size] * 7)
+        pointer = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(pointer, args[1:])
+
+    return signature, codegen

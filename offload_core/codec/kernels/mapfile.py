@@ -9,8 +9,17 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from offload_core.codec.c_functions import INFLATED
 from offload_core.codec.kernels.frames import ALL_READ, BAD_FRAME, CUT_OFF, OUT_OF_ROOM
-from offload_core.codec.kernels.intrinsics import copy_bytes, load_i32, load_i64
+from offload_core.codec.kernels.intrinsics import (
+    address_of,
+    call_checksum,
+    call_inflate,
+    copy_bytes,
+    load_i32,
+    load_i64,
+    store_i32,
+)
 
 _KEY = 8
 _RECORD_HEAD = 16
@@ -77,6 +86,48 @@ def locate_records(window, position, end, sync, previous_key, room, byte_room, k
         count += 1
         position = at + 8 + length
     return ALL_READ, position, count
+
+
+@numba.njit(cache=True, nogil=True)
+def inflate_values(inflate, decompressor, window, offsets, lengths, enough, out, sizes, counts):
+    """Inflate zlib streams of `window` (uint8) behind one another into `out` (uint8); twin: `zlib_streams.inflate`.
+
+    `inflate` and `decompressor`: addresses, see `c_functions`. `offsets` and `lengths` int64, inside the window;
+    `sizes` int64 (output): bytes of each when inflated; `counts` two uint64 to work with. Stops at the first stream
+    that is not right, or for which `out` has no room, or once they have `enough` bytes. Answers how many it inflated.
+    """
+    used = np.int64(0)
+    for i in range(len(offsets)):
+        status = call_inflate(
+            inflate,
+            decompressor,
+            address_of(window, offsets[i]),
+            np.uint64(lengths[i]),
+            address_of(out, used),
+            np.uint64(len(out) - used),
+            np.uint64(counts.ctypes.data),
+            np.uint64(counts.ctypes.data) + np.uint64(8),
+        )
+        if status != INFLATED or counts[0] != lengths[i]:
+            return i
+        sizes[i] = counts[1]
+        used += sizes[i]
+        if used >= enough:
+            return i + 1
+    return len(offsets)
+
+
+@numba.njit(cache=True, nogil=True)
+def make_checksums(crc32, data, chunk_bytes, checksums):
+    """The CRC-32 of each `chunk_bytes` bytes of `data` (uint8), big-endian into `checksums` (uint8, four bytes each).
+
+    `crc32` is the address of a function, see `c_functions`. The last chunk may be shorter.
+    """
+    for i in range(len(checksums) // 4):
+        begin = np.int64(i) * chunk_bytes
+        length = min(chunk_bytes, len(data) - begin)
+        crc = call_checksum(crc32, np.uint32(0), address_of(data, begin), length)
+        store_i32(checksums, 4 * np.int64(i), np.int32(crc))
 
 
 @numba.njit(cache=True, nogil=True)

@@ -12,13 +12,14 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.codec.c_functions import Decompressor, inflate_address
 from offload_core.codec.kernels import frames
 from offload_core.codec.kernels import mapfile as kernels
 from offload_core.codec.mapfile.fields import FieldReader
 from offload_core.codec.mapfile.header import FileCompression, SequenceHeader
 from offload_core.codec.mapfile.records import RECORD_HEAD_BYTES, open_value, walk_records
 from offload_core.codec.mapfile.sync_blocks import SyncBlock, read_sync_block
-from offload_core.codec.mapfile.zlib_streams import Inflater, inflate, inflate_many, most_of
+from offload_core.codec.mapfile.zlib_streams import Inflater, inflate, most_of
 from offload_hooks.errors import BadLengthError, placed
 
 Bytes = npt.NDArray[np.uint8]
@@ -75,6 +76,7 @@ class _RecordReader:
         self._sync = header.sync
         self._sync_array = np.frombuffer(header.sync, dtype=np.uint8)
         self._deflated = header.compression is FileCompression.RECORD
+        self._decompressor = Decompressor()
         self._found = np.empty((3, _RECORDS_AT_ONCE), dtype=np.int64)
 
     def read(
@@ -99,11 +101,11 @@ class _RecordReader:
             return None, stop
         array = window
         if self._deflated:
-            array, lengths_inflated = self._inflate(window, keys, offsets, lengths, count, place)
-            if len(lengths_inflated) < count:
-                count = len(lengths_inflated)
+            array, sizes = self._inflate(window, keys[:count], offsets[:count], lengths[:count], place)
+            if len(sizes) < count:
+                count = len(sizes)
                 stop = int(offsets[count - 1] + lengths[count - 1])
-            lengths = lengths_inflated
+            lengths = sizes
             offsets = np.cumsum(lengths) - lengths
         batch = _opened(
             array,
@@ -115,17 +117,28 @@ class _RecordReader:
         return batch, stop
 
     def _inflate(
-        self, window: Bytes, keys: Longs, offsets: Longs, lengths: Longs, count: int, place: int
+        self, window: Bytes, keys: Longs, offsets: Longs, lengths: Longs, place: int
     ) -> tuple[Bytes, Longs]:
         """The values, inflated, behind one another, as many as make a batch; and how long each is."""
-        view = window.data
-        parts = inflate_many(view, offsets[:count].tolist(), lengths[:count].tolist(), BATCH_BYTES)
-        if not parts:
-            offset, length = int(offsets[0]), int(lengths[0])
-            with placed(entry_id=int(keys[0]), offset=place + offset - RECORD_HEAD_BYTES):
-                inflate(view[offset : offset + length], most_of(length))
-            raise AssertionError("a stream is refused that is right")
-        return _as_array(b"".join(parts)), np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
+        sizes = np.empty(len(keys), dtype=np.int64)
+        out: Bytes = np.empty(2 * BATCH_BYTES, dtype=np.uint8)
+        count = kernels.inflate_values(
+            inflate_address(),
+            self._decompressor.address,
+            window,
+            offsets,
+            lengths,
+            BATCH_BYTES,
+            out,
+            sizes,
+            np.empty(2, dtype=np.uint64),
+        )
+        if count:
+            return out, sizes[:count]
+        offset, length = int(offsets[0]), int(lengths[0])
+        with placed(entry_id=int(keys[0]), offset=place + offset - RECORD_HEAD_BYTES):
+            large = _as_array(inflate(window[offset : offset + length].data, most_of(length)))
+        return large, np.array([len(large)], dtype=np.int64)
 
     def _explain(self, window: Bytes, position: int, end: int, previous_key: int, place: int) -> None:
         for _ in walk_records(window.data, position, end, self._sync, previous_key, offset=place):

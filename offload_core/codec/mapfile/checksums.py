@@ -7,11 +7,14 @@ docs/formats/mapfile.md.
 from __future__ import annotations
 
 import struct
-import zlib
 from dataclasses import dataclass
 
+import numpy as np
 from isal import isal_zlib
 
+from offload_core.codec.byte_arrays import Bytes, read_only
+from offload_core.codec.c_functions import crc32_address
+from offload_core.codec.kernels import mapfile as kernels
 from offload_core.codec.mapfile.fields import Buffer
 from offload_hooks.errors import BadLengthError, BadMagicError, ChecksumError, TruncatedError
 
@@ -30,9 +33,8 @@ _HEAD = struct.Struct(">4si")
 
 def make_checksums(data: Buffer) -> bytes:
     """The `.crc` file of a file."""
-    view = memoryview(data)
-    sums = (zlib.crc32(view[at : at + CHUNK_BYTES]) for at in range(0, len(view), CHUNK_BYTES))
-    return _HEAD.pack(_MAGIC, CHUNK_BYTES) + b"".join(crc.to_bytes(CHECKSUM_BYTES, "big") for crc in sums)
+    sums = _checksums_of(read_only(data), CHUNK_BYTES, -(-len(data) // CHUNK_BYTES))
+    return _HEAD.pack(_MAGIC, CHUNK_BYTES) + sums.tobytes()
 
 
 def parse_checksum_head(data: Buffer) -> int:
@@ -127,15 +129,15 @@ class ChecksumVerifier:
 
     def _verify_many(self, view: memoryview) -> int:
         """Verify the whole chunks at the start of `view`, which is where `_position` is; how many they are."""
-        size, crc32 = self.chunk_bytes, isal_zlib.crc32
-        end = len(view) - len(view) % size
-        found = [crc32(view[at : at + size]) for at in range(0, end, size)]
+        size = self.chunk_bytes
+        count = len(view) // size
+        found = _checksums_of(read_only(view), size, count)
         first = (self._position - self.begin) // size * CHECKSUM_BYTES
-        stored = self.checksums[first : first + len(found) * CHECKSUM_BYTES]
-        if struct.pack(f">{len(found)}I", *found) != stored:
-            for i, crc in enumerate(found):
+        if found.tobytes() != self.checksums[first : first + len(found)]:
+            for i in range(count):
+                crc = int.from_bytes(found[i * CHECKSUM_BYTES : (i + 1) * CHECKSUM_BYTES], "big")
                 self._compare(self._position + i * size, crc)
-        return len(found)
+        return count
 
     def _compare(self, chunk: int, crc: int) -> None:
         at = (chunk - self.begin) // self.chunk_bytes * CHECKSUM_BYTES
@@ -147,3 +149,10 @@ class ChecksumVerifier:
                 expected=f"{stored:08x}",
                 found=f"{crc:08x}",
             )
+
+
+def _checksums_of(data: Bytes, chunk_bytes: int, count: int) -> Bytes:
+    """The CRC-32 of each of the first `count` chunks, as a `.crc` file has them."""
+    checksums = np.empty(count * CHECKSUM_BYTES, dtype=np.uint8)
+    kernels.make_checksums(crc32_address(), data, chunk_bytes, checksums)
+    return checksums

@@ -1,13 +1,12 @@
 """zlib streams (Hadoop's `DefaultCodec`), bounded: no more is inflated than is asked for.
 
 Bytes are deflated by zlib itself, at its default level, as Hadoop does: they are the same then. They are inflated by
-isal, which is faster.
+isal, which is faster; many small streams by a kernel, `kernels.mapfile.inflate_values`.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
 
 from isal import igzip_lib, isal_zlib
 
@@ -46,29 +45,6 @@ def inflate(data: Buffer, most: int) -> bytes:
             if inflater.eof
             else "a stream that is cut off",
         )
-    return inflated
-
-
-def inflate_many(data: memoryview, offsets: Sequence[int], lengths: Sequence[int], room: int) -> list[bytes]:
-    """What the zlib streams at these places of `data` hold, up to the one with which they reach `room` bytes.
-
-    Stops before a stream that `inflate` would not take with `most` as `most_of` has it.
-    """
-    inflated: list[bytes] = []
-    total = 0
-    make = isal_zlib.decompressobj
-    try:
-        for offset, length in zip(offsets, lengths, strict=True):
-            inflater, most = make(), most_of(length)
-            part = inflater.decompress(data[offset : offset + length], most + 1)
-            if not inflater.eof or inflater.unused_data or len(part) > most:
-                break
-            inflated.append(part)
-            total += len(part)
-            if total >= room:
-                break
-    except isal_zlib.error:
-        pass
     return inflated
 
 
