@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import itertools
 import mmap
 import zlib
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from certificates import make_certificate
 from commit_races import race_of_commits_and_indexes
 from http_front import Front
 from s3 import PREFIX, Boto, new_bucket, opened, options
@@ -152,6 +154,41 @@ def test_bytes_that_are_damaged_on_their_way_are_noticed_by_(
         with pytest.raises(StoreUnavailableError, match="damaged"):
             write()
     assert (boto.parts(upload), boto.get("i")) == ([], None)
+
+
+@pytest.fixture(scope="module")
+def tls(tmp_path_factory):
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.mark.parametrize(
+    ("scheme", "changed", "signed"),
+    [
+        ("http", {}, True),
+        ("https", {}, False),
+        ("https", {"checksum": "none"}, True),
+        ("https", {"payload_signing": "always"}, True),
+        ("http", {"payload_signing": "never"}, False),
+    ],
+)
+@pytest.mark.parametrize("told_by", ["option", "environment"])
+def test_what_is_written_is_signed_unless_the_line_is_private_and_a_checksum_is(
+    given, tls, versitygw, boto, monkeypatch, told_by, scheme, changed, signed
+):
+    with Front(versitygw.endpoint, tls=tls if scheme == "https" else None) as front:
+        given = given | changed | {"endpoint_url": front.url, "ca_bundle": str(tls[0])}
+        if told_by == "environment":
+            monkeypatch.setenv("AWS_ENDPOINT_URL", given.pop("endpoint_url"))
+        with opened(**given) as driver:
+            driver.write_index("i", b"index", "a/b", {}, True)
+            upload = driver.begin_data("k", "x/y", {})
+            driver.commit_data(upload, [driver.write_block(upload, 1, 0, b"abc")], True)
+    hashes = {
+        request.headers["x-amz-content-sha256"] for request in front.requests if request.method == "PUT"
+    }
+    expected = {hashlib.sha256(body).hexdigest() for body in (b"index", b"abc")}
+    assert hashes == (expected if signed else {"UNSIGNED-PAYLOAD"})
+    assert (boto.get("i"), boto.get("k")) == (b"index", b"abc")
 
 
 def test_content_type_and_user_metadata_are_the_objects_own(driver, boto):

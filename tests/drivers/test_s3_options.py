@@ -183,6 +183,7 @@ def test_a_key_has_room_beside_the_prefix_only():
         {"max_connections": "1.5"},
         {"client": "boto3"},
         {"checksum": "md5"},
+        {"payload_signing": "sometimes"},
         {"server_side_encryption": "ROT13"},
         {"kms_key_id": "a-key"},
         {"kms_key_id": "a-key", "server_side_encryption": "AES256"},

@@ -1,6 +1,6 @@
 """The body of an upload's request: the caller's bytes themselves, no copy, sent piece by piece.
 
-- Its SHA-256, which the signature covers and the server checks, is computed in the calling thread: the one thread
+- Its SHA-256, where the signature covers it and the server checks it, is computed in the calling thread: the one thread
   that sends for all others would do it for one block after another, and send nothing meanwhile.
 - It goes out once. The HTTP client makes a PUT that lost its connection again by itself; a create-only PUT that
   had succeeded would then be told that the object exists. Only a rewind, botocore's for another region, allows it.
@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
 
-from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth
+from botocore.auth import AUTH_TYPE_MAPS, UNSIGNED_PAYLOAD, S3SigV4Auth
 from botocore.handlers import S3_SIGNING_NAMES
 from isal import isal_zlib
 
@@ -26,14 +26,14 @@ _SIGNER = "pulsar-offload-s3v4"
 
 
 class BlockBody:
-    """Bytes as botocore signs and aiohttp sends them."""
+    """Bytes as botocore signs and aiohttp sends them; `signed` says whether the signature covers them."""
 
-    def __init__(self, data: ReadableBuffer) -> None:
+    def __init__(self, data: ReadableBuffer, *, signed: bool) -> None:
         self._view = memoryview(data).cast("B")
         self._length = self._view.nbytes
         self._position = 0
         self._may_go_out = True
-        self.sha256 = hashlib.sha256(self._view).hexdigest()
+        self.content_hash = hashlib.sha256(self._view).hexdigest() if signed else UNSIGNED_PAYLOAD
         self.taken_bytes = 0
 
     def crc32(self) -> str:
@@ -102,7 +102,7 @@ class _BlockSigner(S3SigV4Auth):  # type: ignore[misc]
 
     def payload(self, request: Any) -> Any:
         body = request.data
-        return body.sha256 if isinstance(body, BlockBody) else super().payload(request)
+        return body.content_hash if isinstance(body, BlockBody) else super().payload(request)
 
 
 def _choose_signer(signature_version: Any, signing_name: Any, **_: Any) -> str | None:

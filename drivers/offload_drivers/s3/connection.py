@@ -35,7 +35,7 @@ class S3Connection:
 
     def send(self, method: str, data: ReadableBuffer, **parameters: Any) -> dict[str, Any]:
         """As `call`, with `data` as the body, and its checksum if there is to be one; it is not kept."""
-        body = BlockBody(data)
+        body = BlockBody(data, signed=self._signs_payload())
         try:
             if self._options.checksum == "crc32":
                 parameters["ChecksumCRC32"] = body.crc32()
@@ -64,6 +64,16 @@ class S3Connection:
     def close(self) -> None:
         """Give back this process's connections; a later use makes new ones."""
         self.files.close()
+
+    def _signs_payload(self) -> bool:
+        """Whether signatures cover what is written, and not only the headers, its checksum among them."""
+        if self._options.payload_signing != "auto":
+            return self._options.payload_signing == "always"
+        return self._options.checksum == "none" or not self.files.run(self._is_private)
+
+    async def _is_private(self) -> bool:
+        # The endpoint may be the environment's or the profile's.
+        return (await self.client()).meta.endpoint_url.startswith("https:")  # type: ignore[no-any-return]
 
     async def _call(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         client = await self.client()

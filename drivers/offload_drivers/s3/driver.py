@@ -69,6 +69,8 @@ class S3Driver:
         max_connections: the most connections of a process.
         client: what reads ranges: `s3fs`, or `obstore` where that can be used.
         checksum: what the store is to check and keep of what is written: `crc32`, or `none` for one that cannot.
+        payload_signing: whether signatures cover what is written: `always`, `never`; `auto`: unless it goes by https
+            and has a checksum.
         server_side_encryption, kms_key_id, storage_class: S3's properties of the objects that are written.
     """
 
@@ -99,6 +101,7 @@ class S3Driver:
         max_connections: int | str = 64,
         client: str = "s3fs",
         checksum: str = "crc32",
+        payload_signing: str = "auto",
         server_side_encryption: str = "",
         kms_key_id: str = "",
         storage_class: str = "",

@@ -42,6 +42,7 @@ ALIASES = {
 
 ADDRESSING_STYLES = ("auto", "path", "virtual")
 CHECKSUMS = ("crc32", "none")
+PAYLOAD_SIGNING = ("auto", "always", "never")
 CLIENTS = ("s3fs", "obstore")
 ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 
@@ -81,6 +82,7 @@ class S3Options:
     max_connections: int
     client: str
     checksum: str
+    payload_signing: str
     server_side_encryption: str
     kms_key_id: str
     storage_class: str
@@ -96,6 +98,7 @@ def checked_options(**given: object) -> S3Options:
         ("addressing_style", ADDRESSING_STYLES),
         ("client", CLIENTS),
         ("checksum", CHECKSUMS),
+        ("payload_signing", PAYLOAD_SIGNING),
         ("server_side_encryption", ("", *ENCRYPTIONS)),
     ):
         as_choice(name, text[name], choices)
