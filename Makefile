@@ -18,7 +18,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -q -m "not nightly and not spark and not install"
+	$(PYTEST) -q -m "not nightly and not spark and not install and not server"
 
 bench: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m benchmarks

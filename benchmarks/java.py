@@ -138,7 +138,8 @@ def uploading(place: Path, payload_signing: str) -> Result:
     count = UPLOAD_BYTES // UPLOAD_ENTRY_BYTES
     ledger = Ledger.of(UPLOAD_ENTRY_BYTES, count)
     numbers = itertools.count()
-    with Versitygw().start(place / "server") as server, Oracle(place) as oracle:
+    folder = place / f"signed-{payload_signing}"
+    with Versitygw().start(folder) as server, Oracle(place) as oracle:
         server.make_bucket("bench")
         access = {"access_key": server.root.access_key, "secret_key": server.root.secret_key}
         request = {

@@ -26,6 +26,21 @@ from servers.versitygw import Versitygw
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 
+_SERVER_FIXTURES = frozenset(
+    ("versitygw", "fake_gcs", "azurite", "minihdfs", "broker", "libhdfs", "oracle", "start_server")
+)
+_SERVER_FOLDERS = frozenset(("stores", "oracle", "broker", "servers"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what starts a server: by its fixtures, or its place where these are chosen as it runs."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        chosen_late = item.path.parent.name in _SERVER_FOLDERS or item.path.stem.endswith("on_servers")
+        if chosen_late or not _SERVER_FIXTURES.isdisjoint(fixtures):
+            item.add_marker("server")
+
+
 @pytest.fixture(scope="session")
 def java() -> str:
     """The path of `java`."""
