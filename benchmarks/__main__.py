@@ -1,4 +1,4 @@
-"""Run all benchmarks, or those named: `python -m benchmarks [entries messages memory spark stores java mapfiles]`.
+"""Run all benchmarks, or those named: `python -m benchmarks [entries messages …]`, see `SUITES`.
 
 Each runs in a process of its own, so that none warms or burdens another. A table is printed, and the figures are
 written to `.bench/results.json`. Exit code 1 if a ratio is below its target.
@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.measure import Result
 
-SUITES = ("entries", "messages", "memory", "spark", "stores", "java", "mapfiles")
+SUITES = ("entries", "messages", "memory", "spark", "stores", "java", "mapfiles", "broker")
 FOLDER = Path(".bench")
 
 

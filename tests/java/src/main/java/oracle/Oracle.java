@@ -33,7 +33,8 @@ public final class Oracle {
             "read_files", FileCommands::read,
             "parse", Records::parse,
             "time_writer", Timing::writer,
-            "time_reader", Timing::reader);
+            "time_reader", Timing::reader,
+            "time_client_reader", ClientTiming::reader);
 
     private Oracle() {}
 
