@@ -2,7 +2,7 @@
 
 300,000 JSON records of 1 KiB, in LZ4 batches of 100, in four ledgers, which BookKeeper has no more. Before each round
 the broker forgets the topic and loads it anew, so that it has nothing of it in memory. The peer is the faster of
-Pulsar's Java and Python readers. Ours: the Arrow scan, all default columns, its tasks read by a thread for each core;
+Pulsar's Java and Python readers. Ours: the Arrow scan, all default columns, its tasks read by a process for each core;
 and the Spark source on `local[2]`, written to `noop`.
 
 All are warm, but for Spark's first query. The service, the broker and either reader share all cores; while ours reads,
@@ -11,15 +11,16 @@ the broker is idle.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
-import os
+import pickle
 import random
 import shutil
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,9 @@ from benchmarks.measure import Result
 from benchmarks.spark import consume, start
 from benchmarks.stores import CLIENTS, in_memory_where_it_can_be, options
 from offload_core import TierReader, open_tier
-from offload_core.scan import Scan, ScanTask, read_task
+from offload_core.scan import ReadOptions, ScanTask, read_task
 from offload_core.spark import PulsarOffloadDataSource
+from offload_core.tier import Tier
 
 MESSAGES = 300_000
 MESSAGE_BYTES = 1024
@@ -49,12 +51,13 @@ LEDGERS = 4
 QUEUE = 50_000  # messages that a reader takes ahead; more did not help, fewer made it slower
 WARM_ROUNDS = 4
 ROUNDS = 5
-FIRST_ROUNDS = 3
+FIRST_ROUNDS = 2
 ARROW_TARGET = 10.0
 SPARK_TARGET = 2.5
 BUCKET = "cold"
 NAMESPACE = "bench/cold"
 TOPIC = f"persistent://{NAMESPACE}/topic"
+SPAWN = multiprocessing.get_context("spawn")
 
 Timed = Callable[[], float]
 """Reads the topic once, and checks what it read; seconds."""
@@ -167,14 +170,15 @@ def forget(admin: PulsarAdmin) -> None:
 # --- ours --------------------------------------------------------------------------------------
 
 
-def arrow_scan(tier: TierReader, sent: Seen) -> Timed:
-    """The Arrow scan, planned anew each time."""
+def arrow_scan(tier: TierReader, pool: ProcessPoolExecutor, sent: Seen) -> Timed:
+    """The Arrow scan, planned anew each time; its tasks are read by the pool's processes."""
 
     def read() -> float:
         began = time.perf_counter()
         scan = tier.scan(topic=TOPIC, min_partitions=LEDGERS)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            parts = list(pool.map(lambda task: seen_in(scan, task), scan.tasks))
+        store = pickle.dumps(scan.tier)
+        reading = [pool.submit(read_part, store, task, scan.options) for task in scan.tasks]
+        parts = [future.result() for future in reading]
         seconds = time.perf_counter() - began
         check(
             Seen(
@@ -190,17 +194,24 @@ def arrow_scan(tier: TierReader, sent: Seen) -> Timed:
     return read
 
 
-def seen_in(scan: Scan, task: ScanTask) -> Seen:
-    """Read one task of a scan; each batch is let go of."""
+def read_part(store: bytes, task: ScanTask, how: ReadOptions) -> Seen:
+    """Read one task of a scan in a process of the pool; each batch is let go of."""
     count = payload_bytes = 0
     first = None
-    for batch in read_task(scan.tier, task, scan.options):
+    for batch in read_task(tier_of_process(store), task, how):
         values = batch.column("value")
         count += len(values)
         payload_bytes += pc.sum(pc.binary_length(values)).as_py()
         first = first or values[0]
         last = values[-1]
     return Seen(count=count, payload_bytes=payload_bytes, first=first.as_py(), last=last.as_py())
+
+
+@functools.cache
+def tier_of_process(store: bytes) -> Tier:
+    """The tier as this process opened it."""
+    tier: Tier = pickle.loads(store)
+    return tier
 
 
 def spark_query(spark: SparkSession, source: Mapping[str, str]) -> float:
@@ -248,8 +259,9 @@ def compare(
     check_spark(spark, source, sent)
     ours: dict[str, Timed] = {}
     for name in CLIENTS:
+        pool = stack.enter_context(ProcessPoolExecutor(mp_context=SPAWN))
         tier = stack.enter_context(open_tier(f"s3://{BUCKET}", client=name, **store))
-        ours[name] = arrow_scan(tier, sent)
+        ours[name] = arrow_scan(tier, pool, sent)
     ours["spark"] = lambda: spark_query(spark, source)
 
     contestants = {**ours, **readers}
@@ -263,7 +275,7 @@ def compare(
 
     rounds = []
     for _ in range(FIRST_ROUNDS):
-        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
+        with ProcessPoolExecutor(1, mp_context=SPAWN) as process:
             first = process.submit(first_query, source, sent).result()
         rounds.append({"first": first, **{name: read() for name, read in readers.items()}})
     yield result("Spark local[2], first query of a JVM", "first", rounds, readers, SPARK_TARGET)
