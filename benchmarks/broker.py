@@ -3,7 +3,8 @@
 300,000 JSON records of 1 KiB, in LZ4 batches of 100, in four ledgers, which BookKeeper has no more. Before each round
 the broker forgets the topic and loads it anew, so that it has nothing of it in memory. The peer is the faster of
 Pulsar's Java and Python readers. Ours: the Arrow scan, all default columns, its tasks read by a process for each core;
-and the Spark source on `local[2]`, written to `noop`.
+and the Spark source on `local[2]`, written to `noop`. What Spark takes for itself is shown by a source that hands over
+batches made before.
 
 All are warm, but for Spark's first query. The service, the broker and either reader share all cores; while ours reads,
 the broker is idle.
@@ -36,7 +37,7 @@ from servers.versitygw import Versitygw
 
 from benchmarks.material import json_record
 from benchmarks.measure import Result
-from benchmarks.spark import consume, start
+from benchmarks.spark import PrebuiltSource, consume, prebuild, start
 from benchmarks.stores import CLIENTS, in_memory_where_it_can_be, options
 from offload_core import TierReader, open_tier
 from offload_core.scan import ReadOptions, ScanTask, read_task
@@ -48,7 +49,7 @@ MESSAGE_BYTES = 1024
 DISTINCT = 10_000
 PER_BATCH = 100
 LEDGERS = 4
-QUEUE = 50_000  # messages that a reader takes ahead; more did not help, fewer made it slower
+QUEUE = 50_000  # messages that Pulsar's readers take ahead; by default 1,000
 WARM_ROUNDS = 4
 ROUNDS = 5
 FIRST_ROUNDS = 2
@@ -91,7 +92,7 @@ def run(folder: Path) -> Iterator[Result]:
                 "Java": java_reader(stack.enter_context(Oracle(place)), broker, admin, sent),
                 "Python": python_reader(client, admin, sent),
             }
-            yield from compare(stack, options(server), sent, readers)
+            yield from compare(stack, place, options(server), sent, readers)
     finally:
         shutil.rmtree(place)
 
@@ -214,10 +215,10 @@ def tier_of_process(store: bytes) -> Tier:
     return tier
 
 
-def spark_query(spark: SparkSession, source: Mapping[str, str]) -> float:
-    """The whole topic by the Spark source; planning is part of the query."""
+def spark_query(spark: SparkSession, name: str, source: Mapping[str, str]) -> float:
+    """The whole topic by a Spark source; planning is part of the query."""
     began = time.perf_counter()
-    consume(spark, "pulsar_offload", **source)
+    consume(spark, name, **source)
     return time.perf_counter() - began
 
 
@@ -238,7 +239,7 @@ def first_query(source: Mapping[str, str], sent: Seen) -> float:
     """The first query of a new JVM, seconds from its session on: Python's workers start, and nothing is compiled."""
     spark = start()
     spark.dataSource.register(PulsarOffloadDataSource)
-    seconds = spark_query(spark, source)
+    seconds = spark_query(spark, "pulsar_offload", source)
     check_spark(spark, source, sent)
     spark.stop()
     return seconds
@@ -248,7 +249,7 @@ def first_query(source: Mapping[str, str], sent: Seen) -> float:
 
 
 def compare(
-    stack: ExitStack, store: Mapping[str, str], sent: Seen, readers: Mapping[str, Timed]
+    stack: ExitStack, place: Path, store: Mapping[str, str], sent: Seen, readers: Mapping[str, Timed]
 ) -> Iterator[Result]:
     """All of them in turn, round by round."""
     source = {f"storage.{name}": value for name, value in store.items()}
@@ -256,13 +257,17 @@ def compare(
     spark = start()
     stack.callback(spark.stop)
     spark.dataSource.register(PulsarOffloadDataSource)
+    spark.dataSource.register(PrebuiltSource)
     check_spark(spark, source, sent)
     ours: dict[str, Timed] = {}
     for name in CLIENTS:
         pool = stack.enter_context(ProcessPoolExecutor(mp_context=SPAWN))
         tier = stack.enter_context(open_tier(f"s3://{BUCKET}", client=name, **store))
         ours[name] = arrow_scan(tier, pool, sent)
-    ours["spark"] = lambda: spark_query(spark, source)
+    rows, _ = prebuild(tier, place / "batches.arrow")
+    prebuilt = {"path": str(place / "batches.arrow"), "rows": str(rows), "partitions": str(LEDGERS)}
+    ours["spark"] = lambda: spark_query(spark, "pulsar_offload", source)
+    ours["prebuilt"] = lambda: spark_query(spark, "prebuilt", prebuilt)
 
     contestants = {**ours, **readers}
     for _ in range(WARM_ROUNDS):
@@ -272,6 +277,7 @@ def compare(
     for name in CLIENTS:
         yield result(f'Arrow scan, client="{name}"', name, rounds, readers, ARROW_TARGET)
     yield result("Spark local[2], warm", "spark", rounds, readers, SPARK_TARGET)
+    yield result("Spark local[2], warm, prebuilt batches instead of ours", "prebuilt", rounds, readers)
 
     rounds = []
     for _ in range(FIRST_ROUNDS):
@@ -282,7 +288,11 @@ def compare(
 
 
 def result(
-    what: str, name: str, rounds: list[dict[str, float]], readers: Mapping[str, Timed], target: float
+    what: str,
+    name: str,
+    rounds: list[dict[str, float]],
+    readers: Mapping[str, Timed],
+    target: float | None = None,
 ) -> Result:
     """Ours of this name against the faster of the readers."""
     rates = {
