@@ -89,3 +89,16 @@ def test_a_mapfile_that_is_not_there_is_loss(tmp_path: Path) -> None:
         assert stored.detail == "its record says that filesystem has it; it is not here"
         with pytest.raises(DataLossError, match="filesystem has it"):
             tier.scan(topic=TOPIC, records=records)
+
+
+def test_the_others_are_read_where_loss_is_no_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    missing = closed(4, 2, copied(uuid_of(4), driver=DRIVER))
+    records = {TOPIC: managed_ledger(missing, *mixed(tmp_path))}
+    with open_tier(tmp_path) as tier:
+        scan = tier.scan(
+            topic=TOPIC, level="entries", records=records, prefix="east/", fail_on_data_loss=False
+        )
+        assert b"".join(scan.to_table()["value"].to_pylist()) == b"abcdef"
+    assert "its record says that filesystem has it; it is not here" in caplog.text
