@@ -86,7 +86,7 @@ class TierReader:
         prefix: str = "",
         records: RecordSource | None = None,
     ) -> Scan:
-        """Plan a read. Nothing but indexes is fetched before the scan is iterated over.
+        """Plan a read. No data is fetched before the scan is iterated over.
 
         Args:
             topic: one topic's name, or several; a partitioned topic's base name stands for all its partitions.
@@ -118,13 +118,13 @@ class TierReader:
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         if records is None:
-            catalogue = list_catalogue(self.store, prefix=prefix)
+            catalogue = list_catalogue(self.store, prefix=prefix, read_indexes=False)
         else:
             wanted = select_records(self.records(records), selection)
-            catalogue = record_catalogue(self.store, wanted, prefix=prefix)
+            catalogue = record_catalogue(self.store, wanted, prefix=prefix, read_indexes=False)
         topics = select_topics(catalogue, selection)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
-        tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
+        tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
 
     def close(self) -> None:

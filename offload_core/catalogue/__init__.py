@@ -1,7 +1,8 @@
 """Where each ledger's copies are."""
 
-from offload_core.catalogue.listing import list_catalogue
-from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic
+from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.listing import list_catalogue, with_index
+from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic, pieces_of
 from offload_core.catalogue.record_source import RecordSource, load_records
 from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
 from offload_core.catalogue.topics import TopicName, parse_topic
@@ -16,9 +17,12 @@ __all__ = [
     "StoredObject",
     "Topic",
     "TopicName",
+    "concurrently",
     "list_catalogue",
     "load_records",
     "parse_topic",
+    "pieces_of",
     "record_catalogue",
     "recorded_copies",
+    "with_index",
 ]

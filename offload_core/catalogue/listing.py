@@ -1,16 +1,17 @@
-"""The catalogue from a bucket alone: list it, read the indexes, ask for the user metadata.
+"""The catalogue from a bucket alone: list it, ask for the user metadata, read the indexes.
 
 Nothing but the objects is needed: no broker, no records. One listing, then two or three small requests per pair of
-objects, many at once. A MapFile has its topic in its key, the others have it in their user metadata. Source:
-docs/formats/index.md.
+objects, many at once. A MapFile has its topic in its key, the others have it in their user metadata. Whoever plans a
+scan leaves the indexes to its tasks, where keys and sizes tell enough. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
 from offload_core.codec.object_format import (
@@ -23,25 +24,28 @@ from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
 
-CONCURRENCY = 32
-"""Requests at once."""
-
 
 @dataclass(slots=True)
 class Pair:
-    """An attempt's two objects as a listing has them, None for what is not there; a MapFile's `.crc` files, too."""
+    """An attempt's two objects as a listing has them, None for what is not there; a MapFile's `.crc` files, too.
+
+    `user_metadata` is None as long as nobody has asked for it.
+    """
 
     key: ObjectKey
     data: ListedObject | None = None
     index: ListedObject | None = None
     data_checksums: ListedObject | None = None
     index_checksums: ListedObject | None = None
+    user_metadata: Mapping[str, str] | None = None
 
 
-def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
+def list_catalogue(tier: Tier, *, prefix: str = "", read_indexes: bool = True) -> Catalogue:
     """All offloaded objects of a tier whose keys begin with `prefix`.
 
-    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there.
+    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there. With
+    `read_indexes=False` an index is read only where it says what the key does not (which ledgers a streaming object
+    holds), or where a ledger has several copies; the others are `Ledger.unread`.
     """
     pairs: dict[str, Pair] = {}
     checksums: dict[str, ListedObject] = {}
@@ -59,20 +63,23 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
     for pair in pairs.values():
         if pair.key.checksum_keys is not None:
             pair.data_checksums, pair.index_checksums = map(checksums.get, pair.key.checksum_keys)
-    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
-        described: Iterable[StoredObject | None] = pool.map(
-            lambda pair: describe_pair(tier, pair), pairs.values()
-        )
-        return build_catalogue(stored for stored in described if stored is not None)
+    described = concurrently(
+        lambda pair: describe_pair(tier, pair, read_indexes=read_indexes), list(pairs.values())
+    )
+    found = [stored for stored in described if stored is not None]
+    return build_catalogue(found if read_indexes else _compared(tier, found))
 
 
-def describe_pair(tier: Tier, pair: Pair) -> StoredObject | None:
-    """An attempt with its index and names, and what is wrong with it; None if it vanished meanwhile."""
+def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> StoredObject | None:
+    """An attempt with its index and names, and what is wrong with it; None if it vanished meanwhile.
+
+    With `read_indexes=False` the index of an object whose key names its ledger is not read.
+    """
     seen = pair.index or pair.data
     if seen is None:
         raise AssertionError("a pair is made from an object that was listed")
     try:
-        metadata = _user_metadata(tier, pair.key, pair.data.key if pair.data else seen.key)
+        metadata = _user_metadata(tier, pair, pair.data.key if pair.data else seen.key)
         stored = StoredObject(
             key=pair.key,
             cluster=metadata.get("pulsarclustername"),
@@ -82,19 +89,49 @@ def describe_pair(tier: Tier, pair: Pair) -> StoredObject | None:
             modified_at=seen.modified_at,
             index=None,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
+            index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
         )
-        return _judge(tier, pair, stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
+        judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
+        if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
+            return with_index(tier, judged)
+    except ObjectNotFoundError:
+        return None
+    return judged
+
+
+def _compared(tier: Tier, objects: list[StoredObject]) -> Iterable[StoredObject]:
+    """The objects, the indexes of ledgers that have several copies read: what is wrong with one makes another count."""
+    copies = Counter(each for stored in objects if stored.is_complete for each in _ledgers_of(stored))
+    several = [stored for stored in objects if any(copies[each] > 1 for each in _ledgers_of(stored))]
+    unread = [stored for stored in several if stored.is_unread]
+    read = dict(
+        zip((stored.key for stored in unread), concurrently(lambda s: _found(tier, s), unread), strict=True)
+    )
+    chosen = (read.get(stored.key, stored) for stored in objects)
+    return (stored for stored in chosen if stored is not None)
+
+
+def _ledgers_of(stored: StoredObject) -> list[tuple[str | None, int | None]]:
+    ids = [ledger.ledger_id for ledger in stored.index.ledgers] if stored.index else [stored.key.ledger_id]
+    return [(stored.managed_ledger, ledger_id) for ledger_id in ids]
+
+
+def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
+    try:
+        return with_index(tier, stored)
     except ObjectNotFoundError:
         return None
 
 
-def _user_metadata(tier: Tier, key: ObjectKey, seen: str) -> Mapping[str, str]:
+def _user_metadata(tier: Tier, pair: Pair, seen: str) -> Mapping[str, str]:
     """Pulsar's filesystem offloader keeps none."""
-    return {} if key.is_mapfile else tier.stat(seen).user_metadata
+    if pair.user_metadata is not None:
+        return pair.user_metadata
+    return {} if pair.key.is_mapfile else tier.stat(seen).user_metadata
 
 
-def _judge(tier: Tier, pair: Pair, stored: StoredObject, version: str) -> StoredObject:
-    """Read the index, and say what is wrong with the pair."""
+def _judge(stored: StoredObject, version: str) -> StoredObject:
+    """Say what is wrong with the pair, as far as that shows without its index."""
     if version != FORMAT_VERSION:
         return _with(
             stored, Problem.UNKNOWN_VERSION, f"format version {version}; this program reads {FORMAT_VERSION}"
@@ -105,13 +142,25 @@ def _judge(tier: Tier, pair: Pair, stored: StoredObject, version: str) -> Stored
         return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
     if stored.data_bytes is None:
         return _with(stored, Problem.NO_DATA, "the index has no data object")
+    return stored
+
+
+def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
+    """An object of which nothing wrong is known, with its index; or with what the index shows to be wrong.
+
+    Raises:
+        ObjectNotFoundError: it vanished meanwhile.
+        StoreError: the store fails.
+    """
+    if stored.index_bytes is None or stored.data_bytes is None:
+        raise AssertionError("an object without data or index has a problem")
     try:
         parsed = read_index(
             tier,
             stored.key,
             index_bytes=stored.index_bytes,
             data_bytes=stored.data_bytes,
-            index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
+            index_checksum_bytes=stored.index_checksum_bytes,
         )
     except FormatError as error:
         return _with(stored, Problem.BROKEN_INDEX, str(error))

@@ -45,9 +45,10 @@ class StoredObject:
         managed_ledger: the managed ledger's name; None without (Pulsar's own streaming objects have none).
         data_bytes: size of the data object, None if there is none.
         modified_at: None if the tier has neither object, and only a record names them.
-        index: None exactly if there is a problem that keeps it from being read.
+        index: None if there is a problem that keeps it from being read, or if it has not been read yet.
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        index_checksum_bytes: size of the index's file of checksums, where there is one.
     """
 
     key: ObjectKey
@@ -60,11 +61,20 @@ class StoredObject:
     problem: Problem | None = None
     detail: str | None = None
     checksum_key: str | None = None
+    index_checksum_bytes: int | None = None
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can be read: an index is there, and the data object has the length that it states."""
+        """Whether it can be read: an index is there, and the data object has the length that it states.
+
+        As far as is known: of an unread one, that both objects are there.
+        """
         return self.problem is None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether nothing wrong is known, and its index has not been read yet."""
+        return self.problem is None and self.index is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +104,9 @@ class Piece:
 class Ledger:
     """One ledger: the pieces to read it from, in order of their entries, and all attempts at it, oldest first.
 
-    `pieces` is empty if no attempt is complete. `record` is what its managed ledger's record says; None for a catalogue
-    from the bucket alone. By a record a ledger may have no attempts: it is in BookKeeper only.
+    `pieces` is empty if no attempt is complete, or if the index of the one that is has not been read. `record` is what
+    its managed ledger's record says; None for a catalogue from the bucket alone. By a record a ledger may have no
+    attempts: it is in BookKeeper only.
     """
 
     ledger_id: int
@@ -116,8 +127,20 @@ class Ledger:
         return metadata.entries
 
     @property
+    def unread(self) -> StoredObject | None:
+        """The one copy that it is read from, if the index of that has not been read yet."""
+        return next((stored for stored in self.attempts if stored.is_unread), None)
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether there is something to read it from, as far as is known."""
+        return bool(self.pieces) or self.unread is not None
+
+    @property
     def data_bytes(self) -> int:
         """Bytes in the store that a read of all its entries fetches."""
+        if self.unread is not None:
+            return self.unread.data_bytes or 0
         return sum(piece.data_bytes for piece in self.pieces)
 
     @property
@@ -136,7 +159,11 @@ class Ledger:
     def superseded(self) -> tuple[StoredObject, ...]:
         """Complete attempts that are not read, since newer ones are."""
         read = {piece.stored.key for piece in self.pieces}
-        return tuple(stored for stored in self.attempts if stored.is_complete and stored.key not in read)
+        return tuple(
+            stored
+            for stored in self.attempts
+            if stored.is_complete and not stored.is_unread and stored.key not in read
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +246,7 @@ def _clusters(objects: Sequence[StoredObject]) -> dict[str | None, str]:
 
 
 def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
+    """A ledger of these attempts, in any order; one whose index is unread is its only complete one."""
     ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
     return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from offload_core.catalogue.listing import CONCURRENCY
+from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.topics import TopicName, parse_topic, topic_of_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, parse_stored_record
 from offload_core.metadata.stored_record import MAX_RECORD_BYTES
@@ -81,8 +80,7 @@ def _read(
         found = [(named, file) for named, file in files if named is not None]
         if not found:
             raise OptionError("no record of a managed ledger is there", expected=_FORMS, found=str(source))
-        with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
-            infos = list(pool.map(lambda each: _read_file(store, each[1]), found))
+        infos = concurrently(lambda each: _read_file(store, each[1]), found)
     return [(named, info) for (named, _), info in zip(found, infos, strict=True)]
 
 

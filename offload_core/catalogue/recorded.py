@@ -1,18 +1,18 @@
 """The catalogue from managed ledgers' records: they say which ledgers a topic has and where each copy is.
 
 Each copy that a record calls complete is looked up in the tier and judged as in a listing: index read, length checked.
-What records do not name is not read. Nothing is listed: four small requests for each copy, many at once. Endpoints and
+What records do not name is not read. Nothing is listed: three small requests for each copy, many at once. Endpoints and
 buckets in a record are not followed. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from offload_core.catalogue.listing import CONCURRENCY, Pair, describe_pair
+from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.listing import Pair, describe_pair
 from offload_core.catalogue.model import Catalogue, Ledger, Problem, StoredObject, Topic, pieces_of
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.index import LedgerIndex
@@ -20,7 +20,7 @@ from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, SegmentStatus
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
-from offload_hooks.values import ListedObject
+from offload_hooks.values import ListedObject, ObjectStat
 
 _FILESYSTEM = "filesystem"
 """Pulsar's driver that stores MapFiles."""
@@ -81,11 +81,16 @@ def _key_of_copy(
 
 
 def record_catalogue(
-    tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo], *, prefix: str = ""
+    tier: Tier,
+    records: Mapping[TopicName, ManagedLedgerInfo],
+    *,
+    prefix: str = "",
+    read_indexes: bool = True,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
-    `prefix` is the folder in the tier that the objects lie in, empty for its root.
+    `prefix` is the folder in the tier that the objects lie in, empty for its root. With `read_indexes=False` only the
+    indexes of segments are read; a copy that is one object is `Ledger.unread`.
     """
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     copies: dict[ObjectKey, RecordedCopy] = {}
@@ -93,17 +98,17 @@ def record_catalogue(
         for ledger in info.ledgers:
             for copy in recorded_copies(topic, ledger, folder):
                 copies.setdefault(copy.key, copy)
-    with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
-        found = dict(zip(copies, pool.map(lambda copy: _look_up(tier, copy), copies.values()), strict=True))
+    looked_up = concurrently(lambda copy: _look_up(tier, copy, read_indexes), list(copies.values()))
+    found = dict(zip(copies, looked_up, strict=True))
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
     topics.sort(key=lambda topic: topic.label)
     return Catalogue(topics=tuple(topics), strays=())
 
 
-def _look_up(tier: Tier, copy: RecordedCopy) -> StoredObject:
+def _look_up(tier: Tier, copy: RecordedCopy, read_indexes: bool) -> StoredObject:
     """What the tier has of a recorded copy, judged as in a listing; an attempt that did not finish is not read."""
     pair = _pair(tier, copy.key)
-    described = describe_pair(tier, pair) if pair.data or pair.index else None
+    described = describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
     if described is None:
         described = _not_there(tier, copy)
     if copy.unfinished is None:
@@ -146,18 +151,26 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
 
 
 def _pair(tier: Tier, key: ObjectKey) -> Pair:
-    pair = Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
+    data = _stat(tier, key.data_key)
+    pair = Pair(key, data=_listed(data), index=_listed(_stat(tier, key.index_key)))
     if key.checksum_keys is not None:
-        pair.data_checksums, pair.index_checksums = (_listed(tier, each) for each in key.checksum_keys)
+        pair.data_checksums, pair.index_checksums = (_listed(_stat(tier, each)) for each in key.checksum_keys)
+    elif data is not None:
+        pair.user_metadata = data.user_metadata
     return pair
 
 
-def _listed(tier: Tier, key: str) -> ListedObject | None:
+def _stat(tier: Tier, key: str) -> ObjectStat | None:
     try:
-        stat = tier.stat(key)
+        return tier.stat(key)
     except ObjectNotFoundError:
         return None
-    return ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
+
+
+def _listed(stat: ObjectStat | None) -> ListedObject | None:
+    if stat is None:
+        return None
+    return ListedObject(key=stat.key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
 
 
 def _build_topic(

@@ -5,11 +5,12 @@ from offload_core.scan.positions import Offsets, Position, parse_offsets, parse_
 from offload_core.scan.read import read_task
 from offload_core.scan.scan import Scan
 from offload_core.scan.select import Selection, select_records, select_topics
-from offload_core.scan.tasks import ReadOptions, Run, ScanTask
+from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
 
 __all__ = [
     "DEFAULT_TASK_BYTES",
     "Bounds",
+    "LedgerShare",
     "Offsets",
     "Position",
     "ReadOptions",

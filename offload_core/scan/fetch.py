@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -58,7 +58,7 @@ class _Range:
     length: int
 
 
-def fetch_windows(tier: Tier, runs: Sequence[Run]) -> Generator[Window, None, None]:
+def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, None]:
     """All bytes of all blocks of all runs, in order. Who does not read to the end closes it.
 
     As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded.

@@ -21,6 +21,7 @@ from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecode
 from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
+from offload_core.scan.runs import runs_ahead
 from offload_core.scan.tasks import ReadOptions, Run, ScanTask
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
@@ -42,7 +43,10 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
     """
     schema = arrow_schema(options.level, options.columns)
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
-    with contextlib.closing(fetch_windows(tier, task.runs)) as fetched:
+    with (
+        contextlib.closing(runs_ahead(tier, task.runs, options.fail_on_data_loss)) as runs,
+        contextlib.closing(fetch_windows(tier, runs)) as fetched,
+    ):
         for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
             with placed(key=run.data_key):
                 verifier = checksum_verifier(tier, run) if options.verify_checksums else None

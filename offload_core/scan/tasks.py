@@ -1,12 +1,14 @@
 """What a worker is given to read: plain values that cross to another process.
 
-A task is a list of runs, a run some consecutive blocks of one ledger in one object. Source: design in docs/spark.md.
+A task is a list of runs, a run some consecutive blocks of one ledger in one object; or, in place of a run, a ledger
+whose index the worker reads itself. Source: design in docs/spark.md.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from offload_core.catalogue import Ledger
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
@@ -77,12 +79,56 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScanTask:
-    """Runs that one worker reads one after another."""
+class EntryRange:
+    """What is asked for of one ledger, as a `Run` has it."""
 
-    runs: tuple[Run, ...]
+    start: int = 0
+    start_batch: int = 0
+    stop: int | None = None
+    stop_batch: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerShare:
+    """What a scan reads of one ledger.
+
+    Attributes:
+        topic: full name, None if it is not known; `partition` −1 if it has none.
+        asked: which of its entries.
+        is_closed: later ledgers of its topic were offloaded, or begun to be: it gets no more entries.
+        is_last: no later ledger of its topic is read: what is missing of it may still be on its way.
+    """
+
+    topic: str | None
+    partition: int
+    ledger: Ledger
+    asked: EntryRange = EntryRange()
+    is_closed: bool
+    is_last: bool
+
+    @property
+    def label(self) -> str:
+        """The topic as it is shown."""
+        return self.topic or "(unknown topic)"
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger."""
+        return self.ledger.ledger_id
 
     @property
     def data_bytes(self) -> int:
-        """Bytes that are fetched for it."""
+        """Bytes of all the ledger's blocks."""
+        return self.ledger.data_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanTask:
+    """Runs that one worker reads one after another, and ledgers whose indexes it reads to find theirs."""
+
+    runs: tuple[Run | LedgerShare, ...]
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes that are fetched for it, indexes apart."""
         return sum(run.data_bytes for run in self.runs)

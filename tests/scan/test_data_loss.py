@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,50 @@ def test_a_ledger_that_is_not_asked_for_may_be_incomplete(tmp_path: Path, bounds
 
 def test_a_stop_in_a_ledger_that_is_not_here_ends_before_it() -> None:
     assert read(in_memory(whole(3), whole(5)), stop=at(4, 0)) == payloads(3, 0, 3)
+
+
+def broken(ledger_id: int) -> WrittenObject:
+    """A ledger whose index says that its data object is longer than it is."""
+    written = whole(ledger_id)
+    longer = written.index[:8] + struct.pack(">q", len(written.data) + 1) + written.index[16:]
+    return WrittenObject(key=written.key, data=written.data, index=longer, entries=written.entries)
+
+
+def test_a_broken_index_that_a_task_reads_is_an_error() -> None:
+    tier = in_memory(whole(3), broken(5), whole(8))
+    tier.scan()  # planning does not look at it
+    error = lose(tier)
+    assert error.what == f"a ledger of {TOPIC} has no complete copy"
+    assert error.ledger_id == 5
+    assert "the data object has 173 bytes, its index says 174" in str(error)
+
+
+def test_a_broken_index_that_a_task_reads_is_left_out_if_told_so(caplog: pytest.LogCaptureFixture) -> None:
+    found = read(in_memory(whole(3), broken(5), whole(8)), fail_on_data_loss=False)
+    assert found == [*payloads(3, 0, 3), *payloads(8, 0, 3)]
+    (message,) = caplog.messages
+    assert message.startswith(f"a ledger of {TOPIC} has no complete copy (ledger 5): found ")
+
+
+def test_a_broken_index_of_the_last_ledger_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    assert read(in_memory(whole(3), broken(5))) == payloads(3, 0, 3)
+    (message,) = caplog.messages
+    assert message.endswith("the data object has 173 bytes, its index says 174. It is not read")
+
+
+def test_a_broken_index_that_planning_reads_is_an_error_at_once() -> None:
+    tier = in_memory(whole(3), broken(5), whole(8))
+    with pytest.raises(DataLossError) as caught:
+        tier.scan(start=at(5, 1))
+    assert caught.value.ledger_id == 5
+
+
+def test_a_whole_copy_is_read_instead_of_a_newer_broken_one() -> None:
+    assert read(in_memory(whole(3), whole(5), broken(5), whole(8))) == [
+        *payloads(3, 0, 3),
+        *payloads(5, 0, 3),
+        *payloads(8, 0, 3),
+    ]
 
 
 # --- inside a ledger ---------------------------------------------------------------------------

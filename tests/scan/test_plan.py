@@ -9,11 +9,12 @@ import pytest
 from entries import LedgerPart, WrittenObject, batch_entry, entry, marker, pip17_object, streaming_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import TOPIC, in_memory
+from tiers import TOPIC, in_memory, uuid_of
 
+from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.messages.schema import Level
-from offload_core.scan import Position, ScanTask, read_task
+from offload_core.scan import LedgerShare, Position, Run, ScanTask, read_task
 from offload_core.scan.plan import Bounds, plan_tasks
 from offload_hooks.errors import OptionError
 
@@ -190,8 +191,8 @@ def blocks_of(tasks: Any) -> list[tuple[str, int]]:
 @settings(max_examples=100, deadline=None)
 @given(min_partitions=st.integers(-1, 40), task_bytes=st.integers(1, 20_000))
 def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_bytes: int) -> None:
-    whole = plan_tasks([ORDERS], Bounds())
-    tasks = plan_tasks([ORDERS], Bounds(), min_partitions=min_partitions, task_bytes=task_bytes)
+    whole = plan_tasks(TIER.store, [ORDERS], Bounds())
+    tasks = plan_tasks(TIER.store, [ORDERS], Bounds(), min_partitions=min_partitions, task_bytes=task_bytes)
     assert len(whole) == 1
     assert blocks_of(tasks) == blocks_of(whole)
     assert len(set(blocks_of(tasks))) == 13
@@ -247,14 +248,72 @@ def test_a_task_is_small_on_its_way() -> None:
     assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).tasks) < 1500
 
 
-def test_planning_fetches_indexes_only() -> None:
+def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:
+    reads: list[tuple[str, int, int]] = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
+    return reads
+
+
+def keys_read(tier: TierReader) -> list[str]:
+    return [key for key, _, _ in reads_of(tier)]
+
+
+STREAMING_INDEXES = [f"{uuid_of(i)}-index" for i in (1, 2, 3)]
+
+
+def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> None:
     tier = in_memory(*OBJECTS)
-    tier.scan()
-    reads = tier.store._chain._plugins[0].reads  # type: ignore[attr-defined]
-    assert len(reads) == len(OBJECTS)
-    assert all(key.endswith("-index") for key, _, _ in reads)
+    scan = tier.scan()
+    assert sorted(keys_read(tier)) == STREAMING_INDEXES
+    assert [type(run) for task in scan.tasks for run in task.runs] == [
+        LedgerShare,
+        *[Run] * 5,
+        LedgerShare,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cut", "read"),
+    [
+        ({"start": {NAME: Position(3, 2)}}, [3]),
+        ({"stop": {NAME: Position(9, 2)}}, [9]),
+        ({"start": {NAME: Position(3, 0)}}, []),
+        ({"task_bytes": 400}, [3, 9]),
+        ({"min_partitions": 5}, [3]),
+    ],
+)
+def test_planning_reads_the_indexes_of_ledgers_that_it_cuts(cut: dict[str, Any], read: list[int]) -> None:
+    tier = in_memory(*OBJECTS)
+    tier.scan(**cut)
+    whole = sorted(set(keys_read(tier)) - set(STREAMING_INDEXES))
+    assert whole == [f"{uuid_of({3: 0, 9: 4}[each])}-ledger-{each}-index" for each in read]
+
+
+def test_planning_reads_the_indexes_of_all_copies_of_a_ledger_that_has_several() -> None:
+    one, two, other = (pip17_object([entry(b"x")] * n, ledger_id=i) for i, n in ((3, 2), (3, 2), (4, 1)))
+    tier = in_memory(one, two, other)
+    scan = tier.scan()
+    assert sorted(keys_read(tier)) == [f"{uuid_of(0)}-ledger-3-index", f"{uuid_of(1)}-ledger-3-index"]
+    assert scan.to_table().num_rows == 3
+
+
+@pytest.mark.parametrize("ranges_ahead", [0, 1, 4])
+def test_tasks_read_the_indexes_that_planning_left(ranges_ahead: int) -> None:
+    written = [pip17_object(some_entries(i, 0, 5), ledger_id=i) for i in range(40)]
+    tier = in_memory(*written, ranges_ahead=ranges_ahead)
+    scan = tier.scan(columns=["__ledgerId", "__entryId"])
+    assert reads_of(tier) == []
+    rows = scan.to_table().to_pylist()
+    assert sorted({row["__ledgerId"] for row in rows}) == list(range(40))
+    assert rows == sorted(rows, key=lambda row: (row["__ledgerId"], row["__entryId"]))
+
+
+def test_a_task_of_many_small_ledgers_is_small_on_its_way() -> None:
+    tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(100)))
+    (task,) = tier.scan().tasks
+    assert len(pickle.dumps(task)) < 100 * 600
 
 
 def test_the_partition_and_topic_of_a_run_are_those_of_its_topic() -> None:
-    (run,) = TIER.scan(ledger=3).tasks[0].runs
-    assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, 3)
+    for ledger_id in (3, 6):
+        (run,) = TIER.scan(ledger=ledger_id).tasks[0].runs
+        assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, ledger_id)

@@ -1,0 +1,104 @@
+"""Planning a scan of 100,000 ledgers over a store that answers each request after 30 ms: seconds, and peak memory.
+
+The store lies in the memory of the process that plans, which is measured before and not counted. The scan's first and
+last task are read, to show that what was planned is right.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+from entries import pip17_object
+from tiers import MemoryDriver, Names
+
+from benchmarks.material import message_entries
+from benchmarks.measure import Result
+from benchmarks.memory import forget_peak, peak
+from offload_core import TierReader
+from offload_core.messages.compression import Compression
+from offload_core.scan import read_task
+from offload_core.tier import Tier
+from offload_hooks import hookimpl
+from offload_hooks.values import ListedObject, ObjectStat
+
+LEDGERS = 100_000
+REQUEST_S = 0.03
+LISTED_AT_ONCE = 1000
+"""Keys that one request of a listing answers, as in S3."""
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """Seconds and peak memory of one plan, by a process of its own."""
+    del folder
+    code = "from benchmarks.planning import work; work()"
+    printed = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
+    seconds, used, requests, tasks = json.loads(printed)
+    name = f"planning of {LEDGERS:,} ledgers, {REQUEST_S * 1000:.0f} ms a request"
+    ours = f"{seconds:.1f} s, {used / 2**20:.0f} MiB, {requests:,} requests, {tasks:,} tasks"
+    yield Result(name=f"{name}: s", ours=ours, peer="", ratio=seconds, limit=60, at_most=True)
+    yield Result(name=f"{name}: GiB", ours=ours, peer="", ratio=used / 2**30, limit=1, at_most=True)
+
+
+def work() -> None:
+    """Plan; print the seconds, the bytes above what the store took, the requests and the tasks."""
+    driver = SlowDriver()
+    with TierReader(Tier(driver)) as tier:
+        before = forget_peak()
+        began = time.perf_counter()
+        scan = tier.scan(task_bytes=1 << 20)
+        seconds = time.perf_counter() - began
+        used = peak() - before
+        requests = driver.requests
+        expected = len(scan.tasks[0].runs) * driver.messages
+        for task in (scan.tasks[0], scan.tasks[-1]):
+            rows = sum(batch.num_rows for batch in read_task(tier.store, task, scan.options))
+            if rows != len(task.runs) * driver.messages:
+                raise AssertionError(f"{rows} messages instead of {expected}")
+    print(json.dumps([seconds, used, requests, len(scan.tasks)]))
+
+
+class SlowDriver(MemoryDriver):
+    """Ledgers in memory, all of the same bytes; each request takes a while."""
+
+    def __init__(self) -> None:
+        entries = message_entries(100, 10, Compression.NONE)[:4]
+        written = pip17_object(entries)
+        self.messages = 10 * len(entries)
+        objects = {}
+        for number in range(LEDGERS):
+            key = replace(written.key, uuid=UUID(int=number), ledger_id=number)
+            objects[key.data_key] = written.data
+            objects[key.index_key] = written.index
+        super().__init__(objects, metadata=Names().as_metadata("data"))
+        self.requests = 0
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> object:
+        """Bytes of an object."""
+        self._wait()
+        return super().read_range(key, offset, length)
+
+    @hookimpl
+    def stat(self, key: str) -> ObjectStat:
+        """What is known of an object."""
+        self._wait()
+        return super().stat(key)
+
+    @hookimpl
+    def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject]:
+        """The objects, many with each request."""
+        for number, listed in enumerate(super().list_objects(prefix, start_after)):
+            if number % LISTED_AT_ONCE == 0:
+                self._wait()
+            yield listed
+
+    def _wait(self) -> None:
+        self.requests += 1
+        time.sleep(REQUEST_S)

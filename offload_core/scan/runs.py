@@ -1,0 +1,183 @@
+"""From what is asked for of one ledger to the runs of its blocks, as soon as its index is read.
+
+The planner reads the indexes of ledgers that it must cut; those of the others are read by the tasks, some ahead of the
+reader. A copy that turns out to be broken, and entries that are not there at a ledger's beginning, are an error or a
+warning wherever that is noticed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+from offload_core.catalogue import Ledger, Piece, pieces_of, with_index
+from offload_core.codec.index import IndexedBlock
+from offload_core.scan.tasks import EntryRange, LedgerShare, Run
+from offload_core.tier import Tier
+from offload_hooks.errors import DataLossError
+
+INDEXES_AHEAD = 16
+"""So many indexes of a task are on their way while its runs are read."""
+
+_log = logging.getLogger(__name__)
+
+
+def lose(what: str, ledger_id: int, fail: bool, found: str) -> None:
+    """Say that data is lost: an error or a warning.
+
+    Raises:
+        DataLossError: if `fail`.
+    """
+    error = DataLossError(
+        what, ledger_id=ledger_id, found=found, hint="Set failOnDataLoss to false to read what there is."
+    )
+    if fail:
+        raise error
+    _log.warning("%s", error)
+
+
+def lose_ledger(share: LedgerShare, fail: bool) -> None:
+    """Say that a ledger has no complete copy. If nothing follows, it may still be on its way: a warning.
+
+    Unless its record says that there is one. A ledger without entries has nothing to lose.
+
+    Raises:
+        DataLossError: it is lost, and `fail`.
+    """
+    ledger = share.ledger
+    if ledger.entries == 0:
+        return
+    what = f"a ledger of {share.label} has no complete copy"
+    is_lost = ledger.record is not None and ledger.record.has_complete_copy
+    if is_lost or not share.is_last:
+        lose(what, ledger.ledger_id, fail, found=ledger.why_not_read)
+    else:
+        _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, ledger.why_not_read)
+
+
+def read_share(tier: Tier, share: LedgerShare) -> LedgerShare:
+    """The same with the ledger's index read, if it was not.
+
+    Raises:
+        StoreError: the store fails, or has the index no more.
+    """
+    unread = share.ledger.unread
+    if unread is None:
+        return share
+    read = with_index(tier, unread)
+    attempts = tuple(read if stored is unread else stored for stored in share.ledger.attempts)
+    pieces = () if read.index is None else pieces_of([(read, read.index.ledgers[0])])
+    return replace(share, ledger=replace(share.ledger, attempts=attempts, pieces=pieces))
+
+
+def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
+    """The runs of a ledger whose index is read.
+
+    Raises:
+        DataLossError: it has no complete copy after all, or its first entries have none (`fail`).
+    """
+    ledger, asked = share.ledger, share.asked
+    if not ledger.pieces:
+        lose_ledger(share, fail)
+        return
+    there = ledger.pieces[0].first_entry_id
+    if asked.start < there and (asked.stop is None or asked.start < asked.stop):
+        what = f"the first entries of a ledger of {share.label} have no copy here"
+        lose(what, ledger.ledger_id, fail, found=f"entries from {there} on")
+    for piece in ledger.pieces:
+        end = _least(piece.stop_entry_id, asked.stop)
+        blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))
+        if not blocks or (end is not None and end <= asked.start):
+            continue
+        cut = end is not None and end == asked.stop
+        following = _following(share, piece)
+        yield Run(
+            topic=share.topic,
+            partition=share.partition,
+            ledger_id=ledger.ledger_id,
+            object_format=piece.stored.key.object_format,
+            data_key=piece.stored.key.data_key,
+            blocks=blocks,
+            start_entry_id=asked.start,
+            start_batch=asked.start_batch,
+            stop_entry_id=end,
+            stop_batch=asked.stop_batch if cut else 0,
+            next_entry_id=None if following is None else _least(following, asked.stop),
+            payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
+            sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
+            checksum_key=piece.stored.checksum_key,
+        )
+
+
+def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> Generator[Run, None, None]:
+    """The runs of a task, in order; indexes are fetched ahead. Who does not read to the end closes it.
+
+    Raises:
+        DataLossError: as `runs_of`.
+        StoreError: the store fails.
+    """
+    has_unread = any(isinstance(each, LedgerShare) for each in planned)
+    if not has_unread or tier.describe().capabilities.ranges_ahead < 1:
+        for each in planned:
+            yield from _resolved(tier, each, fail)
+        return
+    waiting = iter(planned)
+    under_way: deque[Future[Sequence[Run]]] = deque()
+    pool = ThreadPoolExecutor(INDEXES_AHEAD, thread_name_prefix="offload-index")
+
+    def send(count: int) -> None:
+        for each in itertools.islice(waiting, count):
+            under_way.append(pool.submit(_resolved, tier, each, fail))
+
+    try:
+        send(INDEXES_AHEAD)
+        while under_way:
+            runs = under_way.popleft().result()
+            send(1)
+            yield from runs
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Run]:
+    if isinstance(planned, Run):
+        return (planned,)
+    return tuple(runs_of(read_share(tier, planned), fail))
+
+
+def _following(share: LedgerShare, piece: Piece) -> int | None:
+    """The entry that must follow a piece: the next piece's first, or the end of a ledger that is closed.
+
+    The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
+    there is.
+    """
+    ledger = share.ledger
+    if piece is not ledger.pieces[-1]:
+        return piece.stop_entry_id
+    recorded = None if ledger.record is None else ledger.record.offloaded_stop
+    end = ledger.entries if share.is_closed else recorded
+    return piece.stop_entry_id if end is None else end
+
+
+def _payload_bytes(
+    ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], asked: EntryRange
+) -> int | None:
+    whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
+    return piece.ledger.payload_bytes if whole and asked == EntryRange() else None
+
+
+def _least(*bounds: int | None) -> int | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _overlapping(blocks: Sequence[IndexedBlock], start: int, stop: int | None) -> Iterator[IndexedBlock]:
+    for block in blocks:
+        if block.end_entry_id is not None and block.end_entry_id <= start:
+            continue
+        if stop is not None and block.first_entry_id >= stop:
+            continue
+        yield block
