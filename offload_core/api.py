@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -27,8 +28,9 @@ from offload_core.scan import (
     plan_tasks,
     select_records,
     select_topics,
+    time_range,
 )
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS
 from offload_core.tier import Tier, open_store
 
 
@@ -78,6 +80,9 @@ class TierReader:
         columns: Sequence[str] | None = None,
         start: Offsets = "earliest",
         stop: Offsets = "latest",
+        start_time: int | datetime | None = None,
+        stop_time: int | datetime | None = None,
+        time_slack_ms: int = DEFAULT_TIME_SLACK_MS,
         min_partitions: int = 1,
         task_bytes: int = DEFAULT_TASK_BYTES,
         fail_on_data_loss: bool = True,
@@ -96,6 +101,9 @@ class TierReader:
             level: `messages`, or `entries` as they are stored.
             columns: the columns to make, in this order (docs/columns.md); None for the default ones.
             start, stop: `earliest`, `latest`, or a position per topic; a start is inclusive, a stop exclusive.
+            start_time, stop_time: only messages published from then on, and before then: milliseconds since the epoch,
+                or times with a zone. Blocks that cannot hold any are found by binary search, and not read.
+            time_slack_ms: how much older than a message before it a message may be to be found by a range of times.
             min_partitions: plan at least so many tasks where there are enough blocks.
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
@@ -113,6 +121,7 @@ class TierReader:
             verify_checksums=verify_checksums,
             max_message_bytes=max_message_bytes,
             fail_on_data_loss=fail_on_data_loss,
+            times=time_range(start_time, stop_time, time_slack_ms),
         )
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
@@ -123,7 +132,7 @@ class TierReader:
             wanted = select_records(self.records(records), selection)
             catalogue = record_catalogue(self.store, wanted, prefix=prefix, read_indexes=False)
         topics = select_topics(catalogue, selection)
-        bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
+        bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss, times=options.times)
         tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
 

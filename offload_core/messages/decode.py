@@ -38,7 +38,7 @@ class EntryCounts:
 
 
 class MessageDecoder:
-    """Decodes the entries of one ledger.
+    """Decodes the entries of one ledger. `earliest_ms` is the earliest publish time of those decoded last.
 
     Args:
         topic: the topic's full name, None if it is not known.
@@ -47,6 +47,7 @@ class MessageDecoder:
         schema: the columns to make (`arrow_schema`).
         verify_checksums: whether to verify each entry's CRC-32C.
         max_message_bytes: the most that a payload may decompress to.
+        times: leave out entries that were not published in this range of ms, half-open; None for no bound.
     """
 
     def __init__(
@@ -58,7 +59,10 @@ class MessageDecoder:
         schema: pa.Schema,
         verify_checksums: bool,
         max_message_bytes: int,
+        times: tuple[int | None, int | None] = (None, None),
     ) -> None:
+        self._times = times
+        self.earliest_ms = -(2**63)
         self._ledger_id = ledger_id
         self._partition = partition
         self._schema = schema
@@ -105,6 +109,7 @@ class MessageDecoder:
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
             self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
+        self._leave_out(table)
         compressed, raw, sizes, packed = self._survey(table)
         if packed:
             too_large = np.flatnonzero((compressed != 0) & ((sizes < 0) | (sizes > self._max_message_bytes)))
@@ -150,6 +155,20 @@ class MessageDecoder:
                     offset=None if block_offset is None else block_offset + int(offsets[row]),
                 ) from error.__cause__
             yield batch
+
+    def _leave_out(self, table: Table) -> None:
+        """Hide entries that were published outside the range of times, as a broker's markers are hidden."""
+        start, stop = self._times
+        if start is None and stop is None:
+            return
+        published = table[:, f.E_PUBLISH_TIME]
+        self.earliest_ms = int(published.min())
+        outside = np.zeros(len(table), dtype=np.bool_)
+        if start is not None:
+            outside |= published < start
+        if stop is not None:
+            outside |= published >= stop
+        table[outside, f.E_MARKER_TYPE] = 0
 
     def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int]:
         """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read.

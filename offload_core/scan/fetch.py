@@ -6,7 +6,6 @@ What is held does not depend on the size of block or ledger.
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -57,11 +56,17 @@ class _Range:
     offset: int
     length: int
 
+    @property
+    def is_perhaps_last(self) -> bool:
+        """Whether the reader may stop before its end, so that what follows it should not be fetched yet."""
+        return self.run.ends_by_time and self.blocks[-1] is self.run.blocks[-1]
+
 
 def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, None]:
     """All bytes of all blocks of all runs, in order. Who does not read to the end closes it.
 
-    As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded.
+    As many ranges as the driver declares to be best (`ranges_ahead`) are on their way while one is decoded; one at a
+    time where the reader may stop at any of them.
     """
     capabilities = tier.describe().capabilities
     ranges = (
@@ -71,19 +76,22 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
         yield from _one_by_one(tier, ranges)
         return
     under_way: deque[tuple[_Range, Future[memoryview]]] = deque()
-    pool = ThreadPoolExecutor(capabilities.ranges_ahead, thread_name_prefix="offload-fetch")
+    room = capabilities.ranges_ahead
+    pool = ThreadPoolExecutor(room, thread_name_prefix="offload-fetch")
 
-    def send(count: int) -> None:
-        for planned in itertools.islice(ranges, count):
+    def send() -> None:
+        nonlocal room
+        while len(under_way) < room and (planned := next(ranges, None)) is not None:
+            room = 1 if planned.is_perhaps_last else capabilities.ranges_ahead
             under_way.append((planned, pool.submit(_fetch, tier, planned)))
 
     try:
-        send(capabilities.ranges_ahead)
+        send()
         while under_way:
             fetched, future = under_way.popleft()
             data = future.result()
             del future
-            send(1)
+            send()
             yield from _windows(fetched, data)
             del data
     finally:

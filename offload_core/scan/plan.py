@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue import Ledger, Topic, concurrently
 from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.scan.runs import lose, lose_ledger, read_share, runs_of
-from offload_core.scan.tasks import EntryRange, LedgerShare, Run, ScanTask
+from offload_core.scan.tasks import EntryRange, LedgerShare, Run, ScanTask, TimeRange
+from offload_core.scan.times import narrow
 from offload_core.tier import Tier
 
 DEFAULT_TASK_BYTES = 128 << 20
@@ -24,11 +25,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where to start and end, and what to do about ledgers in between that have no complete copy."""
+    """Where and when to start and end, and what to do about ledgers in between that have no complete copy."""
 
     start: Offsets = "earliest"
     stop: Offsets = "latest"
     fail_on_data_loss: bool = True
+    times: TimeRange | None = None
 
 
 def plan_tasks(
@@ -51,7 +53,11 @@ def plan_tasks(
         check_offsets(offsets, option)
         check_topics(offsets, read, option)
     fail = bounds.fail_on_data_loss
-    planned: list[Run | LedgerShare] = [share for topic in topics for share in _plan_topic(topic, bounds)]
+    by_topic = [_shares(topic, bounds) for topic in topics]
+    times = bounds.times
+    if times is not None:
+        by_topic = concurrently(lambda shares: narrow(tier, shares, times), by_topic)
+    planned: list[Run | LedgerShare] = [share for shares in by_topic for share in _readable(shares, fail)]
     planned = _runs_of_some(tier, planned, lambda share: share.asked != EntryRange(), fail)
     total = sum(each.data_bytes for each in planned)
     share_bytes = max(1, min(task_bytes, -(-total // max(1, min_partitions))))
@@ -59,11 +65,12 @@ def plan_tasks(
     return list(_pack(planned, share_bytes))
 
 
-def _plan_topic(topic: Topic, bounds: Bounds) -> Iterator[LedgerShare]:
+def _shares(topic: Topic, bounds: Bounds) -> list[LedgerShare]:
+    """What is asked for of a topic's ledgers by positions, of those that cannot be read as well."""
     start = position_of(bounds.start, topic.name, "earliest")
     stop = position_of(bounds.stop, topic.name, "latest")
     if start == "latest" or stop == "earliest":
-        return
+        return []
     first = start if isinstance(start, Position) else None
     last = stop if isinstance(stop, Position) else None
     in_range = [
@@ -75,8 +82,8 @@ def _plan_topic(topic: Topic, bounds: Bounds) -> Iterator[LedgerShare]:
     _check_bounds(topic, first, bounds.fail_on_data_loss)
     last_readable = max((ledger.ledger_id for ledger in in_range if ledger.is_readable), default=-1)
     last_begun = max((ledger.ledger_id for ledger in topic.ledgers if ledger.attempts), default=-1)
-    for ledger in in_range:
-        share = LedgerShare(
+    return [
+        LedgerShare(
             topic=str(topic.name) if topic.name else None,
             partition=topic.name.partition if topic.name else -1,
             ledger=ledger,
@@ -84,11 +91,17 @@ def _plan_topic(topic: Topic, bounds: Bounds) -> Iterator[LedgerShare]:
             is_closed=topic.name is not None and ledger.ledger_id < last_begun,
             is_last=topic.name is None or ledger.ledger_id >= last_readable,
         )
-        if ledger.is_readable:
+        for ledger in in_range
+    ]
+
+
+def _readable(shares: Sequence[LedgerShare], fail: bool) -> Iterator[LedgerShare]:
+    for share in shares:
+        if share.ledger.is_readable:
             _warn_of_copies(share)
             yield share
         else:
-            lose_ledger(share, bounds.fail_on_data_loss)
+            lose_ledger(share, fail)
 
 
 def _range_in(ledger: Ledger, first: Position | None, last: Position | None) -> EntryRange:
@@ -176,4 +189,5 @@ def _part(run: Run | LedgerShare, begin: int, end: int) -> Run | LedgerShare:
         blocks=run.blocks[begin:end],
         next_entry_id=run.next_entry_id if following is None else following,
         payload_bytes=None,
+        ends_by_time=run.ends_by_time and following is None,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.runs import runs_ahead
-from offload_core.scan.tasks import ReadOptions, Run, ScanTask
+from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
 
@@ -42,15 +42,27 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
     """
     schema = arrow_schema(options.level, options.columns)
+    if options.times is None:
+        yield from _read_runs(tier, task.runs, schema, options)
+        return
+    for _, of_topic in itertools.groupby(task.runs, key=lambda run: run.topic):
+        yield from _read_runs(tier, tuple(of_topic), schema, options)
+
+
+def _read_runs(
+    tier: Tier, planned: Sequence[Run | LedgerShare], schema: pa.Schema, options: ReadOptions
+) -> Iterator[pa.RecordBatch]:
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
     with (
-        contextlib.closing(runs_ahead(tier, task.runs, options.fail_on_data_loss)) as runs,
+        contextlib.closing(runs_ahead(tier, planned, options.fail_on_data_loss)) as runs,
         contextlib.closing(fetch_windows(tier, runs)) as fetched,
     ):
         for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
             with placed(key=run.data_key):
                 verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-                yield from _read_run(run, windows, schema, options, verifier)
+                ended = yield from _read_run(run, windows, schema, options, verifier)
+            if ended:
+                return
 
 
 def _read_run(
@@ -59,8 +71,10 @@ def _read_run(
     schema: pa.Schema,
     options: ReadOptions,
     verifier: ChecksumVerifier | None,
-) -> Iterator[pa.RecordBatch]:
+) -> Generator[pa.RecordBatch, None, bool]:
+    """A run's batches; in the end whether nothing of the range of times is expected in what follows of its topic."""
     decoder = message_decoder(run, schema, options)
+    end_ms = None if options.times is None else options.times.end_ms
     read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
     payload_bytes = 0
     for window in windows:
@@ -75,8 +89,12 @@ def _read_run(
         window.walked_to(cursor.reached)
         if window.ends_block:
             payload_bytes += cursor.payload_bytes
+        if end_ms is not None and decoder.earliest_ms >= end_ms:
+            _warn_of_raw(run, decoder.counts)
+            return True
     _warn_of_raw(run, decoder.counts)
     _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
+    return False
 
 
 def _open(run: Run, window: Window) -> EntryCursor:
@@ -140,6 +158,7 @@ def message_decoder(run: Run, schema: pa.Schema, options: ReadOptions) -> Messag
         schema=schema,
         verify_checksums=options.verify_checksums,
         max_message_bytes=options.max_message_bytes,
+        times=(None, None) if options.times is None else (options.times.start_ms, options.times.stop_ms),
     )
 
 

@@ -110,6 +110,7 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
             payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
             sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
             checksum_key=piece.stored.checksum_key,
+            ends_by_time=share.ends_by_time,
         )
 
 

@@ -13,8 +13,27 @@ from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
+from offload_hooks.errors import OptionError
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
+DEFAULT_TIME_SLACK_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeRange:
+    """A range of publish times, in milliseconds since the epoch; half-open, None for no bound.
+
+    `slack_ms` is how much older than a message before it a message is taken to be at most.
+    """
+
+    start_ms: int | None = None
+    stop_ms: int | None = None
+    slack_ms: int = DEFAULT_TIME_SLACK_MS
+
+    @property
+    def end_ms(self) -> int | None:
+        """Behind a message of this time or later none of the range is expected."""
+        return None if self.stop_ms is None else self.stop_ms + self.slack_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +46,7 @@ class ReadOptions:
         verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
         max_message_bytes: the most that one payload may decompress to.
         fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
+        times: leave out messages that were not published in this range.
     """
 
     level: Level = "messages"
@@ -34,10 +54,13 @@ class ReadOptions:
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     fail_on_data_loss: bool = True
+    times: TimeRange | None = None
 
     def check(self) -> None:
-        """Refuse levels and columns that there are not: `OptionError`."""
+        """Refuse levels and columns that there are not, and times of what has none: `OptionError`."""
         arrow_schema(self.level, self.columns)
+        if self.times is not None and self.level == "entries":
+            raise OptionError("a range of times is for messages", expected="level messages", found=self.level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +78,7 @@ class Run:
         payload_bytes: what the ledger's metadata says of all its entries, if this run is all of it.
         sequence_file: what the readers of a MapFile must know.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        ends_by_time: somewhere in its last block the range of times is expected to end.
     """
 
     topic: str | None
@@ -71,6 +95,7 @@ class Run:
     payload_bytes: int | None = None
     sequence_file: SequenceFile | None = None
     checksum_key: str | None = None
+    ends_by_time: bool = False
 
     @property
     def data_bytes(self) -> int:
@@ -97,6 +122,7 @@ class LedgerShare:
         asked: which of its entries.
         is_closed: later ledgers of its topic were offloaded, or begun to be: it gets no more entries.
         is_last: no later ledger of its topic is read: what is missing of it may still be on its way.
+        ends_by_time: as of a `Run`.
     """
 
     topic: str | None
@@ -105,6 +131,7 @@ class LedgerShare:
     asked: EntryRange = EntryRange()
     is_closed: bool
     is_last: bool
+    ends_by_time: bool = False
 
     @property
     def label(self) -> str:

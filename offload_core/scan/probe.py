@@ -1,0 +1,83 @@
+"""When the first entries of a block were published: one small range of it, and no payload decompressed.
+
+Source: docs/spark.md, Time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from offload_core.catalogue import Piece
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.cursor import open_cursor
+from offload_core.codec.frames import FRAME_HEADER_BYTES
+from offload_core.codec.index import IndexedBlock
+from offload_core.messages.kernels import entries
+from offload_core.messages.kernels import fields as f
+from offload_core.tier import Tier
+from offload_hooks.errors import FormatError
+
+PROBE_BYTES = 16 << 10
+"""What is read of a block at first; more only where no entry's metadata is whole in it."""
+
+_GROWTH = 8
+_MOST_ENTRIES = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """A block's first entry, and the earliest and latest publish time (ms) of the first entries that a probe saw."""
+
+    entry_id: int
+    earliest_ms: int
+    latest_ms: int
+
+
+def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
+    """The publish times of a block's first entries; None if it does not tell (bytes that are not right, for one).
+
+    What is wrong with a block is not said here, but where it is read.
+
+    Raises:
+        StoreError: the store fails.
+    """
+    size = min(block.length, PROBE_BYTES)
+    while True:
+        data = tier.read_range(piece.stored.key.data_key, block.offset, size)
+        try:
+            found = _look(data, piece, block)
+        except FormatError:
+            return None
+        if found is not None or size == block.length:
+            return found
+        size = min(block.length, size * _GROWTH)
+
+
+def _look(data: memoryview, piece: Piece, block: IndexedBlock) -> Probe | None:
+    sequence_file = piece.stored.index.sequence_file if piece.stored.index else None
+    object_format = piece.stored.key.object_format
+    cursor = open_cursor(
+        data,
+        object_format,
+        piece.ledger.ledger_id,
+        block,
+        sequence_file=sequence_file,
+        more=len(data) < block.length,
+    )
+    offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(2))
+    count = cursor.locate(offsets, lengths, PROBE_BYTES)
+    if count:
+        first = cursor.next_entry_id - count
+    elif sequence_file is None and cursor.starved:
+        # The first entry goes on behind the window, its metadata perhaps not.
+        first, count = block.first_entry_id, 1
+        offsets[0] = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
+        lengths[0] = len(cursor.array) - offsets[0]
+    table = np.empty((count, f.E_FIELDS), dtype=np.int64)
+    right = entries.read_entries(cursor.array, offsets, lengths, count, 0, table) if count else 0
+    if not right:
+        return None
+    times = table[:right, f.E_PUBLISH_TIME]
+    return Probe(entry_id=first, earliest_ms=int(times.min()), latest_ms=int(times.max()))
