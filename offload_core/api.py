@@ -21,11 +21,13 @@ from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
     DEFAULT_TASK_BYTES,
     Bounds,
+    Condition,
     Offsets,
     ReadOptions,
     Scan,
     Selection,
     plan_tasks,
+    restrict_times,
     select_records,
     select_topics,
     time_range,
@@ -83,6 +85,7 @@ class TierReader:
         start_time: int | datetime | None = None,
         stop_time: int | datetime | None = None,
         time_slack_ms: int = DEFAULT_TIME_SLACK_MS,
+        conditions: Sequence[Condition] = (),
         min_partitions: int = 1,
         task_bytes: int = DEFAULT_TASK_BYTES,
         fail_on_data_loss: bool = True,
@@ -104,6 +107,8 @@ class TierReader:
             start_time, stop_time: only messages published from then on, and before then: milliseconds since the epoch,
                 or times with a zone. Blocks that cannot hold any are found by binary search, and not read.
             time_slack_ms: how much older than a message before it a message may be to be found by a range of times.
+            conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
+                read may hold other rows as well.
             min_partitions: plan at least so many tasks where there are enough blocks.
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
@@ -121,7 +126,7 @@ class TierReader:
             verify_checksums=verify_checksums,
             max_message_bytes=max_message_bytes,
             fail_on_data_loss=fail_on_data_loss,
-            times=time_range(start_time, stop_time, time_slack_ms),
+            times=restrict_times(time_range(start_time, stop_time, time_slack_ms), conditions, time_slack_ms),
         )
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
@@ -132,7 +137,13 @@ class TierReader:
             wanted = select_records(self.records(records), selection)
             catalogue = record_catalogue(self.store, wanted, prefix=prefix, read_indexes=False)
         topics = select_topics(catalogue, selection)
-        bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss, times=options.times)
+        bounds = Bounds(
+            start=start,
+            stop=stop,
+            fail_on_data_loss=fail_on_data_loss,
+            times=options.times,
+            conditions=tuple(conditions),
+        )
         tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
 

@@ -33,7 +33,7 @@ from offload_core.cli.shared import (
     reported,
 )
 from offload_core.messages.schema import Level
-from offload_core.scan import Scan, parse_offsets, read_task
+from offload_core.scan import Scan, parse_offsets, parse_time, read_task
 from offload_hooks.errors import OptionError
 
 _TABLE_ROWS = 20
@@ -80,6 +80,12 @@ def cat(
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
     start: Annotated[str, typer.Option(help="Where to start: earliest, or positions as JSON.")] = "earliest",
     stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
+    start_time: Annotated[
+        str | None, typer.Option(help="Only messages published from then on: ISO 8601 with a zone, or ms.")
+    ] = None,
+    stop_time: Annotated[
+        str | None, typer.Option(help="Only messages published before then: ISO 8601 with a zone, or ms.")
+    ] = None,
     prefix: Prefix = "",
     records: Records = None,
     driver: Driver = None,
@@ -107,6 +113,8 @@ def cat(
                 columns=_columns(columns, row_level, format_),
                 start=parse_offsets(start, "--start"),
                 stop=parse_offsets(stop, "--stop"),
+                start_time=None if start_time is None else parse_time(start_time, "--start-time"),
+                stop_time=None if stop_time is None else parse_time(stop_time, "--stop-time"),
                 task_bytes=_TASK_BYTES,
                 prefix=prefix,
                 records=records,

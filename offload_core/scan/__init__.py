@@ -1,18 +1,22 @@
 """Plan what to read, and read it as Arrow record batches."""
 
+from offload_core.scan.conditions import Condition, Operator, restrict_times
+from offload_core.scan.message_ids import message_id_of_position, position_of_message_id
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.scan.positions import Offsets, Position, parse_offsets, parse_position
 from offload_core.scan.read import read_task
 from offload_core.scan.scan import Scan
 from offload_core.scan.select import Selection, select_records, select_topics
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
-from offload_core.scan.times import time_range
+from offload_core.scan.times import parse_time, time_range
 
 __all__ = [
     "DEFAULT_TASK_BYTES",
     "Bounds",
+    "Condition",
     "LedgerShare",
     "Offsets",
+    "Operator",
     "Position",
     "ReadOptions",
     "Run",
@@ -20,10 +24,14 @@ __all__ = [
     "ScanTask",
     "Selection",
     "TimeRange",
+    "message_id_of_position",
     "parse_offsets",
     "parse_position",
+    "parse_time",
     "plan_tasks",
+    "position_of_message_id",
     "read_task",
+    "restrict_times",
     "select_records",
     "select_topics",
     "time_range",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Topic, concurrently
+from offload_core.scan.conditions import Condition, restrict_shares
 from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.scan.runs import lose, lose_ledger, read_share, runs_of
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run, ScanTask, TimeRange
@@ -25,12 +26,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where and when to start and end, and what to do about ledgers in between that have no complete copy."""
+    """Where and when to start and end, and what to do about ledgers in between that have no complete copy.
+
+    What cannot hold a row for which all `conditions` hold is left out as well.
+    """
 
     start: Offsets = "earliest"
     stop: Offsets = "latest"
     fail_on_data_loss: bool = True
     times: TimeRange | None = None
+    conditions: tuple[Condition, ...] = ()
 
 
 def plan_tasks(
@@ -53,7 +58,7 @@ def plan_tasks(
         check_offsets(offsets, option)
         check_topics(offsets, read, option)
     fail = bounds.fail_on_data_loss
-    by_topic = [_shares(topic, bounds) for topic in topics]
+    by_topic = [restrict_shares(_shares(topic, bounds), bounds.conditions) for topic in topics]
     times = bounds.times
     if times is not None:
         by_topic = concurrently(lambda shares: narrow(tier, shares, times), by_topic)

@@ -35,6 +35,24 @@ def time_range(start: int | datetime | None, stop: int | datetime | None, slack_
     return TimeRange(start_ms=_milliseconds(start), stop_ms=_milliseconds(stop), slack_ms=slack_ms)
 
 
+def parse_time(text: str, option: str) -> int | datetime:
+    """A time as a person writes it: milliseconds since the epoch, or ISO 8601 with a zone.
+
+    Raises:
+        OptionError: another form; `option` is named.
+    """
+    if text.isascii() and text.isdigit():
+        return int(text)
+    expected = "milliseconds since the epoch, or a time like 2026-11-21T08:30:00Z"
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise OptionError(f"{option} is not a time", expected=expected, found=text) from error
+    if time.tzinfo is None:
+        raise OptionError(f"{option} has no zone", expected=expected, found=text)
+    return time
+
+
 def _milliseconds(time: int | datetime | None) -> int | None:
     """Rounded up: publish times are whole milliseconds, so both an inclusive start and an exclusive stop stay right."""
     if time is None or isinstance(time, int):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from offload_core.messages.schema import Level
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
@@ -29,6 +29,7 @@ class SourceOptions:
         layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
+        starting_time, ending_time, time_slack: in milliseconds (since the epoch).
     """
 
     path: str | None = None
@@ -45,6 +46,9 @@ class SourceOptions:
     columns: tuple[str, ...] | None = None
     starting_offsets: Offsets = "earliest"
     ending_offsets: Offsets = "latest"
+    starting_time: int | None = None
+    ending_time: int | None = None
+    time_slack: int = DEFAULT_TIME_SLACK_MS
     min_partitions: int = 1
     max_partition_bytes: int = DEFAULT_TASK_BYTES
     fail_on_data_loss: bool = True
@@ -110,6 +114,14 @@ def _ledger(text: str, option: str) -> int:
     return int(text)
 
 
+def _milliseconds(text: str, option: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise OptionError(
+            f"option {option} is not a number of milliseconds", expected="0 or more", found=text
+        )
+    return int(text)
+
+
 def _truth(text: str, option: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise OptionError(f"option {option} is neither true nor false", expected="true or false", found=text)
@@ -131,6 +143,9 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "columns": ("columns", _names),
     "startingOffsets": ("starting_offsets", parse_offsets),
     "endingOffsets": ("ending_offsets", parse_offsets),
+    "startingTime": ("starting_time", _milliseconds),
+    "endingTime": ("ending_time", _milliseconds),
+    "timeSlack": ("time_slack", _milliseconds),
     "minPartitions": ("min_partitions", _number),
     "maxPartitionBytes": ("max_partition_bytes", _number),
     "failOnDataLoss": ("fail_on_data_loss", _truth),

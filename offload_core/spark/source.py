@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 
 from offload_core.api import TierReader, open_tier
 from offload_core.messages.schema import arrow_schema
-from offload_core.scan import ReadOptions, ScanTask, read_task
+from offload_core.scan import Condition, ReadOptions, ScanTask, read_task, restrict_times, time_range
+from offload_core.spark.filters import PushFilters
 from offload_core.spark.options import SourceOptions, parse_options
 from offload_core.spark.types import spark_schema
 from offload_core.tier import Tier
@@ -65,15 +66,15 @@ class OffloadReader(DataSourceReader):
                     found=wanted.dataType.simpleString(),
                 )
         self._options = options
-        self._read_options = ReadOptions(
-            level=options.level,
-            columns=columns,
-            verify_checksums=options.verify_checksums,
-            max_message_bytes=options.max_message_bytes,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
+        self._columns = columns
         with _open(options) as tier:
             self._store = pickle.dumps(tier.store)
+        self.conditions: tuple[Condition, ...] = ()
+
+    @property
+    def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
+        """What Spark hands filters down to, where it is told to."""
+        return PushFilters(self)
 
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
@@ -85,9 +86,13 @@ class OffloadReader(DataSourceReader):
                 ledger=options.ledger,
                 cluster=options.cluster,
                 level=options.level,
-                columns=self._read_options.columns,
+                columns=self._columns,
                 start=options.starting_offsets,
                 stop=options.ending_offsets,
+                start_time=options.starting_time,
+                stop_time=options.ending_time,
+                time_slack_ms=options.time_slack,
+                conditions=self.conditions,
                 min_partitions=options.min_partitions,
                 task_bytes=options.max_partition_bytes,
                 fail_on_data_loss=options.fail_on_data_loss,
@@ -104,7 +109,20 @@ class OffloadReader(DataSourceReader):
         if not isinstance(partition, OffloadPartition):
             raise TypeError(f"not a partition of this source: {partition!r}")
         store = _store_of_process(os.getpid(), self._store)
-        return read_task(store, partition.task, self._read_options)
+        return read_task(store, partition.task, self._read_options())
+
+    def _read_options(self) -> ReadOptions:
+        """How rows are read; made where they are, since Spark copies the reader before it asks for partitions."""
+        options = self._options
+        times = time_range(options.starting_time, options.ending_time, options.time_slack)
+        return ReadOptions(
+            level=options.level,
+            columns=self._columns,
+            verify_checksums=options.verify_checksums,
+            max_message_bytes=options.max_message_bytes,
+            fail_on_data_loss=options.fail_on_data_loss,
+            times=restrict_times(times, self.conditions, options.time_slack),
+        )
 
 
 def _open(options: SourceOptions) -> TierReader:

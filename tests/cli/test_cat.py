@@ -311,6 +311,8 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
         (["-t", ORDERS, "--columns", ""], 2, "there is no column '' at level messages"),
         (["-t", ORDERS, "--start", "now"], 2, "--start is neither a word nor JSON"),
         (["-t", ORDERS, "--stop", '{"a/b/c": 1}'], 2, "--stop has another form at 'a/b/c'"),
+        (["-t", ORDERS, "--start-time", "today"], 2, "--start-time is not a time"),
+        (["-t", ORDERS, "--stop-time", "2026-11-21T08:30:00"], 2, "--stop-time has no zone"),
         (
             ["-t", "acme/cold/order"],
             1,
@@ -332,6 +334,23 @@ def test_what_is_asked_for_wrongly_is_one_line_and_an_exit_code(
     assert (result.code, result.out) == (code, "")
     assert result.err.startswith(f"offload: {message}")
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [
+        (["--start-time", "1700000001000"], [1, 2]),
+        (["--start-time", "2023-11-14T23:13:21+01:00", "--stop-time", "2023-11-14T22:13:22Z"], [1]),
+        (["--stop-time", "1700000000001"], [0]),
+    ],
+)
+def test_a_range_of_times_gives_its_messages(
+    offload: Offload, tmp_path: Path, arguments: list[str], places: list[int]
+) -> None:
+    entries = [entry(b"%d" % i, publish_time=1_700_000_000_000 + 1000 * i) for i in range(3)]
+    lay_out(tmp_path, pip17_object(entries))
+    result = offload("cat", tmp_path, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId", *arguments)
+    assert [row["__entryId"] for row in lines_of(result.out)] == places
 
 
 @pytest.mark.parametrize(
