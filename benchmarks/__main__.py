@@ -21,7 +21,18 @@ from rich.table import Table
 
 from benchmarks.measure import Result
 
-SUITES = ("entries", "messages", "memory", "planning", "spark", "stores", "java", "mapfiles", "broker")
+SUITES = (
+    "entries",
+    "messages",
+    "memory",
+    "planning",
+    "times",
+    "spark",
+    "stores",
+    "java",
+    "mapfiles",
+    "broker",
+)
 FOLDER = Path(".bench")
 
 
