@@ -117,15 +117,28 @@ class TierReader:
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
-        if records is None:
-            catalogue = list_catalogue(self.store, prefix=prefix)
-        else:
-            wanted = select_records(self.records(records), selection)
-            catalogue = record_catalogue(self.store, wanted, prefix=prefix)
-        topics = select_topics(catalogue, selection)
+        topics = select_topics(self.look(selection, prefix=prefix, records=records), selection)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
         tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+
+    def look(
+        self,
+        selection: Selection,
+        *,
+        prefix: str = "",
+        records: RecordSource | None = None,
+        known: Catalogue | None = None,
+    ) -> Catalogue:
+        """A catalogue that has what a selection reads; of what `known` has already, nothing is read again.
+
+        Raises:
+            OptionError, UnknownTopicError, UnknownLedgerError, StoreError; of records FormatError.
+        """
+        if records is None:
+            return list_catalogue(self.store, prefix=prefix, known=known)
+        wanted = select_records(self.records(records), selection)
+        return record_catalogue(self.store, wanted, prefix=prefix, known=known)
 
     def close(self) -> None:
         """Give back the store's connections and threads."""

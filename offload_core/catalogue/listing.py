@@ -38,11 +38,13 @@ class Pair:
     index_checksums: ListedObject | None = None
 
 
-def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
+def list_catalogue(tier: Tier, *, prefix: str = "", known: Catalogue | None = None) -> Catalogue:
     """All offloaded objects of a tier whose keys begin with `prefix`.
 
-    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there.
+    Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there. With
+    `known`, an earlier catalogue, only what is new is looked at: complete copies do not change.
     """
+    seen = {} if known is None else known.complete
     pairs: dict[str, Pair] = {}
     checksums: dict[str, ListedObject] = {}
     for listed in tier.list_objects(prefix):
@@ -61,9 +63,17 @@ def list_catalogue(tier: Tier, *, prefix: str = "") -> Catalogue:
             pair.data_checksums, pair.index_checksums = map(checksums.get, pair.key.checksum_keys)
     with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-catalogue") as pool:
         described: Iterable[StoredObject | None] = pool.map(
-            lambda pair: describe_pair(tier, pair), pairs.values()
+            lambda pair: _unchanged(seen.get(pair.key), pair) or describe_pair(tier, pair), pairs.values()
         )
         return build_catalogue(stored for stored in described if stored is not None)
+
+
+def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:
+    """What is known of a pair, if it still looks as it did."""
+    if stored is None or pair.data is None or pair.index is None:
+        return None
+    looks = (pair.data.size_bytes, pair.index.size_bytes, pair.index.modified_at)
+    return stored if looks == (stored.data_bytes, stored.index_bytes, stored.modified_at) else None
 
 
 def describe_pair(tier: Tier, pair: Pair) -> StoredObject | None:

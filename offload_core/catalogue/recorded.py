@@ -81,12 +81,18 @@ def _key_of_copy(
 
 
 def record_catalogue(
-    tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo], *, prefix: str = ""
+    tier: Tier,
+    records: Mapping[TopicName, ManagedLedgerInfo],
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
-    `prefix` is the folder in the tier that the objects lie in, empty for its root.
+    `prefix` is the folder in the tier that the objects lie in, empty for its root. With `known`, an earlier catalogue,
+    only copies that are new are looked up.
     """
+    seen = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     copies: dict[ObjectKey, RecordedCopy] = {}
     for topic, info in records.items():
@@ -94,14 +100,17 @@ def record_catalogue(
             for copy in recorded_copies(topic, ledger, folder):
                 copies.setdefault(copy.key, copy)
     with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
-        found = dict(zip(copies, pool.map(lambda copy: _look_up(tier, copy), copies.values()), strict=True))
+        looked_up = pool.map(lambda copy: _look_up(tier, copy, seen.get(copy.key)), copies.values())
+        found = dict(zip(copies, looked_up, strict=True))
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
     topics.sort(key=lambda topic: topic.label)
     return Catalogue(topics=tuple(topics), strays=())
 
 
-def _look_up(tier: Tier, copy: RecordedCopy) -> StoredObject:
+def _look_up(tier: Tier, copy: RecordedCopy, known: StoredObject | None) -> StoredObject:
     """What the tier has of a recorded copy, judged as in a listing; an attempt that did not finish is not read."""
+    if known is not None and copy.unfinished is None:
+        return known
     pair = _pair(tier, copy.key)
     described = describe_pair(tier, pair) if pair.data or pair.index else None
     if described is None:
