@@ -79,7 +79,7 @@ def test_a_golden_topic_streamed_in_small_batches_is_what_a_client_read(spark, t
 def test_what_is_new_is_read_once_also_of_topics_that_are_new(spark, tmp_path):
     root = tmp_path / "tier"
     root.mkdir()
-    followed = Followed(spark, root, tmp_path, topicsPattern="acme/cold/.*", maxBytesPerTrigger=150)
+    followed = Followed(spark, root, tmp_path, topicsPattern="acme/cold/.*", maxBytesPerTrigger=160)
     put(root, 1, [b"a1", b"a2"])
     followed.run()
     assert followed.values() == [b"a1", b"a2"]
