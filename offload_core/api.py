@@ -131,11 +131,7 @@ class TierReader:
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
-        if records is None:
-            catalogue = list_catalogue(self.store, prefix=prefix, read_indexes=False)
-        else:
-            wanted = select_records(self.records(records), selection)
-            catalogue = record_catalogue(self.store, wanted, prefix=prefix, read_indexes=False)
+        catalogue = self.look(selection, prefix=prefix, records=records, read_indexes=False)
         topics = select_topics(catalogue, selection)
         bounds = Bounds(
             start=start,
@@ -146,6 +142,27 @@ class TierReader:
         )
         tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+
+    def look(
+        self,
+        selection: Selection,
+        *,
+        prefix: str = "",
+        records: RecordSource | None = None,
+        known: Catalogue | None = None,
+        read_indexes: bool = True,
+    ) -> Catalogue:
+        """A catalogue that has what a selection reads; of what `known` has already, nothing is read again.
+
+        With `read_indexes=False` those indexes are left to the tasks of a scan that planning can do without.
+
+        Raises:
+            OptionError, UnknownTopicError, UnknownLedgerError, StoreError; of records FormatError.
+        """
+        if records is None:
+            return list_catalogue(self.store, prefix=prefix, known=known, read_indexes=read_indexes)
+        wanted = select_records(self.records(records), selection)
+        return record_catalogue(self.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes)
 
     def close(self) -> None:
         """Give back the store's connections and threads."""

@@ -40,13 +40,17 @@ class Pair:
     user_metadata: Mapping[str, str] | None = None
 
 
-def list_catalogue(tier: Tier, *, prefix: str = "", read_indexes: bool = True) -> Catalogue:
+def list_catalogue(
+    tier: Tier, *, prefix: str = "", known: Catalogue | None = None, read_indexes: bool = True
+) -> Catalogue:
     """All offloaded objects of a tier whose keys begin with `prefix`.
 
     Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there. With
     `read_indexes=False` an index is read only where it says what the key does not (which ledgers a streaming object
-    holds), or where a ledger has several copies; the others are `Ledger.unread`.
+    holds), or where a ledger has several copies; the others are `Ledger.unread`. With `known`, an earlier catalogue,
+    only what is new is looked at: complete copies do not change.
     """
+    seen = {} if known is None else known.complete
     pairs: dict[str, Pair] = {}
     checksums: dict[str, ListedObject] = {}
     for listed in tier.list_objects(prefix):
@@ -64,10 +68,21 @@ def list_catalogue(tier: Tier, *, prefix: str = "", read_indexes: bool = True) -
         if pair.key.checksum_keys is not None:
             pair.data_checksums, pair.index_checksums = map(checksums.get, pair.key.checksum_keys)
     described = concurrently(
-        lambda pair: describe_pair(tier, pair, read_indexes=read_indexes), list(pairs.values())
+        lambda pair: (
+            _unchanged(seen.get(pair.key), pair) or describe_pair(tier, pair, read_indexes=read_indexes)
+        ),
+        list(pairs.values()),
     )
     found = [stored for stored in described if stored is not None]
     return build_catalogue(found if read_indexes else _compared(tier, found))
+
+
+def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:
+    """What is known of a pair, if it still looks as it did."""
+    if stored is None or stored.is_unread or pair.data is None or pair.index is None:
+        return None
+    looks = (pair.data.size_bytes, pair.index.size_bytes, pair.index.modified_at)
+    return stored if looks == (stored.data_bytes, stored.index_bytes, stored.modified_at) else None
 
 
 def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> StoredObject | None:

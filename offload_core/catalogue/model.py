@@ -201,6 +201,17 @@ class Catalogue:
             sorted({stored.key.data_key: stored for stored in [*found, *self.strays]}.values(), key=_by_key)
         )
 
+    @cached_property
+    def complete(self) -> dict[ObjectKey, StoredObject]:
+        """All objects that are complete, by the key of their data object."""
+        return {
+            stored.key: stored
+            for topic in self.topics
+            for ledger in topic.ledgers
+            for stored in ledger.attempts
+            if stored.is_complete
+        }
+
 
 def _by_key(stored: StoredObject) -> str:
     return stored.key.data_key

@@ -85,28 +85,35 @@ def record_catalogue(
     records: Mapping[TopicName, ManagedLedgerInfo],
     *,
     prefix: str = "",
+    known: Catalogue | None = None,
     read_indexes: bool = True,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
     `prefix` is the folder in the tier that the objects lie in, empty for its root. With `read_indexes=False` only the
-    indexes of segments are read; a copy that is one object is `Ledger.unread`.
+    indexes of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue,
+    only copies that are new are looked up.
     """
+    seen = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
     copies: dict[ObjectKey, RecordedCopy] = {}
     for topic, info in records.items():
         for ledger in info.ledgers:
             for copy in recorded_copies(topic, ledger, folder):
                 copies.setdefault(copy.key, copy)
-    looked_up = concurrently(lambda copy: _look_up(tier, copy, read_indexes), list(copies.values()))
+    looked_up = concurrently(
+        lambda copy: _look_up(tier, copy, seen.get(copy.key), read_indexes), list(copies.values())
+    )
     found = dict(zip(copies, looked_up, strict=True))
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
     topics.sort(key=lambda topic: topic.label)
     return Catalogue(topics=tuple(topics), strays=())
 
 
-def _look_up(tier: Tier, copy: RecordedCopy, read_indexes: bool) -> StoredObject:
+def _look_up(tier: Tier, copy: RecordedCopy, known: StoredObject | None, read_indexes: bool) -> StoredObject:
     """What the tier has of a recorded copy, judged as in a listing; an attempt that did not finish is not read."""
+    if known is not None and copy.unfinished is None and not known.is_unread:
+        return known
     pair = _pair(tier, copy.key)
     described = describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
     if described is None:

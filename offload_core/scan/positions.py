@@ -81,6 +81,14 @@ def parse_offsets(text: str, option: str) -> Offsets:
     return offsets
 
 
+def offsets_to_json(positions: Mapping[TopicName, Position]) -> dict[str, dict[str, str]]:
+    """Positions as the JSON value that `parse_offsets` reads."""
+    offsets: dict[str, dict[str, str]] = {}
+    for topic in sorted(positions):
+        offsets.setdefault(topic.base, {})[str(topic.partition)] = str(positions[topic])
+    return offsets
+
+
 def check_topics(offsets: Offsets, read: Collection[TopicName], option: str) -> None:
     """Refuse positions of a topic that is not read, a slip of the pen perhaps: `OptionError`."""
     if not isinstance(offsets, str):

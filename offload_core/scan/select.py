@@ -20,12 +20,14 @@ class Selection:
         topics_pattern: a regular expression that the whole name (with or without `persistent://`) must match.
         ledger_id: one ledger; also of objects that name no topic.
         cluster: only what this Pulsar cluster offloaded; a bucket may be shared.
+        may_be_absent: names of which nothing is here yet are passed over.
     """
 
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
     ledger_id: int | None = None
     cluster: str | None = None
+    may_be_absent: bool = False
 
 
 def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
@@ -93,7 +95,7 @@ def _by_name(catalogue: Catalogue, selection: Selection) -> list[Topic]:
         found = [
             topic for topic in catalogue.topics if topic.name is not None and name.full in _names(topic.name)
         ]
-        if not found:
+        if not found and not selection.may_be_absent:
             raise UnknownTopicError(
                 f"no topic {name} has offloaded data here",
                 expected=f"one of {_known(catalogue)}",

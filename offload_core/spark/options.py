@@ -54,6 +54,9 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    max_bytes_per_trigger: int | None = None
+    max_offsets_per_trigger: int | None = None
+    refresh_interval_ms: int = 10_000
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -151,5 +154,8 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
     "maxMessageBytes": ("max_message_bytes", _number),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", _number),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _number),
+    "refreshIntervalMs": ("refresh_interval_ms", _number),
 }
 """Every option but `storage.*`: its name → the field of `SourceOptions` and how its text is read."""

@@ -13,7 +13,7 @@ import pickle
 from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from offload_core.api import TierReader, open_tier
@@ -43,6 +43,12 @@ class PulsarOffloadDataSource(DataSource):
         """The reader of a batch query."""
         return OffloadReader(parse_options(self.options), schema)
 
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """The reader of a streaming query."""
+        from offload_core.spark.stream import OffloadStreamReader
+
+        return OffloadStreamReader(parse_options(self.options), schema)
+
 
 class OffloadPartition(InputPartition):
     """One scan task."""
@@ -67,7 +73,7 @@ class OffloadReader(DataSourceReader):
                 )
         self._options = options
         self._columns = columns
-        with _open(options) as tier:
+        with open_source(options) as tier:
             self._store = pickle.dumps(tier.store)
         self.conditions: tuple[Condition, ...] = ()
 
@@ -79,7 +85,7 @@ class OffloadReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
         options = self._options
-        with _open(options) as tier:
+        with open_source(options) as tier:
             scan = tier.scan(
                 topic=options.topics,
                 topics_pattern=options.topics_pattern,
@@ -125,7 +131,8 @@ class OffloadReader(DataSourceReader):
         )
 
 
-def _open(options: SourceOptions) -> TierReader:
+def open_source(options: SourceOptions) -> TierReader:
+    """The tier that a query's options name."""
     if options.path is None:
         return open_tier(options.driver or "", layers=options.layers, **options.storage)
     return open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)

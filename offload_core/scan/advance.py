@@ -1,0 +1,215 @@
+"""How far a stream may read on: from a position in each topic to the next, within a budget. Nothing is fetched.
+
+A position is that of the next message. Behind a ledger that takes no more entries it is the next id with entry 0,
+whether or not there is a ledger of that id. Where the next ledger is still on its way to the tier, the stream waits.
+Source: docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from offload_core.catalogue import Ledger, Topic, TopicName
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.scan.positions import Position
+from offload_hooks.errors import DataLossError
+
+Frontier = Mapping[TopicName, Position]
+"""The next position of each topic; one that is not in it is read from its beginning."""
+
+_BEGINNING = Position(0, 0)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Budget:
+    """What may still be read, stored bytes and entries; None for no limit. The first entry is always within it."""
+
+    max_bytes: int | None = None
+    max_entries: int | None = None
+    _is_touched: bool = False
+
+    def take(self, entries: int, data_bytes: int) -> int:
+        """How many of the next entries, which have so many bytes together, are within it; they are taken off."""
+        count = entries
+        if self.max_entries is not None:
+            count = min(count, self.max_entries)
+        if self.max_bytes is not None and data_bytes * count > self.max_bytes * entries:
+            count = self.max_bytes * entries // data_bytes
+        if not self._is_touched:
+            count, self._is_touched = max(count, 1), True
+        if self.max_entries is not None:
+            self.max_entries = max(0, self.max_entries - count)
+        if self.max_bytes is not None:
+            self.max_bytes = max(0, self.max_bytes - -(-data_bytes * count // entries))
+        return count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """Some consecutive entries of one block; `end` is the position behind them.
+
+    None at all where it shows only now that no more of a ledger will come.
+    """
+
+    first: Position
+    entries: int
+    data_bytes: int
+    end: Position
+
+    def after(self, count: int) -> Position:
+        if count == self.entries:
+            return self.end
+        return Position(self.first.ledger_id, self.first.entry_id + count)
+
+
+def advance(
+    topics: Sequence[Topic], start: Frontier, budget: Budget, *, fail_on_data_loss: bool
+) -> dict[TopicName, Position]:
+    """Where a stream that has come to `start` may read to; a block of each topic in turn, within the budget.
+
+    Raises:
+        DataLossError: a ledger will not be readable any more, but ones behind it are (`fail_on_data_loss`).
+    """
+    reached = dict(start)
+    walks = deque(
+        (topic.name, _steps(topic, start.get(topic.name, _BEGINNING), fail_on_data_loss))
+        for topic in topics
+        if topic.name is not None
+    )
+    while walks:
+        name, walk = walks.popleft()
+        step = next(walk, None)
+        if step is None:
+            continue
+        count = budget.take(step.entries, step.data_bytes) if step.entries else 0
+        if count or not step.entries:
+            reached[name] = step.after(count)
+        if count < step.entries:
+            break
+        walks.append((name, walk))
+    return reached
+
+
+def between(
+    topics: Sequence[Topic], start: Frontier, end: Frontier
+) -> tuple[list[Topic], Frontier, Frontier]:
+    """What lies between two frontiers: the topics with the ledgers in question, and their positions as a scan's bounds.
+
+    A position at a ledger's beginning needs no bound, nor does that ledger have to be there.
+    """
+    narrowed: list[Topic] = []
+    starts: dict[TopicName, Position] = {}
+    stops: dict[TopicName, Position] = {}
+    for topic in topics:
+        if topic.name is None or topic.name not in end:
+            continue
+        first, last = start.get(topic.name, _BEGINNING), end[topic.name]
+        if first >= last:
+            continue
+        if _is_inside(first):
+            starts[topic.name] = first
+        if _is_inside(last):
+            stops[topic.name] = last
+        narrowed.append(
+            replace(
+                topic,
+                ledgers=tuple(
+                    ledger
+                    for ledger in topic.ledgers
+                    if first.ledger_id <= ledger.ledger_id < last.ledger_id + _is_inside(last)
+                ),
+            )
+        )
+    return narrowed, starts, stops
+
+
+def _is_inside(position: Position) -> bool:
+    """Whether there are messages of the position's ledger before it."""
+    return position.entry_id > 0 or position.batch_index > 0
+
+
+def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
+    """The blocks that are there from a position on, up to the first ledger that is still on its way."""
+    ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
+    for i, ledger in enumerate(ledgers):
+        behind = any(other.pieces for other in ledgers[i + 1 :])
+        if not ledger.pieces:
+            if ledger.entries == 0:
+                continue
+            if not _is_lost(ledger, behind):
+                return
+            _lose(topic, ledger, fail)
+            continue
+        yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, behind)
+        if not _is_whole(ledger, behind):
+            return
+
+
+def _is_lost(ledger: Ledger, behind: bool) -> bool:
+    """Whether a ledger without a complete copy will never have one.
+
+    By its record it may be still in BookKeeper. Without records its attempts failed, if later ledgers are there.
+    """
+    return ledger.record.has_complete_copy if ledger.record is not None else behind
+
+
+def _lose(topic: Topic, ledger: Ledger, fail: bool) -> None:
+    error = DataLossError(
+        f"a ledger of {topic.label} has no complete copy",
+        ledger_id=ledger.ledger_id,
+        found=ledger.why_not_read,
+        hint="Set failOnDataLoss to false to read what there is.",
+    )
+    if fail:
+        raise error
+    _log.warning("%s", error)
+
+
+def _is_whole(ledger: Ledger, behind: bool) -> bool:
+    """Whether no more entries of a ledger will come; by its record, or since a later one is there."""
+    if ledger.formats != (ObjectFormat.STREAMING,):
+        return True
+    if ledger.record is None:
+        return behind
+    entries, stop = ledger.record.info.entries, ledger.record.offloaded_stop
+    return bool(entries) and stop is not None and stop >= (entries or 0)
+
+
+def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator[_Step]:
+    known_end = ledger.pieces[-1].stop_entry_id
+    if known_end is None:
+        known_end = ledger.entries
+    whole = _is_whole(ledger, behind)
+    if whole and start_entry_id == known_end:
+        yield _Step(
+            first=Position(ledger.ledger_id, start_entry_id),
+            entries=0,
+            data_bytes=0,
+            end=Position(ledger.ledger_id + 1, 0),
+        )
+        return
+    for piece in ledger.pieces:
+        for block in piece.ledger.blocks:
+            end = block.end_entry_id
+            if end is None:
+                end = piece.stop_entry_id if piece.stop_entry_id is not None else known_end
+            elif piece.stop_entry_id is not None:
+                end = min(end, piece.stop_entry_id)
+            if end is None:
+                _log.warning("ledger %d: it is not known yet where its segment ends", ledger.ledger_id)
+                return
+            first = max(start_entry_id, block.first_entry_id)
+            if first >= end:
+                continue
+            is_last = whole and piece is ledger.pieces[-1] and block is piece.ledger.blocks[-1]
+            yield _Step(
+                first=Position(ledger.ledger_id, first),
+                entries=end - first,
+                data_bytes=block.length,
+                end=Position(ledger.ledger_id + 1, 0) if is_last else Position(ledger.ledger_id, end),
+            )

@@ -1,0 +1,155 @@
+"""`spark.readStream.format("pulsar_offload")`: a tier that is followed as ledgers and segments arrive.
+
+An offset is a position for each topic's partition, in the JSON of `startingOffsets`: what comes next. It is all that a
+checkpoint keeps. Planning runs in one Python process of the driver for the life of the query. Source: docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from offload_core.api import TierReader
+from offload_core.catalogue import Catalogue, TopicName
+from offload_core.scan import Bounds, Selection, plan_tasks
+from offload_core.scan.advance import Budget, advance, between
+from offload_core.scan.follow import TopicFollower
+from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
+from offload_core.spark.options import SourceOptions
+from offload_core.spark.source import OffloadPartition, OffloadReader, open_source
+from offload_hooks.errors import OptionError
+
+Offset = dict[str, Any]
+"""`{"topic": {"<partition>": "<ledger>:<entry>:<batch index>"}}`."""
+
+
+class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver, and reads their tasks on executors."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.ending_offsets != "latest":
+            raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
+        self._options = options
+        self._reader = OffloadReader(options, schema)
+        self._following: tuple[TierReader, TopicFollower] | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Where a new query begins. A topic that has no position in it is read from its beginning."""
+        starting = self._options.starting_offsets
+        if starting == "earliest":
+            return {}
+        topics = self._follower.topics()
+        ends = advance(topics, {}, Budget(), fail_on_data_loss=False)
+        if starting == "latest":
+            return offsets_to_json(ends)
+        check_topics(starting, {topic.name for topic in topics if topic.name}, "startingOffsets")
+        positions = {
+            name: given if isinstance(given, Position) else ends[name]
+            for name, given in starting.items()
+            if given != "earliest" and (isinstance(given, Position) or name in ends)
+        }
+        return offsets_to_json(positions)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Up to where the next micro-batch reads: `start` itself if there is nothing new."""
+        topics = self._follower.topics()
+        frontier = _positions(start)
+        fail = self._options.fail_on_data_loss
+        self._follower.check_late(topics, frontier, fail_on_data_loss=fail)
+        reached = advance(topics, frontier, self._budget(limit), fail_on_data_loss=fail)
+        return start if reached == frontier else offsets_to_json(reached)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limits of the options; where there are both, `latestOffset` keeps the other one as well."""
+        options = self._options
+        if options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(options.max_bytes_per_trigger)
+        if options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(options.max_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """From here on nothing new is looked for."""
+        self._follower.freeze()
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The tasks between two offsets: the same rows whenever it is asked."""
+        topics = self._follower.topics()
+        first, last = _positions(start), _positions(end)
+        moved = {name: position for name, position in last.items() if first.get(name) != position}
+        check_topics(moved, {topic.name for topic in topics if topic.name}, "the stream's offset")
+        narrowed, starts, stops = between(topics, first, moved)
+        tasks = plan_tasks(
+            self._opened[0].store,
+            narrowed,
+            Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.fail_on_data_loss),
+            min_partitions=self._options.min_partitions,
+            task_bytes=self._options.max_partition_bytes,
+        )
+        return [OffloadPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The record batches of one task, read where this is called."""
+        return self._reader.read(partition)
+
+    def stop(self) -> None:
+        """Give back what planning holds."""
+        if self._following is not None:
+            self._following[0].close()
+            self._following = None
+
+    @property
+    def _follower(self) -> TopicFollower:
+        return self._opened[1]
+
+    @property
+    def _opened(self) -> tuple[TierReader, TopicFollower]:
+        """Opened where planning runs; an executor never asks for it."""
+        if self._following is None:
+            options = self._options
+            tier = open_source(options)
+            selection = Selection(
+                topics=options.topics,
+                topics_pattern=options.topics_pattern,
+                ledger_id=options.ledger,
+                cluster=options.cluster,
+                may_be_absent=True,
+            )
+            look = partial(_look, tier, selection, options)
+            follower = TopicFollower(look, selection, interval_s=options.refresh_interval_ms / 1000)
+            self._following = tier, follower
+        return self._following
+
+    def _budget(self, limit: ReadLimit) -> Budget:
+        if isinstance(limit, ReadAllAvailable):
+            return Budget()
+        return Budget(
+            max_bytes=self._options.max_bytes_per_trigger, max_entries=self._options.max_offsets_per_trigger
+        )
+
+
+def _look(
+    tier: TierReader, selection: Selection, options: SourceOptions, known: Catalogue | None
+) -> Catalogue:
+    return tier.look(selection, prefix=options.prefix, records=options.records, known=known)
+
+
+def _positions(offset: Offset) -> dict[TopicName, Position]:
+    """An offset of ours, or one that was written into a checkpoint by hand."""
+    parsed = parse_offsets(json.dumps(offset), "the stream's offset")
+    if isinstance(parsed, str) or not all(isinstance(each, Position) for each in parsed.values()):
+        raise OptionError("the stream's offset has no positions", found=json.dumps(offset))
+    return dict(parsed)  # type: ignore[arg-type]

@@ -1,0 +1,181 @@
+"""`readStream`: a tier is followed, each message comes once, whatever stops the query."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from entries import pip17_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import topic_rows
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from streamed import WRITER
+from tiers import Names, lay_out, lay_out_broker_objects
+
+from offload_core.messages.schema import arrow_schema
+from offload_core.spark.options import parse_options
+from offload_core.spark.stream import OffloadStreamReader
+from offload_core.spark.types import spark_schema
+from offload_hooks.errors import OptionError
+
+pytestmark = pytest.mark.spark
+
+
+def put(root: Path, ledger_id: int, values: list[bytes], topic: str = "orders") -> None:
+    names = Names(managed_ledger=f"acme/cold/persistent/{topic}")
+    lay_out(root, pip17_object(values, ledger_id=ledger_id), attempt=ledger_id, names=names)
+
+
+class Followed:
+    """A query over the tier at `root` that writes Parquet; each `run` goes on where the last one ended."""
+
+    def __init__(self, spark: SparkSession, root: Path, folder: Path, **options: object) -> None:
+        self._spark = spark
+        self._root = root
+        self._out, self._checkpoint = str(folder / "out"), str(folder / "checkpoint")
+        self._options = {"level": "entries", "refreshIntervalMs": 1} | options
+        self.batches = 0
+
+    def run(self) -> None:
+        reader = self._spark.readStream.format("pulsar_offload")
+        for name, value in self._options.items():
+            reader = reader.option(name, str(value))
+        stream = reader.load(str(self._root)).writeStream.format("parquet")
+        query = (
+            stream.option("checkpointLocation", self._checkpoint).trigger(availableNow=True).start(self._out)
+        )
+        try:
+            query.awaitTermination(300)
+            self.batches = sum(1 for progress in query.recentProgress if progress.numInputRows)
+        finally:
+            query.stop()
+
+    @property
+    def frame(self) -> DataFrame:
+        return self._spark.read.parquet(self._out)
+
+    def values(self) -> list[bytes]:
+        rows = self.frame.orderBy("__topic", "__ledgerId", "__entryId").select("value").collect()
+        return [bytes(row.value) for row in rows]
+
+
+def test_a_golden_topic_streamed_in_small_batches_is_what_a_client_read(spark, tmp_path):
+    lay_out_broker_objects(tmp_path / "tier", ["json"])
+    options = {"level": "messages", "topic": "acme/cold/json", "columns": ",".join(COLUMNS)}
+    entries = len({(row["ledger"], row["entry"]) for row in topic_rows("json")})
+    followed = Followed(spark, tmp_path / "tier", tmp_path, **options, maxOffsetsPerTrigger=-(-entries // 3))
+    followed.run()
+    assert followed.batches == 3
+    ordered = followed.frame.orderBy("__ledgerId", "__entryId", "__batchIndex")
+    assert_topic_is_as_expected(ordered.toArrow().to_pylist(maps_as_pydicts="strict"), "json")
+
+
+def test_what_is_new_is_read_once_also_of_topics_that_are_new(spark, tmp_path):
+    root = tmp_path / "tier"
+    root.mkdir()
+    followed = Followed(spark, root, tmp_path, topicsPattern="acme/cold/.*", maxBytesPerTrigger=160)
+    put(root, 1, [b"a1", b"a2"])
+    followed.run()
+    assert followed.values() == [b"a1", b"a2"]
+    followed.run()
+    assert followed.batches == 0
+    put(root, 2, [b"a3"])
+    put(root, 3, [b"b1", b"b2"], topic="others")
+    followed.run()
+    assert followed.batches == 2
+    assert followed.values() == [b"a1", b"a2", b"a3", b"b1", b"b2"]
+
+
+@pytest.mark.parametrize(
+    ("starting", "expected"),
+    [
+        ("earliest", [b"a", b"b", b"c", b"d"]),
+        ("latest", [b"d"]),
+        ('{"acme/cold/orders": {"-1": "1:1"}}', [b"b", b"c", b"d"]),
+        ('{"acme/cold/orders": {"-1": "latest"}}', [b"d"]),
+    ],
+)
+def test_a_query_begins_where_it_is_told(spark, tmp_path, starting, expected):
+    root = tmp_path / "tier"
+    put(root, 1, [b"a", b"b"])
+    put(root, 2, [b"c"])
+    followed = Followed(spark, root, tmp_path, startingOffsets=starting)
+    followed.run()
+    put(root, 3, [b"d"])
+    followed.run()
+    assert followed.values() == expected
+
+
+def test_loss_stops_the_query_with_its_ledger(spark, tmp_path):
+    root = tmp_path / "tier"
+    put(root, 1, [b"a"])
+    followed = Followed(spark, root, tmp_path)
+    followed.run()
+    lay_out(root, pip17_object([b"x"], ledger_id=2), attempt=2, parts=["data"])
+    put(root, 3, [b"c"])
+    with pytest.raises(StreamingQueryException, match=r"no complete copy \(ledger 2\)"):
+        followed.run()
+
+
+@pytest.fixture
+def writer(tmp_path) -> list[str]:
+    """The command of a program that streams `tier` to `out` until it is killed, a few entries each time."""
+    return [sys.executable, str(WRITER), *(str(tmp_path / name) for name in ("tier", "out", "checkpoint"))]
+
+
+def test_a_query_that_is_killed_reads_nothing_twice_and_misses_nothing(spark, tmp_path, writer):
+    values = [b"%04d" % i for i in range(400)]
+    for ledger_id in range(4):
+        put(tmp_path / "tier", ledger_id, values[100 * ledger_id : 100 * (ledger_id + 1)])
+    log = tmp_path / "log"
+    commits = tmp_path / "checkpoint" / "commits"
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    for kills in range(1, 3):
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                writer,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                env=environment,
+            )
+            try:
+                deadline = time.monotonic() + 300
+                while not commits.exists() or len(list(commits.glob("[0-9]*"))) < 3 * kills:
+                    assert process.poll() is None, log.read_text()
+                    assert time.monotonic() < deadline, log.read_text()
+                    time.sleep(0.01)
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    followed = Followed(spark, tmp_path / "tier", tmp_path)
+    followed.run()
+    assert followed.values() == values
+
+
+def test_a_stream_has_no_end():
+    options = parse_options({"path": "/tier", "endingOffsets": '{"acme/cold/orders": {"-1": "1:1"}}'})
+    with pytest.raises(OptionError, match="no end"):
+        OffloadStreamReader(options, spark_schema(arrow_schema("entries")))
+
+
+@pytest.mark.parametrize(
+    "offset",
+    ['{"acme/cold/orders": {"-1": "latest"}}', '{"acme/cold/orders": "1:1"}', '{"x": {"-1": "1:1"}}'],
+)
+def test_an_offset_of_another_form_is_refused(tmp_path, offset):
+    import json
+
+    put(tmp_path, 1, [b"a"])
+    reader = OffloadStreamReader(
+        parse_options({"path": str(tmp_path), "level": "entries"}), spark_schema(arrow_schema("entries"))
+    )
+    with pytest.raises(OptionError):
+        reader.partitions({}, json.loads(offset))
+    reader.stop()
