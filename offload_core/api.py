@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from offload_core.catalogue import (
     Catalogue,
@@ -15,16 +16,29 @@ from offload_core.catalogue import (
     load_records,
     record_catalogue,
 )
+from offload_core.export import (
+    NEEDED_COLUMNS,
+    Executor,
+    ExportReport,
+    Listener,
+    ParquetOptions,
+    ThreadExecutor,
+    export_once,
+    follow_export,
+    open_target,
+)
 from offload_core.messages.schema import Level
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
     DEFAULT_TASK_BYTES,
     Bounds,
     Offsets,
+    Position,
     ReadOptions,
     Scan,
     Selection,
     plan_tasks,
+    resume_offsets,
     select_records,
     select_topics,
 )
@@ -78,6 +92,7 @@ class TierReader:
         columns: Sequence[str] | None = None,
         start: Offsets = "earliest",
         stop: Offsets = "latest",
+        resume: Mapping[TopicName, Position] | None = None,
         min_partitions: int = 1,
         task_bytes: int = DEFAULT_TASK_BYTES,
         fail_on_data_loss: bool = True,
@@ -96,6 +111,7 @@ class TierReader:
             level: `messages`, or `entries` as they are stored.
             columns: the columns to make, in this order (docs/columns.md); None for the default ones.
             start, stop: `earliest`, `latest`, or a position per topic; a start is inclusive, a stop exclusive.
+            resume: instead of a start, where topics go on that were read up to here before (see `resume_offsets`).
             min_partitions: plan at least so many tasks where there are enough blocks.
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
@@ -123,9 +139,68 @@ class TierReader:
             wanted = select_records(self.records(records), selection)
             catalogue = record_catalogue(self.store, wanted, prefix=prefix)
         topics = select_topics(catalogue, selection)
+        if resume is not None:
+            start = resume_offsets(topics, resume, start)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
         tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+
+    def export(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        to_options: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+        parquet: ParquetOptions | None = None,
+        file_bytes: int = DEFAULT_TASK_BYTES,
+        executor: Executor | None = None,
+        follow_s: float | None = None,
+        ended: threading.Event | None = None,
+        listener: Listener | None = None,
+        **scan: Any,
+    ) -> ExportReport:
+        """Export messages to Parquet files, an Iceberg or a Delta table (docs/export.md).
+
+        Only what is new since the last export to the same place is, each message once, however that ended.
+
+        Args:
+            to: a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
+            to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage
+                options.
+            columns: the columns to write; None for the default ones.
+            parquet: how files are written.
+            file_bytes: about this many stored bytes make a file of each topic and day in them.
+            executor: who does the work; None for a thread a core.
+            follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
+            ended: once it is set no further file begins, and the export returns when those under way are committed.
+            listener: told after each commit.
+            scan: which topics, and how to read them: as in `scan`.
+
+        Raises:
+            As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
+        """
+        wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
+        ended = threading.Event() if ended is None else ended
+        target = open_target(to, to_options or {})
+
+        def plan(resume: Mapping[TopicName, Position]) -> Scan:
+            return self.scan(**{**scan, "columns": wanted, "resume": resume, "task_bytes": file_bytes})
+
+        def once() -> ExportReport:
+            return export_once(
+                plan,
+                target,
+                executor=executor or ThreadExecutor(),
+                parquet=parquet or ParquetOptions(),
+                columns=columns,
+                stop=ended,
+                listener=listener,
+            )
+
+        try:
+            return once() if follow_s is None else follow_export(once, interval_s=follow_s, stop=ended)
+        finally:
+            target.close()
 
     def close(self) -> None:
         """Give back the store's connections and threads."""
