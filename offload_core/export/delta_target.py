@@ -7,6 +7,7 @@ columns and the partition columns `topic` and `date`. Source: docs/export.md.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import uuid
@@ -14,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction
-from deltalake.exceptions import CommitFailedError
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction
 from pyarrow.fs import PyFileSystem
@@ -23,7 +24,7 @@ from pyarrow.fs import PyFileSystem
 from offload_core.catalogue import TopicName
 from offload_core.export.model import ExportedFile
 from offload_core.scan import Position
-from offload_hooks.errors import OptionError, StoreError
+from offload_hooks.errors import OffloadError, OptionError, StoreError
 
 APPLICATION = "pulsar-offload"
 PARTITIONS = {"topic": pa.string(), "date": pa.date32()}
@@ -41,6 +42,10 @@ class DeltaTarget:
 
     def load(self) -> Mapping[TopicName, Position]:
         """See `Target`."""
+        with _translated():
+            return self._load()
+
+    def _load(self) -> Mapping[TopicName, Position]:
         if self._table is None:
             if not DeltaTable.is_deltatable(self._url, self._options):
                 return {}
@@ -52,29 +57,38 @@ class DeltaTarget:
     def place(self, schema: pa.Schema) -> DeltaPlace:
         """See `Target`; makes the table if there is none."""
         if self._table is None:
-            self._table = DeltaTable.create(
-                self._url,
-                _with_partitions(schema),
-                mode="ignore",
-                partition_by=list(PARTITIONS),
-                storage_options=self._options,
-            )
+            with_partitions = _with_partitions(schema)
+            with _translated():
+                self._table = DeltaTable.create(
+                    self._url,
+                    with_partitions,
+                    mode="ignore",
+                    partition_by=list(PARTITIONS),
+                    storage_options=self._options,
+                )
+        _check_columns(self._table, schema)
         return DeltaPlace(url=self._url, options=self._options, attempt=f"-{uuid.uuid4().hex}")
 
     def commit(self, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]) -> None:
         """See `Target`."""
         if self._table is None:
             raise AssertionError("a place is asked for before a commit")
-        number = (self._table.transaction_version(APPLICATION) or 0) + 1
+        with _translated():
+            self._commit(self._table, files, reached)
+
+    def _commit(
+        self, table: DeltaTable, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]
+    ) -> None:
+        number = (table.transaction_version(APPLICATION) or 0) + 1
         transactions = [Transaction(APPLICATION, number)]
         for topic, position in reached.items():
             for name, version in zip(_names(topic), _numbers(position), strict=True):
                 transactions.append(Transaction(name, version))
         try:
-            self._table.create_write_transaction(
+            table.create_write_transaction(
                 [_action(file) for file in files],
                 mode="append",
-                schema=self._table.schema(),
+                schema=table.schema(),
                 partition_by=list(PARTITIONS),
                 commit_properties=CommitProperties(
                     custom_metadata={f"{APPLICATION}.commit": number}, app_transactions=transactions
@@ -85,7 +99,7 @@ class DeltaTarget:
                 f"the Delta table at {self._url} was changed meanwhile: {error}",
                 hint="Nothing of this commit is in it. Let one export at a time write to a table.",
             ) from error
-        self._table.update_incremental()
+        table.update_incremental()
 
     def close(self) -> None:
         """See `Target`."""
@@ -139,6 +153,19 @@ class DeltaPlace:
         return _DeltaSink(self, key)
 
 
+@contextlib.contextmanager
+def _translated() -> Iterator[None]:
+    """What a store says may quote a credential, so only the error's type is shown."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        if isinstance(error, OffloadError):
+            raise
+        raise StoreError(
+            "the Delta table failed", found=type(error).__name__, hint="--debug shows the whole trace."
+        ) from error
+
+
 def open_delta(url: str, options: Mapping[str, str]) -> DeltaTarget:
     """The target `delta:` with this path or URL."""
     return DeltaTarget(url, options)
@@ -165,6 +192,17 @@ def _with_partitions(schema: pa.Schema) -> pa.Schema:
             )
         schema = schema.append(pa.field(name, kind))
     return schema
+
+
+def _check_columns(table: DeltaTable, schema: pa.Schema) -> None:
+    known = {field.name: field.type for field in table.schema().fields}
+    others = [field.name for field in Schema.from_arrow(schema).fields if known.get(field.name) != field.type]
+    if others or table.metadata().partition_columns != list(PARTITIONS):
+        raise OptionError(
+            "the Delta table has other columns than the export",
+            found=", ".join(others) or f"partitions {table.metadata().partition_columns}",
+            hint="Name its columns, change its schema, or export to another table.",
+        )
 
 
 def _action(file: ExportedFile) -> AddAction:

@@ -6,9 +6,10 @@ own summary has it, too. The table is partitioned by topic and by day of publish
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ from pyiceberg.transforms import DayTransform, IdentityTransform
 from offload_core.catalogue import TopicName
 from offload_core.export.model import ExportedFile
 from offload_core.scan import Position, parse_position
-from offload_hooks.errors import MetadataError, OptionError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import MetadataError, OffloadError, OptionError, StoreError, UnsupportedVersionError
 
 STATE = "pulsar-offload.export"
 VERSION = 1
@@ -46,19 +47,28 @@ class IcebergTarget:
 
     def load(self) -> Mapping[TopicName, Position]:
         """See `Target`."""
-        table = self._table()
-        self._state = ExportState() if table is None else parse_state(table)
-        return self._state.positions
+        with _translated(self._identifier):
+            table = self._table()
+            self._state = ExportState() if table is None else parse_state(table)
+            return self._state.positions
 
     def place(self, schema: pa.Schema) -> IcebergPlace:
         """See `Target`; makes the table if there is none."""
-        table = self._table() or self._create(schema)
+        with _translated(self._identifier):
+            table = self._table() or self._create(schema)
+        others = sorted(set(schema.names) - {field.name for field in table.schema().fields})
+        if others:
+            raise _unlike(self._identifier, ", ".join(others))
         return IcebergPlace(
             location=table.location(), properties=dict(table.io.properties), attempt=f"-{uuid.uuid4().hex}"
         )
 
     def commit(self, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]) -> None:
         """See `Target`."""
+        with _translated(self._identifier):
+            self._commit(files, reached)
+
+    def _commit(self, files: tuple[ExportedFile, ...], reached: Mapping[TopicName, Position]) -> None:
         state = ExportState(number=self._state.number + 1, positions={**self._state.positions, **reached})
         text = state.to_json()
         for attempt in range(1, _ATTEMPTS + 1):
@@ -78,13 +88,13 @@ class IcebergTarget:
                             check_duplicate_files=False,
                         )
                 break
-            except (
-                CommitFailedException
-            ) as error:  # somebody else changed the table: try again on what it is now
+            except ValueError as error:
+                raise _unlike(self._identifier, str(error)) from error
+            except CommitFailedException as error:
+                # Somebody else has changed the table: try again on what it is now.
                 if attempt == _ATTEMPTS:
-                    raise StoreError(
-                        f"the table {self._identifier} is changed all the time: {error}"
-                    ) from error
+                    what = f"the table {self._identifier} is changed all the time"
+                    raise StoreError(what, found=str(error)) from error
         self._state = state
 
     def close(self) -> None:
@@ -98,10 +108,18 @@ class IcebergTarget:
             return None
 
     def _create(self, schema: pa.Schema) -> Table:
+        # No statistics of payloads and keys are written (parquet_files), so none are looked for.
+        metrics = {
+            f"write.metadata.metrics.column.{field.name}": "none"
+            for field in schema
+            if pa.types.is_binary(field.type)
+        }
         self._catalog.create_namespace_if_not_exists(self._identifier.rpartition(".")[0])
         try:
             with (
-                self._catalog.create_table_transaction(self._identifier, schema) as transaction,
+                self._catalog.create_table_transaction(
+                    self._identifier, schema, properties=metrics
+                ) as transaction,
                 transaction.update_spec() as spec,
             ):
                 if "__topic" in schema.names:
@@ -188,6 +206,26 @@ class IcebergPlace:
     def open(self, key: str) -> _IcebergSink:
         """A new data file."""
         return _IcebergSink(self, key)
+
+
+@contextlib.contextmanager
+def _translated(identifier: str) -> Iterator[None]:
+    """A catalog may raise anything; what it says may quote a credential, so only its type is shown."""
+    try:
+        yield
+    except OffloadError:
+        raise
+    except Exception as error:
+        what = f"the Iceberg catalog of {identifier} failed"
+        raise StoreError(what, found=type(error).__name__, hint="--debug shows the whole trace.") from error
+
+
+def _unlike(identifier: str, found: str) -> OptionError:
+    return OptionError(
+        f"the table {identifier} has other columns than the export",
+        found=found,
+        hint="Name its columns, change its schema, or export to another table.",
+    )
 
 
 def open_iceberg(text: str, properties: Mapping[str, str]) -> IcebergTarget:

@@ -21,6 +21,7 @@ from offload_core.export.model import (
     Target,
     TaskResult,
 )
+from offload_core.export.partitions import NEEDED_COLUMNS
 from offload_core.export.task import WriteTask
 from offload_core.scan import Position, Scan, ScanTask
 from offload_hooks.errors import OptionError
@@ -57,6 +58,10 @@ def export_once(
         raise OptionError(
             "objects that name no topic cannot be exported",
             hint="Give the managed ledgers' records, which name it.",
+        )
+    if missing := [name for name in NEEDED_COLUMNS if name not in scan.schema.names]:
+        raise OptionError(
+            "only messages can be exported", expected="level messages", found=f"no {missing[0]}"
         )
     if not scan.tasks:
         return ExportReport()
