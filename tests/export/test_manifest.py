@@ -49,11 +49,6 @@ def test_the_golden_manifest_is_read_and_written() -> None:
     assert encode_manifest(MANIFEST) == GOLDEN.read_bytes()
 
 
-def test_the_page_of_the_format_shows_it() -> None:
-    page = GOLDEN.parents[2] / "docs" / "formats" / "export-manifest.md"
-    assert f"```json\n{GOLDEN.read_text()}\n```" in page.read_text()
-
-
 def test_a_file_that_is_visible_has_no_upload_any_more() -> None:
     published = replace(MANIFEST, files=(replace(MANIFEST.files[0], staged=None, date=None),))
     assert decode_manifest(encode_manifest(published), published.key) == published
