@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offload_core.catalogue import TopicName
@@ -95,6 +95,7 @@ def test_a_manifest_truncated_anywhere_is_refused() -> None:
             decode_manifest(whole[:length], MANIFEST.key)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 100_000), st.integers(0, 255))
 def test_a_manifest_with_any_byte_changed_is_a_manifest_or_refused(place: int, byte: int) -> None:
     data = bytearray(GOLDEN.read_bytes())
