@@ -32,6 +32,7 @@ SUITES = (
     "java",
     "mapfiles",
     "broker",
+    "export",
 )
 FOLDER = Path(".bench")
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from offload_core.catalogue import (
     Catalogue,
@@ -16,6 +17,17 @@ from offload_core.catalogue import (
     load_records,
     record_catalogue,
 )
+from offload_core.export import (
+    NEEDED_COLUMNS,
+    Executor,
+    ExportReport,
+    Listener,
+    ParquetOptions,
+    ThreadExecutor,
+    export_once,
+    follow_export,
+    open_target,
+)
 from offload_core.messages.schema import Level
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
@@ -23,11 +35,13 @@ from offload_core.scan import (
     Bounds,
     Condition,
     Offsets,
+    Position,
     ReadOptions,
     Scan,
     Selection,
     plan_tasks,
     restrict_times,
+    resume_offsets,
     select_records,
     select_topics,
     time_range,
@@ -86,6 +100,7 @@ class TierReader:
         stop_time: int | datetime | None = None,
         time_slack_ms: int = DEFAULT_TIME_SLACK_MS,
         conditions: Sequence[Condition] = (),
+        resume: Mapping[TopicName, Position] | None = None,
         min_partitions: int = 1,
         task_bytes: int = DEFAULT_TASK_BYTES,
         fail_on_data_loss: bool = True,
@@ -109,6 +124,7 @@ class TierReader:
             time_slack_ms: how much older than a message before it a message may be to be found by a range of times.
             conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
                 read may hold other rows as well.
+            resume: instead of a start, where topics go on that were read up to here before (see `resume_offsets`).
             min_partitions: plan at least so many tasks where there are enough blocks.
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
@@ -133,6 +149,8 @@ class TierReader:
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         catalogue = self.look(selection, prefix=prefix, records=records, read_indexes=False)
         topics = select_topics(catalogue, selection)
+        if resume is not None:
+            start = resume_offsets(topics, resume, start)
         bounds = Bounds(
             start=start,
             stop=stop,
@@ -163,6 +181,63 @@ class TierReader:
             return list_catalogue(self.store, prefix=prefix, known=known, read_indexes=read_indexes)
         wanted = select_records(self.records(records), selection)
         return record_catalogue(self.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes)
+
+    def export(
+        self,
+        to: str | os.PathLike[str],
+        *,
+        to_options: Mapping[str, Any] | None = None,
+        columns: Sequence[str] | None = None,
+        parquet: ParquetOptions | None = None,
+        file_bytes: int = DEFAULT_TASK_BYTES,
+        executor: Executor | None = None,
+        follow_s: float | None = None,
+        ended: threading.Event | None = None,
+        listener: Listener | None = None,
+        **scan: Any,
+    ) -> ExportReport:
+        """Export messages to Parquet files, an Iceberg or a Delta table (docs/export.md).
+
+        Only what is new since the last export to the same place is, each message once, however that ended.
+
+        Args:
+            to: a folder's path or URL, `iceberg:CATALOG/NAMESPACE.TABLE`, or `delta:PATH`.
+            to_options: of a folder its driver's options, of Iceberg the catalog's properties, of Delta its storage
+                options.
+            columns: the columns to write; None for the default ones.
+            parquet: how files are written.
+            file_bytes: about this many stored bytes make a file of each topic and day in them.
+            executor: who does the work; None for a thread a core.
+            follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
+            ended: once it is set no further file begins, and the export returns when those under way are committed.
+            listener: told after each commit.
+            scan: which topics, and how to read them: as in `scan`.
+
+        Raises:
+            As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
+        """
+        wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
+        ended = threading.Event() if ended is None else ended
+        target = open_target(to, to_options or {})
+
+        def plan(resume: Mapping[TopicName, Position]) -> Scan:
+            return self.scan(**{**scan, "columns": wanted, "resume": resume, "task_bytes": file_bytes})
+
+        def once() -> ExportReport:
+            return export_once(
+                plan,
+                target,
+                executor=executor or ThreadExecutor(),
+                parquet=parquet or ParquetOptions(),
+                columns=columns,
+                stop=ended,
+                listener=listener,
+            )
+
+        try:
+            return once() if follow_s is None else follow_export(once, interval_s=follow_s, stop=ended)
+        finally:
+            target.close()
 
     def close(self) -> None:
         """Give back the store's connections and threads."""

@@ -15,6 +15,7 @@ def main() -> None:
         raise SystemExit(1) from None
     from offload_core.cli.cat import cat
     from offload_core.cli.doctor import doctor
+    from offload_core.cli.export import export
     from offload_core.cli.inspect import inspect
     from offload_core.cli.ls import ls
     from offload_core.cli.new_driver import new
@@ -26,7 +27,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, cat, doctor):
+    for command in (ls, inspect, cat, export, doctor):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

@@ -78,6 +78,11 @@ def opened(
     url: str, driver: str | None, options: Sequence[str] | None, layers: Sequence[str] | None = None
 ) -> TierReader:
     """The tier that the arguments name."""
+    return open_tier(url, driver=driver, layers=layers, **named_options(options))
+
+
+def named_options(options: Sequence[str] | None) -> dict[str, Any]:
+    """Options of a driver as they are typed, `NAME=VALUE`, by name."""
     named: dict[str, Any] = {}
     for option in options or ():
         name, separator, value = option.partition("=")
@@ -86,7 +91,7 @@ def opened(
                 "an option of the driver has another form", expected="NAME=VALUE", found=repr(name)
             )
         named[name] = value
-    return open_tier(url, driver=driver, layers=layers, **named)
+    return named
 
 
 def printable(text: str) -> str:

@@ -5,6 +5,7 @@ from offload_core.scan.message_ids import message_id_of_position, position_of_me
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.scan.positions import Offsets, Position, parse_offsets, parse_position
 from offload_core.scan.read import read_task
+from offload_core.scan.resume import resume_offsets
 from offload_core.scan.scan import Scan
 from offload_core.scan.select import Selection, select_records, select_topics
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
@@ -32,6 +33,7 @@ __all__ = [
     "position_of_message_id",
     "read_task",
     "restrict_times",
+    "resume_offsets",
     "select_records",
     "select_topics",
     "time_range",

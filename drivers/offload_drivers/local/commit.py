@@ -19,6 +19,9 @@ crash leaves after each step:
     6. the upload's record removed    The same. Before this step `list_uploads` still shows the upload, and
                                       aborting it does not touch the object.
 
+An object without metadata of its own gets no sidecar, unless it takes the place of one that has: steps 2 and 3 are left
+out then.
+
 The identity is inode, size and time of change. Whoever reads metadata looks at the object, the sidecar, the
 note and again at the object, and begins again if that is another one, so a replacement under way does not
 deceive it either. Deleting removes the object, then sidecar and note; a crash between them leaves a sidecar
@@ -63,11 +66,12 @@ def put_in_place(staging: Staging, upload: Upload, size_bytes: int, create_only:
         if create_only and os.path.lexists(target):
             raise ObjectExistsError("there is an object of this key already", key=upload.key)
         _sync_data(staging, upload, size_bytes)
-        write_durably(staging.sidecar(upload), encode_sidecar(metadata))
         note = staging.replaced(upload.key)
-        _write_note(note, target)
-        os.replace(staging.sidecar(upload), target + SUFFIX)
-        sync_directory(directory)
+        if metadata != ObjectMetadata() or os.path.lexists(target + SUFFIX):
+            write_durably(staging.sidecar(upload), encode_sidecar(metadata))
+            _write_note(note, target)
+            os.replace(staging.sidecar(upload), target + SUFFIX)
+            sync_directory(directory)
         os.replace(staging.data(upload), target)
         sync_directory(directory)
         info = os.stat(target)

@@ -1,0 +1,98 @@
+"""Export of a topic to Parquet (zstd) against Spark's own way, `write.parquet` from our source: two cores each.
+
+Ours by two processes and by Spark's executors, at the level of compression that Spark has (3), and by two processes at
+our default (1). Both read the same tier and write all columns; the rows are compared once, column by column.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
+
+from benchmarks.material import message_entries, write_ledger
+from benchmarks.measure import Result, seconds_side_by_side
+from benchmarks.spark import start
+from offload_core import TierReader
+from offload_core.export import Executor, ParquetOptions, ProcessExecutor, ThreadExecutor
+from offload_core.messages.compression import Compression
+from offload_core.spark import PulsarOffloadDataSource
+from offload_core.spark.executor import SparkExecutor
+
+PAYLOAD_BYTES = 1 << 30
+BLOCK_BYTES = 16 << 20
+TASK_BYTES = 64 << 20
+TARGET = 1.8
+SPARK_LEVEL = 3
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """One result per executor."""
+    place = folder / "export"
+    shutil.rmtree(place, ignore_errors=True)
+    entries = message_entries(1024, 100, Compression.LZ4)
+    stored = PAYLOAD_BYTES * sum(map(len, entries)) // (len(entries) * 100 * 1024)
+    tier = write_ledger(place / "tier", entries, stored, BLOCK_BYTES)
+    spark = start()
+    spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+    spark.dataSource.register(PulsarOffloadDataSource)
+    cases: tuple[tuple[str, Executor, int | None, float | None], ...] = (
+        ("two processes, level 3", ProcessExecutor(2), SPARK_LEVEL, TARGET),
+        ("two processes, level 1 (default)", ProcessExecutor(2), None, None),
+        ("two threads, level 3", ThreadExecutor(2), SPARK_LEVEL, None),
+        ("Spark's executors, level 3", SparkExecutor(spark), SPARK_LEVEL, None),
+    )
+    for name, executor, level, target in cases:
+        ours, peer, ratio = seconds_side_by_side(
+            lambda executor=executor, level=level: export(tier, place / "ours", executor, level),
+            lambda: write_by_spark(spark, place / "tier", place / "spark"),
+            rounds=3,
+        )
+        rows = check_same(place / "ours", place / "spark")
+        sizes = [
+            sum(path.stat().st_size for path in (place / out).rglob("*.parquet")) for out in ("ours", "spark")
+        ]
+        yield Result(
+            name=f"export of 1 KiB messages to Parquet, {name}",
+            ours=f"{rows / ours / 1e3:.0f} k rows/s, {sizes[0] >> 20} MiB",
+            peer=f"write.parquet {rows / peer / 1e3:.0f} k rows/s, {sizes[1] >> 20} MiB",
+            ratio=ratio,
+            limit=target,
+        )
+    spark.stop()
+    shutil.rmtree(place)
+
+
+def export(tier: TierReader, out: Path, executor: Executor, level: int | None) -> None:
+    """Our way."""
+    shutil.rmtree(out, ignore_errors=True)
+    parquet = ParquetOptions(compression_level=level)
+    tier.export(out, executor=executor, file_bytes=TASK_BYTES, parquet=parquet)
+
+
+def write_by_spark(spark: SparkSession, tier: Path, out: Path) -> None:
+    """Spark's way."""
+    frame = spark.read.format("pulsar_offload").option("maxPartitionBytes", str(TASK_BYTES)).load(str(tier))
+    frame.write.mode("overwrite").option("compression", "zstd").parquet(str(out))
+
+
+def check_same(ours: Path, theirs: Path) -> int:
+    """The number of rows, which are the same in all columns."""
+    order = [(name, "ascending") for name in ("__ledgerId", "__entryId", "__batchIndex")]
+    names = ds.dataset(theirs, format="parquet").schema.names
+    rows = 0
+    for name in names:
+        columns = list(dict.fromkeys([*(name for name, _ in order), name]))
+        a, b = (
+            ds.dataset(out, format="parquet", partitioning=partitioning)
+            .to_table(columns=columns)
+            .sort_by(order)[name]
+            for out, partitioning in ((ours, "hive"), (theirs, None))
+        )
+        if not a.equals(b.cast(a.type)):
+            raise AssertionError(f"column {name} differs")
+        rows = len(a)
+    return rows

@@ -1,0 +1,211 @@
+"""`offload export`: topics to Parquet files, an Iceberg or a Delta table, once or on and on."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from offload_core.cli.shared import (
+    Debug,
+    Driver,
+    Layers,
+    Prefix,
+    Records,
+    StorageOptions,
+    Url,
+    err,
+    named_options,
+    opened,
+    reported,
+    size,
+)
+from offload_core.export import (
+    DEFAULT_ROW_GROUP_BYTES,
+    Executor,
+    ExportProgress,
+    ExportReport,
+    ParquetOptions,
+    ProcessExecutor,
+    ThreadExecutor,
+)
+from offload_core.scan import DEFAULT_TASK_BYTES, parse_offsets
+from offload_hooks.errors import MissingExtraError, OptionError
+
+
+def export(
+    url: Url,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR|URL|iceberg:CATALOG/NAMESPACE.TABLE|delta:PATH",
+            help="Where to: a folder of Parquet files, or a table.",
+        ),
+    ],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="A topic; may be given again.")
+    ] = None,
+    topics_pattern: Annotated[
+        str | None, typer.Option(help="Instead of names: a regular expression of whole names.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Only what this Pulsar cluster offloaded.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns, with commas between; as in Spark.")] = None,
+    start: Annotated[
+        str, typer.Option(help="Where to start what was never exported: earliest, or positions as JSON.")
+    ] = "earliest",
+    stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
+    to_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the target; may be given again."),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Export what comes on, until Ctrl-C.")] = False,
+    interval: Annotated[float, typer.Option(min=0, help="With --follow: seconds between two looks.")] = 60.0,
+    master: Annotated[str | None, typer.Option(help="A Spark master, whose executors do the work.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="So many at once; one a core by default.")
+    ] = None,
+    processes: Annotated[bool, typer.Option("--processes", help="Processes instead of threads.")] = False,
+    compression: Annotated[str, typer.Option(help="Of the Parquet files.")] = "zstd",
+    compression_level: Annotated[int | None, typer.Option(help="The compression's level.")] = None,
+    file_bytes: Annotated[
+        int, typer.Option(min=1, help="About so many stored bytes of a topic make a file.")
+    ] = DEFAULT_TASK_BYTES,
+    row_group_bytes: Annotated[
+        int, typer.Option(min=1, help="About so many bytes in memory make a row group.")
+    ] = DEFAULT_ROW_GROUP_BYTES,
+    fail_on_data_loss: Annotated[
+        bool, typer.Option(help="Stop where messages are missing; else warn and go on.")
+    ] = True,
+    prefix: Prefix = "",
+    records: Records = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    debug: Debug = False,
+) -> None:
+    """Export topics, each message once: what is new since the last time, however that ended."""
+    with reported(debug):
+        if not topic and topics_pattern is None:
+            raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
+        if master is not None and (processes or workers is not None):
+            raise OptionError(
+                "Spark decides how much runs at once", expected="--master without --workers, --processes"
+            )
+        with (
+            opened(url, driver, option, layer) as tier,
+            _executor(master, workers, processes) as executor,
+            _bar() as bar,
+            _ended_by_signal() as ended,
+        ):
+            report = tier.export(
+                to,
+                to_options=named_options(to_option),
+                topic=tuple(topic or ()),
+                topics_pattern=topics_pattern,
+                cluster=cluster,
+                columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+                start=parse_offsets(start, "--start"),
+                stop=parse_offsets(stop, "--stop"),
+                follow_s=interval if follow else None,
+                ended=ended,
+                executor=executor,
+                listener=bar,
+                parquet=ParquetOptions(
+                    compression=compression,
+                    compression_level=compression_level,
+                    row_group_bytes=row_group_bytes,
+                ),
+                file_bytes=file_bytes,
+                fail_on_data_loss=fail_on_data_loss,
+                prefix=prefix,
+                records=records,
+            )
+        _say(report)
+
+
+def _say(report: ExportReport) -> None:
+    cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
+    err.print(
+        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}", highlight=False
+    )
+
+
+@contextlib.contextmanager
+def _ended_by_signal() -> Iterator[threading.Event]:
+    """An event that the first SIGINT or SIGTERM sets; the second one is as always."""
+    ended = threading.Event()
+    before: dict[int, Any] = {}
+
+    def end(number: int, _: object) -> None:
+        ended.set()
+        signal.signal(number, before[number])
+        err.print("ending after what is under way; once more to break off", highlight=False)
+
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        before[kind] = signal.signal(kind, end)
+    try:
+        yield ended
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _executor(master: str | None, workers: int | None, processes: bool) -> Iterator[Executor]:
+    if master is None:
+        yield ProcessExecutor(workers) if processes else ThreadExecutor(workers)
+        return
+    try:
+        from offload_core.spark.executor import SparkExecutor, start_session
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"--master needs the module {error.name!r}, which is not installed",
+            hint="Install it: pip install 'pulsar-offload[spark]'",
+        ) from error
+    session = start_session(master)
+    try:
+        yield SparkExecutor(session)
+    finally:
+        session.stop()
+
+
+class _Bar:
+    """A bar on a terminal: how much of the round's topics has been exported, how fast, and how long the rest takes."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task = progress.add_task("exporting", total=None)
+        self._done = 0
+
+    def __call__(self, now: ExportProgress) -> None:
+        if now.done_bytes < self._done:  # the next round of --follow
+            self._progress.reset(self._task)
+        self._done = now.done_bytes
+        self._progress.update(self._task, completed=now.done_bytes, total=now.total_bytes)
+
+
+@contextlib.contextmanager
+def _bar() -> Iterator[_Bar]:
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=err,
+        disable=not err.is_terminal,
+        transient=True,
+    ) as progress:
+        yield _Bar(progress)

@@ -1,0 +1,22 @@
+"""Export: topics to Parquet files, Iceberg or Delta tables, each message once, whatever is killed meanwhile."""
+
+from offload_core.export.executors import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.export.model import DEFAULT_ROW_GROUP_BYTES, ExportProgress, ExportReport, ParquetOptions
+from offload_core.export.opening import open_target
+from offload_core.export.partitions import NEEDED_COLUMNS
+from offload_core.export.run import Listener, export_once, follow_export
+
+__all__ = [
+    "DEFAULT_ROW_GROUP_BYTES",
+    "NEEDED_COLUMNS",
+    "Executor",
+    "ExportProgress",
+    "ExportReport",
+    "Listener",
+    "ParquetOptions",
+    "ProcessExecutor",
+    "ThreadExecutor",
+    "export_once",
+    "follow_export",
+    "open_target",
+]

@@ -1,0 +1,94 @@
+"""Who runs the tasks of an export: threads of this process, processes of this machine, or whatever is handed in.
+
+An executor takes a function and items, all of them picklable, and gives the results in the items' order. It draws an
+item when somebody is free for it, so that who gives the items can end the work early.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor as Pool
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+from offload_hooks.errors import OptionError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Executor(Protocol):
+    """Runs picklable work on picklable items."""
+
+    def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """The results in order of the items; the first error of `work` is raised at its place."""
+
+
+class ThreadExecutor:
+    """Threads of this process: one a core unless `workers` says otherwise."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = _checked(workers)
+
+    def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """See `Executor`."""
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="offload-export")
+        return _in_order(pool, self._workers, work, items)
+
+
+class ProcessExecutor:
+    """Processes of this machine, started anew: one a core unless `workers` says otherwise.
+
+    They import the program's main module: a script guards what it does by `if __name__ == "__main__"`.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self._workers = _checked(workers)
+
+    def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """See `Executor`."""
+        pool = ProcessPoolExecutor(
+            self._workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_receive,
+            initargs=(pickle.dumps(work),),
+        )
+        return _in_order(pool, self._workers, _work, items)
+
+
+def _checked(workers: int | None) -> int:
+    if workers is not None and workers < 1:
+        raise OptionError("an export needs a worker", expected="1 or more", found=workers)
+    return workers or os.cpu_count() or 1
+
+
+def _in_order(
+    pool: Pool, workers: int, work: Callable[[_Item], _Result], items: Iterable[_Item]
+) -> Iterator[_Result]:
+    under_way: deque[Future[_Result]] = deque()
+    try:
+        for item in items:
+            under_way.append(pool.submit(work, item))
+            # One more than there are workers, so that none waits for us.
+            if len(under_way) > workers:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+_received: list[Callable[[Any], Any]] = []
+
+
+def _receive(work: bytes) -> None:
+    """A new process learns what it will do: once, so that it opens its tier once."""
+    _received[:] = [pickle.loads(work)]  # noqa: S301 - from the process that started this one
+
+
+def _work(item: Any) -> Any:
+    return _received[0](item)

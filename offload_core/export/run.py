@@ -1,0 +1,132 @@
+"""The export itself: plan what is new, hand tasks to workers, commit in order of positions what they wrote.
+
+What is committed is a beginning of each topic's positions. So the state of an export is one position a topic, and all
+that a killed one has written besides is not seen by anybody and written again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from offload_core.catalogue import TopicName
+from offload_core.export.executors import Executor
+from offload_core.export.model import (
+    ExportProgress,
+    ExportReport,
+    ParquetOptions,
+    Target,
+    TaskResult,
+)
+from offload_core.export.partitions import NEEDED_COLUMNS
+from offload_core.export.task import WriteTask
+from offload_core.scan import Position, Scan, ScanTask
+from offload_hooks.errors import OptionError
+
+Plan = Callable[[Mapping[TopicName, Position]], Scan]
+"""What is to be read after these positions."""
+
+Listener = Callable[[ExportProgress], None]
+
+
+def export_once(
+    plan: Plan,
+    target: Target,
+    *,
+    executor: Executor,
+    parquet: ParquetOptions,
+    columns: Sequence[str] | None = None,
+    stop: threading.Event | None = None,
+    listener: Listener | None = None,
+) -> ExportReport:
+    """Export what is new since the target's last commit.
+
+    Args:
+        columns: those to write; None for all of the scan.
+        stop: once it is set no further task begins; those under way are committed.
+        listener: told after each commit.
+
+    Raises:
+        OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.
+    """
+    parquet.check()
+    scan = plan(target.load())
+    if any(run.topic is None for task in scan.tasks for run in task.runs):
+        raise OptionError(
+            "objects that name no topic cannot be exported",
+            hint="Give the managed ledgers' records, which name it.",
+        )
+    if missing := [name for name in NEEDED_COLUMNS if name not in scan.schema.names]:
+        raise OptionError(
+            "only messages can be exported", expected="level messages", found=f"no {missing[0]}"
+        )
+    if not scan.tasks:
+        return ExportReport()
+    schema = scan.schema
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    work = WriteTask(
+        tier=scan.tier,
+        read=scan.options,
+        place=target.place(schema),
+        parquet=parquet,
+        columns=None if columns is None else tuple(columns),
+    )
+    report = ExportReport()
+    for results in _commits(executor.run(work, _until(stop, scan.tasks)), target.commit_bytes):
+        reached: dict[TopicName, Position] = {}
+        for result in results:
+            reached.update(result.reached)
+        target.commit(tuple(file for result in results for file in result.files), reached)
+        report = report.plus(results)
+        if listener is not None:
+            listener(
+                ExportProgress(
+                    done_bytes=report.data_bytes,
+                    total_bytes=scan.data_bytes,
+                    rows=report.rows,
+                    files=report.files,
+                    size_bytes=report.size_bytes,
+                )
+            )
+    return replace(report, complete=report.data_bytes == scan.data_bytes)
+
+
+def follow_export(
+    once: Callable[[], ExportReport], *, interval_s: float, stop: threading.Event
+) -> ExportReport:
+    """Export again and again, `interval_s` seconds after one another, until `stop` is set; all together."""
+    total = ExportReport()
+    while True:
+        report = once()
+        total = ExportReport(
+            rows=total.rows + report.rows,
+            files=total.files + report.files,
+            size_bytes=total.size_bytes + report.size_bytes,
+            data_bytes=total.data_bytes + report.data_bytes,
+            complete=report.complete,
+        )
+        if stop.wait(interval_s):
+            return total
+
+
+def _until(stop: threading.Event | None, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:
+    for task in tasks:
+        if stop is not None and stop.is_set():
+            return
+        yield task
+
+
+def _commits(results: Iterable[TaskResult], commit_bytes: int) -> Iterator[tuple[TaskResult, ...]]:
+    """Results in groups of about so many bytes that were read."""
+    group: list[TaskResult] = []
+    for result in results:
+        group.append(result)
+        if sum(each.data_bytes for each in group) >= commit_bytes:
+            yield tuple(group)
+            group = []
+    if group:
+        yield tuple(group)

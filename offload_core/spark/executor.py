@@ -1,0 +1,65 @@
+"""An executor of picklable work on Spark: each item is a Spark task.
+
+Items go to Spark in waves of a few a core, so that results come back, and can be committed, while others run.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+import pickle
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from offload_hooks.errors import OffloadError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+_ITEMS_A_CORE = 4
+
+
+class SparkExecutor:
+    """Runs work on the executors of a classic Spark session, which need this package in the same version."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+
+    def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
+        """The results in order of the items; the first error of `work` is raised at its place."""
+        call = functools.partial(_call, pickle.dumps(work))
+        rest = iter(items)
+        size = max(1, self._context.defaultParallelism) * _ITEMS_A_CORE
+        while wave := [pickle.dumps(item) for item in itertools.islice(rest, size)]:
+            for result in self._context.parallelize(wave, len(wave)).map(call).collect():
+                if isinstance(result, OffloadError):
+                    raise result
+                yield result
+
+
+def start_session(master: str) -> SparkSession:
+    """A session at this master for an export, or the one that is there already."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return SparkSession.builder.master(master).appName("offload export").getOrCreate()
+
+
+def _call(work: bytes, item: bytes) -> Any:
+    """Errors come back as values: Spark would try again what cannot succeed, and hand over their text only."""
+    try:
+        return _work_of_process(os.getpid(), work)(pickle.loads(item))  # noqa: S301 - from the driver
+    except OffloadError as error:
+        if error.retryable:
+            raise
+        return error
+
+
+@functools.lru_cache(maxsize=4)
+def _work_of_process(process_id: int, work: bytes) -> Callable[[Any], Any]:
+    """The work of this process: made after the fork, kept for the items that follow: its tier is opened once."""
+    del process_id
+    made: Callable[[Any], Any] = pickle.loads(work)  # noqa: S301 - from the driver of the same application
+    return made

@@ -1,0 +1,131 @@
+"""`offload export`: the command line of exports."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import COMMAND, Offload
+from exports import (
+    ORDERS,
+    add_ledger,
+    delta_rows,
+    iceberg_options,
+    iceberg_rows,
+    messages,
+    parquet_files,
+    parquet_rows,
+    scanned,
+    two_partitions,
+)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    return two_partitions(tmp_path / "tier")
+
+
+def test_a_topic_is_exported_and_the_next_time_what_is_new(
+    offload: Offload, tier: Path, tmp_path: Path
+) -> None:
+    arguments = ("export", tier, "--topic", ORDERS, "--to", tmp_path / "out", "--file-bytes", "4096")
+    done = offload(*arguments)
+    assert (done.code, done.out) == (0, "")
+    assert "64 rows in 8 files" in done.err
+    assert parquet_rows(tmp_path / "out") == scanned(tier)
+    assert "0 rows in 0 files" in offload(*arguments).err
+
+
+def test_to_delta_and_iceberg(offload: Offload, tier: Path, tmp_path: Path) -> None:
+    assert offload("export", tier, "-t", ORDERS, "--to", f"delta:{tmp_path}/delta").code == 0
+    assert delta_rows(tmp_path / "delta") == scanned(tier)
+    (tmp_path / "iceberg").mkdir()
+    options = [f"--to-option={name}={value}" for name, value in iceberg_options(tmp_path / "iceberg").items()]
+    assert offload("export", tier, "-t", ORDERS, "--to", "iceberg:test/exports.orders", *options).code == 0
+    assert iceberg_rows(tmp_path / "iceberg") == scanned(tier)
+
+
+def test_columns_pattern_compression_and_workers(offload: Offload, tier: Path, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    pattern = ("--topics-pattern", ".*partition-1", "--columns", "value, __key", "--workers", "1")
+    assert offload("export", tier, *pattern, "--to", tmp_path / "out", "--compression", "gzip").code == 0
+    (first, second) = parquet_files(tmp_path / "out")
+    found = pq.read_metadata(tmp_path / "out" / first)
+    assert (found.schema.names, found.row_group(0).column(0).compression) == (["value", "__key"], "GZIP")
+    assert "partition-1" in first + second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--to", "out"), "--topic or --topics-pattern"),
+        (("-t", "a/b/c", "--to", "out", "--master", "local", "--workers", "2"), "Spark decides"),
+        (("-t", ORDERS, "--to", "./out", "--compression", "zip"), "no such compression"),
+        (("-t", ORDERS, "--to", "iceberg:x"), "names no Iceberg table"),
+        (("-t", ORDERS, "--to", "./out", "--to-option", "x"), "NAME=VALUE"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    offload: Offload,
+    tier: Path,
+    arguments: tuple[str, ...],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = offload("export", tier, *arguments)
+    assert done.code == 2
+    assert says in done.err
+
+
+def test_a_bad_entry_is_one_line_and_exit_code_1(offload: Offload, tier: Path, tmp_path: Path) -> None:
+    bad = messages("ledger 9", 3)
+    bad[1] = bad[1][:-1] + b"?"
+    add_ledger(tier, 9, bad, partition=1)
+    done = offload("export", tier, "-t", ORDERS, "--to", tmp_path / "out")
+    assert done.code == 1
+    assert "ledger 9" in done.err
+    assert "entry 1" in done.err
+
+
+def test_a_missing_extra_names_the_install_line(
+    offload: Offload, tier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind, module in (("iceberg", "pyiceberg.catalog"), ("delta", "deltalake")):
+        monkeypatch.setitem(sys.modules, module, None)
+        monkeypatch.delitem(sys.modules, f"offload_core.export.{kind}_target", raising=False)
+        done = offload("export", tier, "-t", ORDERS, "--to", f"{kind}:{tmp_path}/x.y")
+        assert done.code == 1
+        assert f"pip install 'pulsar-offload[{kind}]'" in done.err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_follow_ends_cleanly_by_a_signal(number: signal.Signals, tier: Path, tmp_path: Path) -> None:
+    arguments = [
+        "export",
+        str(tier),
+        "-t",
+        ORDERS,
+        "--to",
+        str(tmp_path / "out"),
+        "--follow",
+        "--interval",
+        "3600",
+    ]
+    process = subprocess.Popen([str(COMMAND), *arguments], stderr=subprocess.PIPE, text=True, env=os.environ)
+    try:
+        while len(parquet_files(tmp_path / "out")) < 4:
+            assert process.poll() is None
+        process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    assert "64 rows in 4 files" in said
+    assert parquet_rows(tmp_path / "out") == scanned(tier)

@@ -1,0 +1,109 @@
+"""The job of `test_kills`: exports that are killed at a line of the export's code, each in a fork of this process.
+
+    kill_job.py TIER FOLDER KIND STRIDE
+
+Counts the lines that an export runs through, in all its threads; then, for every STRIDE-th of them, exports into a
+folder of its own until that line, dies by SIGKILL, notes which files are visible, and exports again to the end. No
+thread lives in this process when it forks. Prints JSON: line number → visible files.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from exports import parquet_files, target_of
+
+import offload_core.export
+from offload_core import open_tier
+from offload_core.export import ThreadExecutor
+from offload_core.export.delta_target import DeltaTarget
+from offload_core.export.iceberg_target import IcebergTarget
+
+CODE = str(Path(offload_core.export.__file__).parent)
+DeltaTarget.commit_bytes = IcebergTarget.commit_bytes = 1  # as many commits as there are tasks
+
+
+def export(tier: Path, folder: Path, kind: str) -> None:
+    with open_tier(tier) as reader:
+        reader.export(
+            **target_of(kind, folder), topic="acme/cold/orders", file_bytes=4096, executor=ThreadExecutor(1)
+        )
+
+
+def at_each_line(act: Callable[[int], None]) -> None:
+    """Call `act` with the number of each line of the export's code that is reached from here on."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        if not frame.f_code.co_filename.startswith(CODE):
+            return None
+        if event == "line":
+            count += 1
+            act(count)
+        return trace
+
+    threading.settrace(trace)
+    sys.settrace(trace)
+
+
+def in_fork(work: Callable[[], None]) -> int:
+    """Do the work in a fork; its exit code, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            work()
+            code = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def count_lines(tier: Path, folder: Path, kind: str) -> int:
+    counts = folder / "lines"
+
+    def work() -> None:
+        numbers = []
+        at_each_line(numbers.append)
+        export(tier, folder / "whole", kind)
+        counts.write_text(str(max(numbers)))
+
+    assert in_fork(work) == 0
+    return int(counts.read_text())
+
+
+def main(tier: Path, folder: Path, kind: str, stride: int) -> None:
+    with open_tier(tier) as reader:
+        assert reader.scan().to_table().num_rows  # loads the kernels once for all forks
+    lines = count_lines(tier, folder, kind)
+    visible: dict[int, dict[str, int]] = {}
+
+    def killed(line: int, target: Path) -> None:
+        def act(reached: int) -> None:
+            if reached == line:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        at_each_line(act)
+        export(tier, target, kind)
+
+    for line in range(1, lines + 1, stride):
+        target = folder / str(line)
+        code = in_fork(lambda line=line, target=target: killed(line, target))
+        # Threads take turns differently each time: what was the last line may not be reached.
+        assert code in (0, -signal.SIGKILL), code
+        visible[line] = parquet_files(target)
+        assert in_fork(lambda target=target: export(tier, target, kind)) == 0
+    print(json.dumps(visible))
+
+
+main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))

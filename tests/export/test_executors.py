@@ -1,0 +1,64 @@
+"""Who runs an export's tasks: results in order, errors in their place, no item drawn that nobody is free for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from exports import ORDERS, parquet_rows, scanned, two_partitions
+
+from offload_core import open_tier
+from offload_core.export import Executor, ProcessExecutor, ThreadExecutor
+from offload_hooks.errors import DataLossError, OptionError
+
+
+def squared(number: int) -> tuple[int, int]:
+    if number == 99:
+        raise DataLossError("the 99 is lost", ledger_id=99)
+    return number * number, os.getpid()
+
+
+@pytest.mark.parametrize(
+    "executor", [ThreadExecutor(1), ThreadExecutor(3), ThreadExecutor(), ProcessExecutor(2)]
+)
+def test_results_come_in_the_order_of_the_items(executor: Executor) -> None:
+    results = list(executor.run(squared, range(20)))
+    assert [result for result, _ in results] == [number * number for number in range(20)]
+    assert (os.getpid() in {process for _, process in results}) is isinstance(executor, ThreadExecutor)
+
+
+@pytest.mark.parametrize("executor", [ThreadExecutor(2), ProcessExecutor(2)])
+def test_an_error_comes_at_its_place_as_it_was_raised(executor: Executor) -> None:
+    results = executor.run(squared, [1, 2, 99, 3])
+    assert [next(results)[0], next(results)[0]] == [1, 4]
+    with pytest.raises(DataLossError) as caught:
+        next(results)
+    assert caught.value.ledger_id == 99
+
+
+def test_no_more_items_are_drawn_than_are_under_way() -> None:
+    drawn = []
+
+    def items() -> object:
+        for number in range(100):
+            drawn.append(number)
+            yield number
+
+    results = ThreadExecutor(2).run(squared, items())  # type: ignore[arg-type]
+    next(results)
+    assert len(drawn) <= 3
+    results.close()  # type: ignore[attr-defined]
+
+
+def test_workers_are_one_or_more() -> None:
+    for make in (ThreadExecutor, ProcessExecutor):
+        with pytest.raises(OptionError, match="needs a worker"):
+            make(0)
+
+
+def test_processes_export_as_threads_do(tmp_path: Path) -> None:
+    tier = two_partitions(tmp_path / "tier")
+    with open_tier(tier) as reader:
+        reader.export(tmp_path / "out", topic=ORDERS, file_bytes=4096, executor=ProcessExecutor(2))
+    assert parquet_rows(tmp_path / "out") == scanned(tier)

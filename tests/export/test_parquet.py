@@ -1,0 +1,304 @@
+"""Exports to a folder of Parquet files: what is there, where, and what a second export adds."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+import pytest
+from entries import entry, marker, pip17_object
+from exports import (
+    DAY_MS,
+    FIRST_DAY_MS,
+    ORDERS,
+    add_ledger,
+    add_segment,
+    messages,
+    parquet_files,
+    parquet_rows,
+    scanned,
+    two_partitions,
+)
+from tiers import Names, lay_out, lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.export import ExportProgress, ExportReport, ParquetOptions
+from offload_core.tier import open_store
+from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    return two_partitions(tmp_path / "tier")
+
+
+def export(tier: Path, to: Path, **options: object) -> ExportReport:
+    with open_tier(tier) as reader:
+        return reader.export(to, **{"topic": ORDERS} | options)
+
+
+def test_every_message_is_there_once_in_every_column(tier, tmp_path):
+    report = export(tier, tmp_path / "out", file_bytes=4096)
+    rows = scanned(tier)
+    assert parquet_rows(tmp_path / "out") == rows
+    files = parquet_files(tmp_path / "out")
+    assert (report.rows, report.files, report.size_bytes) == (len(rows), len(files), sum(files.values()))
+    assert report.complete
+
+
+def test_a_brokers_topics_are_exported_as_they_are_scanned(tmp_path):
+    lay_out_broker_objects(tmp_path / "tier")
+    with open_tier(tmp_path / "tier") as reader:
+        reader.export(tmp_path / "out", topics_pattern=r"acme/cold/.*", file_bytes=100_000)
+    rows = scanned(tmp_path / "tier")
+    assert parquet_rows(tmp_path / "out") == rows
+    assert len(list((tmp_path / "out").glob("topic=*"))) == len({row["__topic"] for row in rows}) >= 13
+
+
+def test_files_lie_by_topic_and_day_in_order_of_positions(tier, tmp_path):
+    export(tier, tmp_path / "out", file_bytes=4096)
+    places = []
+    for key in sorted(parquet_files(tmp_path / "out")):
+        table = pq.read_table(tmp_path / "out" / key, partitioning=None)
+        (topic,) = set(table["__topic"].to_pylist())
+        (day,) = {time.date().isoformat() for time in table["__publishTime"].to_pylist()}
+        folder = f"topic={topic.replace(':', '%3A').replace('/', '%2F')}/date={day}/"
+        assert key.startswith(folder)
+        positions = list(
+            zip(
+                *(table[name].to_pylist() for name in ("__ledgerId", "__entryId", "__batchIndex")),
+                strict=True,
+            )
+        )
+        assert positions == sorted(positions)
+        places.append((topic, positions[0]))
+    assert places == sorted(places)
+    assert len(places) == 8
+
+
+def test_other_readers_see_topic_and_date_as_columns(tier, tmp_path):
+    export(tier, tmp_path / "out")
+    query = (
+        f"select topic, date, count(*) from read_parquet('{tmp_path}/out/**/*.parquet', hive_partitioning = true)"
+        " group by all order by all"
+    )
+    rows = duckdb.sql(query).fetchall()
+    topic = "persistent://acme/cold/orders-partition-"
+    first, second = (datetime.fromtimestamp((FIRST_DAY_MS + n * DAY_MS) / 1000, UTC).date() for n in (0, 1))
+    assert rows == [
+        (f"{topic}0", first, 16),
+        (f"{topic}0", second, 16),
+        (f"{topic}1", first, 16),
+        (f"{topic}1", second, 16),
+    ]
+
+
+def test_times_that_jump_about_go_to_their_days_and_keep_their_order(tmp_path):
+    tier = tmp_path / "tier"
+    days = [n * 7 % 50 for n in range(200)] + [40_000_000]
+    entries = [entry(b"%d" % n, publish_time=day * DAY_MS, properties=[]) for n, day in enumerate(days)]
+    add_ledger(tier, 3, entries, block_bytes=1 << 20)
+    export(tier, tmp_path / "out", parquet=ParquetOptions(row_group_bytes=1000))
+    files = parquet_files(tmp_path / "out")
+    numbers: dict[str, list[int]] = {}
+    for key in sorted(files):
+        table = pq.read_table(tmp_path / "out" / key, partitioning=None)
+        numbers.setdefault(key.split("/")[1], []).extend(int(value) for value in table["value"].to_pylist())
+    assert sorted(number for of_day in numbers.values() for number in of_day) == list(range(201))
+    assert all(of_day == sorted(of_day) for of_day in numbers.values())
+    assert {days[number] for number in numbers["date=1970-01-08"]} == {7}
+    assert len({key.split("/")[1] for key in files}) == 51
+    assert any("date=__HIVE_DEFAULT_PARTITION__" in key for key in files)  # no calendar has it
+
+
+def test_columns_are_those_asked_for(tier, tmp_path):
+    export(tier, tmp_path / "out", columns=["value", "__sequenceId"])
+    (key, *_) = parquet_files(tmp_path / "out")
+    assert pq.read_schema(tmp_path / "out" / key).names == ["value", "__sequenceId"]
+
+
+def test_compression_and_row_groups_are_those_asked_for(tier, tmp_path):
+    for compression, named in (("zstd", "ZSTD"), ("snappy", "SNAPPY"), ("none", "UNCOMPRESSED")):
+        out = tmp_path / compression
+        export(tier, out, parquet=ParquetOptions(compression=compression, row_group_bytes=1))
+        for key in parquet_files(out):
+            found = pq.read_metadata(out / key)
+            assert found.row_group(0).column(0).compression == named
+            assert found.num_row_groups >= 2
+
+
+def test_a_second_export_adds_only_what_is_new(tier, tmp_path):
+    out = tmp_path / "out"
+    export(tier, out)
+    before = parquet_files(out)
+    assert export(tier, out) == ExportReport()
+    add_ledger(tier, 8, messages("ledger 8", 9, day=2), partition=0)
+    report = export(tier, out)
+    assert report.rows == 12
+    assert before.items() < parquet_files(out).items()
+    assert parquet_rows(out) == scanned(tier)
+
+
+def test_a_ledger_that_grows_by_segments_is_gone_on_with(tmp_path):
+    tier, out = tmp_path / "tier", tmp_path / "out"
+    entries = messages("streamed", 20)
+    for first, stop in ((0, 5), (5, 6), (6, 14), (14, 20)):
+        add_segment(
+            tier,
+            7,
+            first,
+            [entries[first : first + 2], entries[first + 2 : stop]]
+            if stop - first > 2
+            else [entries[first:stop]],
+        )
+        report = export(tier, out, topic="acme/cold/streamed")
+        assert report.rows == sum(2 if n % 3 == 2 else 1 for n in range(first, stop))
+        assert parquet_rows(out) == scanned(tier)
+
+
+def test_a_topic_that_was_not_there_before_is_exported_as_well(tier, tmp_path):
+    out = tmp_path / "out"
+    export(tier, out, topic=f"{ORDERS}-partition-1")
+    export(tier, out)
+    assert parquet_rows(out) == scanned(tier)
+
+
+def test_what_retention_took_away_since_is_no_loss(tier, tmp_path):
+    out = tmp_path / "out"
+    export(tier, out)
+    exported = parquet_rows(out)
+    shutil.rmtree(tier)
+    add_ledger(tier, 8, messages("ledger 8", 3, day=2), partition=0)
+    export(tier, out)
+    assert len(parquet_rows(out)) == len(exported) + 4
+
+
+def test_the_rest_of_a_streaming_ledger_that_is_gone_is_a_loss(tmp_path):
+    tier, out = tmp_path / "tier", tmp_path / "out"
+    add_segment(tier, 7, 0, [messages("streamed", 5)])
+    export(tier, out, topic="acme/cold/streamed")
+    shutil.rmtree(tier)
+    add_segment(tier, 9, 0, [messages("streamed", 3)])
+    with pytest.raises(DataLossError, match="7:5:0"):
+        export(tier, out, topic="acme/cold/streamed")
+    assert export(tier, out, topic="acme/cold/streamed", fail_on_data_loss=False).rows == 4
+
+
+def test_entries_without_rows_are_not_read_again(tmp_path):
+    tier, out = tmp_path / "tier", tmp_path / "out"
+    add_ledger(tier, 3, [marker(), marker()])
+    assert export(tier, out).data_bytes > 0
+    assert export(tier, out) == ExportReport()
+
+
+def test_a_bad_entry_stops_the_export_and_leaves_what_was_committed(tier, tmp_path):
+    out = tmp_path / "out"
+    bad = messages("ledger 9", 3)
+    bad[1] = bad[1][:-1] + b"?"
+    add_ledger(tier, 9, bad, partition=1)
+    with pytest.raises(FormatError) as caught:
+        export(tier, out, file_bytes=4096)
+    assert (caught.value.ledger_id, caught.value.entry_id) == (9, 1)
+    assert len(parquet_rows(out)) == 64
+
+
+def test_an_end_that_is_asked_for_comes_after_what_is_under_way(tier, tmp_path):
+    out, ended = tmp_path / "out", threading.Event()
+    seen: list[ExportProgress] = []
+
+    def listener(now: ExportProgress) -> None:
+        seen.append(now)
+        ended.set()
+
+    report = export(tier, out, file_bytes=2048, ended=ended, listener=listener)
+    assert not report.complete
+    assert 0 < report.rows < 64
+    assert seen[-1].done_bytes == report.data_bytes < seen[-1].total_bytes
+    assert export(tier, out).complete
+    assert parquet_rows(out) == scanned(tier)
+
+
+def test_following_exports_what_comes_until_it_is_ended(tier, tmp_path):
+    out, ended = tmp_path / "out", threading.Event()
+
+    def listener(now: ExportProgress) -> None:
+        if now.rows == 12:  # the ledger that came on
+            ended.set()
+        elif now.done_bytes == now.total_bytes:
+            add_ledger(tier, 8, messages("ledger 8", 9, day=2), partition=0)
+
+    report = export(tier, out, follow_s=0.01, ended=ended, listener=listener)
+    assert report.rows == 76
+    assert parquet_rows(out) == scanned(tier)
+
+
+def test_of_two_exports_to_one_place_the_slower_fails_and_nothing_is_there_twice(tier, tmp_path):
+    out = tmp_path / "out"
+
+    def overtake(_: ExportProgress) -> None:
+        if not (tmp_path / "overtaken").exists():
+            (tmp_path / "overtaken").touch()
+            export(tier, out)
+
+    with pytest.raises(StoreError, match="another export has written to the same place"):
+        export(tier, out, file_bytes=2048, listener=overtake)
+    assert parquet_rows(out) == scanned(tier)
+
+
+def test_a_committed_file_whose_upload_is_gone_is_an_error(tier, tmp_path):
+    out = tmp_path / "out"
+    manifest = out / "_offload_export" / f"{1:020d}.json"
+    export(tier, out)
+    (key, *_) = parquet_files(out)
+    manifest.write_text(
+        manifest.read_text().replace(
+            '"upload": null', '"upload": {"id": "' + 32 * "0" + '", "blocks": [[1, ""]]}'
+        )
+    )
+    (out / key).unlink()
+    with pytest.raises(DataLossError, match="nor is the upload") as caught:
+        export(tier, out)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"parquet": ParquetOptions(compression="lzma")}, "no such compression"),
+        ({"parquet": ParquetOptions(row_group_bytes=0)}, "row group"),
+        ({"columns": ["valeu"]}, "no column 'valeu'"),
+        ({"level": "entries"}, "only messages"),
+        ({"to": "iceberg:nothing"}, "names no Iceberg table"),
+        ({"to": "delta:"}, "which delta table"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(tier, tmp_path, options, says):
+    with pytest.raises(OptionError, match=says), open_tier(tier) as reader:
+        reader.export(**{"to": tmp_path / "out", "topic": ORDERS} | options)
+
+
+def test_objects_without_a_topic_are_refused(tmp_path):
+    lay_out(tmp_path / "tier", pip17_object([entry(b"x")]), names=Names(managed_ledger=None))
+    with pytest.raises(OptionError, match="name no topic"), open_tier(tmp_path / "tier") as reader:
+        reader.export(tmp_path / "out", ledger=7)
+
+
+def test_a_folder_holds_nothing_that_readers_of_parquet_stumble_over(tier, tmp_path):
+    export(tier, tmp_path / "out")
+    names = [
+        path.relative_to(tmp_path / "out")
+        for path in (tmp_path / "out").rglob("*")
+        if path.is_file() and not path.relative_to(tmp_path / "out").parts[0].startswith((".", "_"))
+    ]
+    assert {name.suffix for name in names} == {".parquet"}
+
+
+def test_stale_uploads_of_others_are_left_alone_for_a_day(tier, tmp_path):
+    with open_store(tmp_path / "out") as store:
+        fresh = store.begin_data("topic=x/date=y/z.parquet")
+        export(tier, tmp_path / "out")
+        assert [each.upload for each in store.list_uploads("topic=")] == [fresh]

@@ -1,0 +1,125 @@
+"""Tiers to export, and what an export's targets hold, as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from deltalake import DeltaTable, QueryBuilder
+from entries import LedgerPart, batch_entry, entry, pip17_object, streaming_object
+from pyiceberg.catalog import load_catalog
+from tiers import Names, lay_out
+
+from offload_core import open_tier
+
+DAY_MS = 86_400_000
+FIRST_DAY_MS = 19_700 * DAY_MS  # 2023-12-09
+ORDERS = "acme/cold/orders"
+POSITION = ("__topic", "__ledgerId", "__entryId", "__batchIndex")
+
+
+def messages(text: str, count: int, *, day: int = 0) -> list[bytes]:
+    """Entries of a ledger, every third a batch of two; `day` is when they were published."""
+    made = []
+    for number in range(count):
+        time = FIRST_DAY_MS + day * DAY_MS + number
+        payload = f"{text}:{number}:".encode() + bytes([number % 251]) * 300
+        if number % 3 == 2:
+            made.append(batch_entry([payload, payload + b"second"], publish_time=time))
+        else:
+            made.append(
+                entry(payload, publish_time=time, properties=[("number", str(number))], partition_key=text)
+            )
+    return made
+
+
+def add_ledger(
+    tier: Path, ledger_id: int, entries: Sequence[bytes], *, partition: int = 0, block_bytes: int = 2048
+) -> None:
+    """A whole ledger of `acme/cold/orders-partition-N`, in blocks of about this size."""
+    lay_out(
+        tier,
+        pip17_object(entries, ledger_id=ledger_id, max_block_bytes=block_bytes),
+        attempt=ledger_id,
+        names=Names(managed_ledger=f"acme/cold/persistent/orders-partition-{partition}"),
+    )
+
+
+def add_segment(tier: Path, ledger_id: int, first: int, blocks: Sequence[Sequence[bytes]]) -> None:
+    """A streaming segment of a ledger of `acme/cold/streamed`, from entry `first` on."""
+    part = LedgerPart(ledger_id=ledger_id, blocks=blocks, first_entry_id=first)
+    lay_out(
+        tier,
+        streaming_object([part]),
+        attempt=1000 * ledger_id + first,
+        names=Names(managed_ledger="acme/cold/persistent/streamed"),
+    )
+
+
+def two_partitions(tier: Path) -> Path:
+    """Two partitions of two ledgers each, of several blocks, over two days."""
+    for ledger_id in (3, 4, 5, 6):
+        entries = messages(f"ledger {ledger_id}", 12, day=ledger_id // 5)
+        add_ledger(tier, ledger_id, entries, partition=ledger_id % 2)
+    return tier
+
+
+def scanned(tier: Path, **options: Any) -> list[dict[str, Any]]:
+    """All rows of a tier, by position."""
+    with open_tier(tier) as reader:
+        return in_order(reader.scan(**options).to_table())
+
+
+def in_order(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows by topic and position, without partition columns; of types that Arrow compares."""
+    names = [name for name in table.schema.names if name not in ("topic", "date")]
+    return sorted(table.select(names).to_pylist(), key=lambda row: tuple(row[name] for name in POSITION))
+
+
+def parquet_rows(folder: Path) -> list[dict[str, Any]]:
+    """What a reader sees in a folder who knows nothing of exports."""
+    return in_order(ds.dataset(folder, format="parquet", partitioning="hive").to_table())
+
+
+def parquet_files(folder: Path) -> dict[str, int]:
+    """The visible files and their sizes."""
+    return {
+        str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("topic=*/*/*.parquet")
+    }
+
+
+def delta_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of a Delta table, by its own reader."""
+    query = QueryBuilder().register("exported", DeltaTable(folder)).execute("select * from exported")
+    return in_order(pa.table(query.read_all()))
+
+
+def iceberg_options(folder: Path) -> dict[str, str]:
+    """The properties of a catalog in SQLite."""
+    return {"type": "sql", "uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
+
+
+def iceberg_table(folder: Path) -> Any:
+    """The table `exports.orders` of that catalog."""
+    return load_catalog("test", **iceberg_options(folder)).load_table("exports.orders")
+
+
+def iceberg_rows(folder: Path) -> list[dict[str, Any]]:
+    """The rows of the Iceberg table, by its own reader."""
+    return in_order(iceberg_table(folder).scan().to_arrow())
+
+
+def target_of(kind: str, folder: Path) -> dict[str, Any]:
+    """The arguments of `TierReader.export` for a target of this kind in a folder."""
+    if kind == "iceberg":
+        folder.mkdir(parents=True, exist_ok=True)
+        return {"to": "iceberg:test/exports.orders", "to_options": iceberg_options(folder)}
+    return {"to": f"delta:{folder}" if kind == "delta" else str(folder)}
+
+
+def rows_of(kind: str, folder: Path) -> list[dict[str, Any]]:
+    """What a target of this kind holds."""
+    return {"parquet": parquet_rows, "delta": delta_rows, "iceberg": iceberg_rows}[kind](folder)
