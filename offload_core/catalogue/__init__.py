@@ -2,7 +2,7 @@
 
 from offload_core.catalogue.listing import list_catalogue
 from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic
-from offload_core.catalogue.record_source import RecordSource, load_records
+from offload_core.catalogue.record_source import Records, RecordSource, open_records
 from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
 from offload_core.catalogue.topics import TopicName, parse_topic
 
@@ -13,11 +13,12 @@ __all__ = [
     "Problem",
     "RecordSource",
     "RecordedCopy",
+    "Records",
     "StoredObject",
     "Topic",
     "TopicName",
     "list_catalogue",
-    "load_records",
+    "open_records",
     "parse_topic",
     "record_catalogue",
     "recorded_copies",

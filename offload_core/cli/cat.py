@@ -26,9 +26,11 @@ from offload_core.cli.shared import (
     Layers,
     Prefix,
     Records,
+    RecordsOptions,
     StorageOptions,
     Url,
     err,
+    named,
     opened,
     reported,
 )
@@ -82,6 +84,7 @@ def cat(
     stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
     prefix: Prefix = "",
     records: Records = None,
+    records_option: RecordsOptions = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -110,6 +113,7 @@ def cat(
                 task_bytes=_TASK_BYTES,
                 prefix=prefix,
                 records=records,
+                records_options=named(records_option, "the records"),
             )
             if format_ is Format.TABLE:
                 print_table(

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Piece, Topic
 from offload_core.codec.index import IndexedBlock
+from offload_core.scan.gaps import AskedRange, lose, report_gaps
 from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.scan.tasks import Run, ScanTask
-from offload_hooks.errors import DataLossError
 
 DEFAULT_TASK_BYTES = 128 << 20
 
@@ -63,24 +63,24 @@ def _plan_topic(topic: Topic, bounds: Bounds) -> Iterator[Run]:
     stop = position_of(bounds.stop, topic.name, "latest")
     if start == "latest" or stop == "earliest":
         return
-    first = start if isinstance(start, Position) else None
-    last = stop if isinstance(stop, Position) else None
-    in_range = [
-        ledger
-        for ledger in topic.ledgers
-        if (first is None or ledger.ledger_id >= first.ledger_id)
-        and (last is None or ledger.ledger_id <= last.ledger_id)
-    ]
-    _check_bounds(topic, first, bounds.fail_on_data_loss)
-    for ledger in _readable(topic, in_range, bounds.fail_on_data_loss):
-        asked = _range_in(ledger, first, last)
-        _check_begin(topic, ledger, asked, bounds.fail_on_data_loss)
-        yield from _plan_ledger(topic, ledger, asked)
+    asked = AskedRange(
+        first=start if isinstance(start, Position) else None,
+        stop=stop if isinstance(stop, Position) else None,
+    )
+    if asked.is_empty:
+        return
+    report_gaps(topic, asked, fail=bounds.fail_on_data_loss)
+    for ledger in topic.ledgers:
+        if ledger.pieces and asked.holds(ledger):
+            _warn_of_copies(topic, ledger)
+            entries = _range_in(ledger, asked)
+            _check_begin(topic, ledger, entries, bounds.fail_on_data_loss)
+            yield from _plan_ledger(topic, ledger, entries, ends_by_position=asked.stop is not None)
 
 
-def _range_in(ledger: Ledger, first: Position | None, last: Position | None) -> _EntryRange:
-    start = first if first is not None and first.ledger_id == ledger.ledger_id else None
-    stop = last if last is not None and last.ledger_id == ledger.ledger_id else None
+def _range_in(ledger: Ledger, asked: AskedRange) -> _EntryRange:
+    start = asked.first if asked.first is not None and asked.first.ledger_id == ledger.ledger_id else None
+    stop = asked.stop if asked.stop is not None and asked.stop.ledger_id == ledger.ledger_id else None
     return _EntryRange(
         start=start.entry_id if start else 0,
         start_batch=start.batch_index if start else 0,
@@ -90,47 +90,15 @@ def _range_in(ledger: Ledger, first: Position | None, last: Position | None) -> 
     )
 
 
-def _check_bounds(topic: Topic, first: Position | None, fail: bool) -> None:
-    if first is not None and all(ledger.ledger_id != first.ledger_id for ledger in topic.ledgers):
-        _lose(
-            f"{topic.label} was asked for from {first}, but that ledger has no copy here",
-            first.ledger_id,
-            fail,
-            found=f"ledgers {', '.join(str(ledger.ledger_id) for ledger in topic.ledgers)}",
-        )
-
-
 def _check_begin(topic: Topic, ledger: Ledger, asked: _EntryRange, fail: bool) -> None:
     there = ledger.pieces[0].first_entry_id
     if asked.start < there and (asked.stop is None or asked.start < asked.stop):
-        _lose(
+        lose(
             f"the first entries of a ledger of {topic.label} have no copy here",
             ledger.ledger_id,
             fail,
             found=f"entries from {there} on",
         )
-
-
-def _readable(topic: Topic, ledgers: Sequence[Ledger], fail: bool) -> Iterator[Ledger]:
-    """The ledgers that have a complete copy. Those without one at the end may still be on their way: a warning.
-
-    Unless their record says that there is one. A ledger without entries has nothing to lose.
-    """
-    last = max((ledger.ledger_id for ledger in ledgers if ledger.pieces), default=-1)
-    for ledger in ledgers:
-        if ledger.pieces:
-            _warn_of_copies(topic, ledger)
-            yield ledger
-            continue
-        if ledger.entries == 0:
-            continue
-        problems = ledger.why_not_read
-        what = f"a ledger of {topic.label} has no complete copy"
-        is_lost = ledger.record is not None and ledger.record.has_complete_copy
-        if (ledger.ledger_id < last and topic.name is not None) or is_lost:
-            _lose(what, ledger.ledger_id, fail, found=problems)
-        else:
-            _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, problems)
 
 
 def _warn_of_copies(topic: Topic, ledger: Ledger) -> None:
@@ -144,23 +112,16 @@ def _warn_of_copies(topic: Topic, ledger: Ledger) -> None:
         )
 
 
-def _lose(what: str, ledger_id: int, fail: bool, found: str) -> None:
-    error = DataLossError(
-        what, ledger_id=ledger_id, found=found, hint="Set failOnDataLoss to false to read what there is."
-    )
-    if fail:
-        raise error
-    _log.warning("%s", error)
-
-
-def _plan_ledger(topic: Topic, ledger: Ledger, asked: _EntryRange) -> Iterator[Run]:
+def _plan_ledger(
+    topic: Topic, ledger: Ledger, asked: _EntryRange, *, ends_by_position: bool
+) -> Iterator[Run]:
     for piece in ledger.pieces:
         end = _least(piece.stop_entry_id, asked.stop)
         blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
-        following = _following(topic, ledger, piece)
+        following = _following(topic, ledger, piece, asked, ends_by_position=ends_by_position)
         yield Run(
             topic=str(topic.name) if topic.name else None,
             partition=topic.name.partition if topic.name else -1,
@@ -179,17 +140,22 @@ def _plan_ledger(topic: Topic, ledger: Ledger, asked: _EntryRange) -> Iterator[R
         )
 
 
-def _following(topic: Topic, ledger: Ledger, piece: Piece) -> int | None:
+def _following(
+    topic: Topic, ledger: Ledger, piece: Piece, asked: _EntryRange, *, ends_by_position: bool
+) -> int | None:
     """The entry that must follow a piece: the next piece's first, or the end of a ledger that is closed.
 
     The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
-    there is.
+    there is. Where a position says how far to read, all before it must be there.
     """
     if piece is not ledger.pieces[-1]:
         return piece.stop_entry_id
     behind = [other for other in topic.ledgers if other.ledger_id > ledger.ledger_id and other.attempts]
     if topic.name is not None and behind:
         end = ledger.entries
+    elif ends_by_position:
+        is_open = ledger.record is not None and ledger.record.info.entries is None
+        end = asked.stop if is_open else ledger.entries
     else:
         end = None if ledger.record is None else ledger.record.offloaded_stop
     return piece.stop_entry_id if end is None else end
