@@ -18,9 +18,10 @@ from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext, pack_managed_ledger_info
 from offload_core.pulsar_admin import PulsarAdminClient, parse_servers
-from offload_core.pulsar_admin.servers import Credentials, read_token, tls_context
+from offload_core.pulsar_admin.servers import Credentials, read_token
 from offload_hooks.errors import MetadataError, OptionError, placed
 from offload_hooks.option_text import as_count, as_seconds
+from offload_hooks.tls_options import tls_context
 
 _ROOT = "managed-ledgers"
 _DOMAIN = "persistent"

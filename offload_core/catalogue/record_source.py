@@ -36,7 +36,7 @@ class Records(Protocol):
         """
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
-        """The records of these topics; one that has vanished meanwhile is left out.
+        """The records of these topics, which `topics` has named; one that has vanished meanwhile is left out.
 
         Raises:
             FormatError: a record that is none, with its place.

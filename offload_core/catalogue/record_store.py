@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from offload_core.catalogue.listing import CONCURRENCY
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, parse_stored_record
 from offload_core.metadata.stored_record import MAX_RECORD_BYTES
 from offload_hooks.errors import BadLengthError, OptionError, placed
@@ -26,6 +26,7 @@ class StoreRecords:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+        self._paths: dict[TopicName, str] = {}
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """The topics of these namespaces, or of all: a request for each tenant, and two for each namespace."""
@@ -44,8 +45,9 @@ class StoreRecords:
             domains = below(roots)
             domains += below(path for path, name in domains if name not in (_DOMAIN, _OTHER_DOMAIN))
             found = below(path for path, name in domains if name == _DOMAIN)
-        names = (topic_of_managed_ledger(path.removeprefix(f"{_ROOT}/")) for path, _ in found)
-        return list(dict.fromkeys(names))
+        paths = {topic_of_managed_ledger(path.removeprefix(f"{_ROOT}/")): path for path, _ in found}
+        self._paths |= paths
+        return list(paths)
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
         """Read the records of these topics, several at once; one that has vanished meanwhile is left out."""
@@ -55,8 +57,8 @@ class StoreRecords:
         return {topic: info for topic, info in zip(wanted, infos, strict=True) if info is not None}
 
     def _read_one(self, topic: TopicName) -> ManagedLedgerInfo | None:
-        path = _checked(f"{_ROOT}/{managed_ledger_of_topic(topic)}")
-        found = self._store.get(path)
+        path = self._paths[topic]
+        found = self._store.get(_checked(path))
         if found is None:
             return None
         value, _ = found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import re
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 import stamina
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
+    AuthFailedError,
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
@@ -34,6 +36,7 @@ from offload_hooks.errors import (
     StoreUnavailableError,
 )
 from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, as_secret
+from offload_hooks.tls_options import tls_context
 
 _FORM = "zk://host:2181, or zk://host-1:2181,host-2:2181/chroot"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
@@ -56,7 +59,7 @@ class ZooKeeperStore:
         sasl_password_file: the file that holds the password, instead.
         sasl_service, sasl_principal: of GSSAPI.
         tls: whether to speak TLS; the server's name is verified as well.
-        ca_bundle: certificates to believe besides the machine's.
+        ca_bundle: the certificates that the servers are verified by, instead of the machine's.
         client_certificate, client_key: files of a certificate that the servers are shown, and of its key.
         timeout_s: how long it may take to be connected, and each request.
         attempts: the most requests for one answer.
@@ -85,10 +88,6 @@ class ZooKeeperStore:
         speaks_tls = as_flag("tls", tls)
         if not speaks_tls and (ca_bundle or client_certificate or client_key):
             raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
-        if (client_certificate is None) != (client_key is None):
-            raise OptionError(
-                "the options 'client_certificate' and 'client_key' go together", hint="Give both."
-            )
         secret = as_secret("digest", digest, digest_file)
         if secret is not None and ":" not in secret:
             raise OptionError("the option 'digest' has another form", expected="user:password")
@@ -102,7 +101,9 @@ class ZooKeeperStore:
         self._place = f"zk://{hosts}"
         self._timeout_s = as_seconds("timeout_s", timeout_s)
         self._attempts = as_count("attempts", attempts)
-        self._handler = _Handler()
+        self._handler = _Handler(
+            tls_context(ca_bundle, client_certificate, client_key) if speaks_tls else None
+        )
         self._has_login = sasl is not None
         self._client = KazooClient(
             hosts=hosts,
@@ -110,12 +111,6 @@ class ZooKeeperStore:
             timeout=self._timeout_s,
             auth_data=None if secret is None else [("digest", secret)],
             sasl_options=sasl,
-            use_ssl=speaks_tls,
-            ca=ca_bundle,
-            certfile=client_certificate,
-            keyfile=client_key,
-            keyfile_password="",  # asked for on the terminal otherwise
-            check_hostname=speaks_tls,
             connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 2.0},
             logger=_kazoo_log,
         )
@@ -154,8 +149,15 @@ class ZooKeeperStore:
                 found=type(failure).__name__,
             )
         if ended and self._has_login:
-            raise AccessDeniedError("ZooKeeper refuses the SASL login", key=self._place)
-        raise StoreTimeoutError(f"ZooKeeper does not answer within {self._timeout_s:g} s", key=self._place)
+            raise self._refused()
+        raise StoreTimeoutError(
+            f"ZooKeeper does not answer within {self._timeout_s:g} s",
+            key=self._place,
+            found=self._handler.not_connected,
+        )
+
+    def _refused(self) -> AccessDeniedError:
+        return AccessDeniedError("ZooKeeper refuses the SASL login", key=self._place)
 
     def _ask(self, request: Callable[[str], Any], path: str) -> Any | None:
         for attempt in stamina.retry_context(
@@ -175,6 +177,8 @@ class ZooKeeperStore:
             raise AccessDeniedError(
                 "ZooKeeper refuses a request", key=key, hint="The options 'digest' and 'sasl_…' say who asks."
             ) from error
+        except AuthFailedError:
+            raise self._refused() from None
         except KazooTimeoutError as error:
             raise StoreTimeoutError(
                 f"ZooKeeper does not answer within {self._timeout_s:g} s", key=key
@@ -237,12 +241,15 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     Attributes:
         ended: set when it is not going to connect any more.
         failure: what ended it, None if it ended in good order.
+        not_connected: why the last connection did not come about, in words; None if it did.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
+        self._tls = tls
         self.ended = threading.Event()
         self.failure: Exception | None = None
+        self.not_connected: str | None = None
 
     def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> Any:
         """A thread of kazoo's; an exception is kept, instead of printed."""
@@ -257,9 +264,20 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
         return super().spawn(run)
 
-    def create_connection(self, *args: object, **kwargs: object) -> Any:
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
+    ) -> Any:
         """A connection; kazoo would have it allocate as many bytes as the server announces."""
-        return _Bounded(super().create_connection(*args, **kwargs))
+        self.not_connected = None
+        try:
+            connection = super().create_connection(address, timeout=timeout)
+            if self._tls is not None:
+                # closes the connection if it fails, as kazoo does not
+                connection = self._tls.wrap_socket(connection, server_hostname=hostname)
+            return _Bounded(connection)
+        except OSError as error:
+            self.not_connected = getattr(error, "verify_message", None) or type(error).__name__
+            raise
 
 
 class _Bounded:

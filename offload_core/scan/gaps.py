@@ -62,15 +62,19 @@ def find_gaps(topic: Topic, asked: AskedRange) -> Iterator[Gap]:
                 missing.append(ledger)
         elif missing:
             # Of objects that name no topic nobody knows which ledgers follow each other.
-            yield _gap(missing, asked, is_followed=topic.name is not None)
+            yield Gap(ledgers=tuple(missing), is_loss=topic.name is not None or asked.stop is not None)
             missing = []
-    if missing:
-        yield _gap(missing, asked, is_followed=False)
+    count = len(missing) if asked.stop is not None else _lost(missing)
+    if missing[:count]:
+        yield Gap(ledgers=tuple(missing[:count]), is_loss=True)
+    if missing[count:]:
+        yield Gap(ledgers=tuple(missing[count:]), is_loss=False)
 
 
-def _gap(missing: Sequence[Ledger], asked: AskedRange, *, is_followed: bool) -> Gap:
-    is_recorded = any(ledger.record is not None and ledger.record.has_complete_copy for ledger in missing)
-    return Gap(ledgers=tuple(missing), is_loss=is_followed or is_recorded or asked.stop is not None)
+def _lost(last: Sequence[Ledger]) -> int:
+    """How many of the last ledgers were offloaded, by the records of the last of them."""
+    recorded = [ledger.record is not None and ledger.record.has_complete_copy for ledger in last]
+    return max((i + 1 for i, is_recorded in enumerate(recorded) if is_recorded), default=0)
 
 
 def report_gaps(topic: Topic, asked: AskedRange, *, fail: bool) -> None:

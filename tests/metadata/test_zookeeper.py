@@ -135,11 +135,12 @@ def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, writer: KazooClien
     with open_tier("/nowhere") as tier:
         for selection in ({"topic": "acme/cold/orders"}, {"topics_pattern": "acme/cold/orders.*"}):
             with pytest.raises(
-                DataLossError, match="persistent://acme/cold/orders-partition-0 has no complete copy"
+                DataLossError,
+                match=r"a ledger of persistent://acme/cold/orders-partition-0 has no complete copy \(ledger 3\)",
             ):
                 tier.scan(records=f"{zookeeper.endpoint}{chroot}", **selection)  # type: ignore[arg-type]
         with pytest.raises(
-            MetadataError, match=r"cannot be parsed .*object /managed-ledgers/acme/cold/persistent/broken"
+            MetadataError, match=r"cannot be parsed.*object /managed-ledgers/acme/cold/persistent/broken"
         ):
             tier.scan(topic="acme/cold/broken", records=f"{zookeeper.endpoint}{chroot}")
         with pytest.raises(UnknownTopicError, match="orders-partition-0"):
@@ -256,7 +257,7 @@ def test_a_server_is_verified_by_its_certificate(
     assert names(secure, tls="true", ca_bundle=str(zookeeper.certificate)) == ["persistent://t/n/a"]
     other, _ = make_certificate(tmp_path)
     for bundle in (None, str(other)):
-        with pytest.raises(StoreError):
+        with pytest.raises(StoreTimeoutError, match=r"does not answer .* found self-signed certificate"):
             load(secure, tls=True, ca_bundle=bundle, timeout_s=2)
     with pytest.raises(StoreError):
         load(secure, timeout_s=1)
@@ -296,7 +297,9 @@ def test_a_server_that_is_silent_or_not_there_is_not_waited_for() -> None:
         pytest.raises(StoreTimeoutError, match=r"does not answer within 0\.5 s .*zk://127\.0\.0\.1"),
     ):
         load(url, timeout_s="0.5")
-    with pytest.raises(StoreTimeoutError, match=r"does not answer within 0\.5 s"):
+    with pytest.raises(
+        StoreTimeoutError, match=r"does not answer within 0\.5 s .* found ConnectionRefusedError"
+    ):
         load(url, timeout_s="0.5")
     with pytest.raises(StoreTimeoutError, match=r"does not answer within 0\.5 s"):
         load("zk://nowhere.invalid:2181", timeout_s="0.5")

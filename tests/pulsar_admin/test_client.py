@@ -17,7 +17,7 @@ from secretive import raises_without
 
 from offload_core.pulsar_admin import Credentials, PulsarAdminClient, parse_servers
 from offload_core.pulsar_admin import client as client_module
-from offload_core.pulsar_admin.servers import read_token, tls_context
+from offload_core.pulsar_admin.servers import read_token
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,
@@ -27,6 +27,7 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
+from offload_hooks.tls_options import tls_context
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.c2VjcmV0.c2lnbmF0dXJl"  # no server knows it
 PATH = "/admin/v2/tenants"
