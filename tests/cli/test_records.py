@@ -204,7 +204,9 @@ def test_a_place_without_records_is_wrong_use(offload: Offload, tmp_path: Path) 
         assert "no record of a managed ledger is there" in result.err
 
 
-def test_records_of_an_admin_rest_with_its_options(offload: Offload, broker: Path, tmp_path: Path) -> None:
+def test_records_of_an_admin_rest_with_its_options(
+    offload: Offload, broker: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     token = tmp_path / "token"
     token.write_text("geheim")
     with AdminRest(golden_answers()) as rest:
@@ -214,7 +216,9 @@ def test_records_of_an_admin_rest_with_its_options(offload: Offload, broker: Pat
         assert {request.headers["authorization"] for request in rest.requests} == {"Bearer geheim"}
         result = offload("cat", broker, *options, "-t", "acme/cold/chunk")
         assert result.code == 0
-        assert "nothing of persistent://acme/cold/chunk is read: ledger 29 has no complete copy" in result.err
+        assert (
+            "nothing of persistent://acme/cold/chunk is read: ledger 29 has no complete copy" in caplog.text
+        )
         key = "01c371c2-3d3c-4edc-ac72-d989c612693d-ledger-35"
         assert "by its record: offloaded" in offload("inspect", broker, key, *options).out
         rest.answers["/tenants"] = reason(403, "no")
