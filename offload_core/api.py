@@ -14,7 +14,7 @@ from offload_core.catalogue import (
     RecordSource,
     TopicName,
     list_catalogue,
-    load_records,
+    open_records,
     record_catalogue,
 )
 from offload_core.export import (
@@ -60,30 +60,41 @@ class TierReader:
         self.store = store
         self._options = dict(options or {})
 
-    def records(self, source: RecordSource) -> dict[TopicName, ManagedLedgerInfo]:
-        """Managed ledgers' records by topic.
+    def records(
+        self, source: RecordSource, options: Mapping[str, object] | None = None
+    ) -> dict[TopicName, ManagedLedgerInfo]:
+        """All managed ledgers' records of a source, by topic.
 
         Args:
             source: a path or URL of a record's file, or of a tree of them, `<tenant>/<namespace>/persistent/<topic>`;
-                for a file elsewhere `persistent://TENANT/NAMESPACE/TOPIC=FILE`; or records by topic. A URL of the
-                tier's own driver is opened with the tier's options.
+                for a file elsewhere `persistent://TENANT/NAMESPACE/TOPIC=FILE`; the URL of a metadata store, such as
+                a broker's admin REST or a ZooKeeper (docs/metadata-stores.md); or records by topic.
+            options: those of the source. Without any, a URL of the tier's own driver is opened with the tier's.
 
         Raises:
-            OptionError, FormatError, StoreError.
+            OptionError, PluginError, FormatError, StoreError.
         """
-        return load_records(source, self.store, self._options)
+        with open_records(source, self.store, self._options, options) as records:
+            return records.read(records.topics())
 
-    def catalogue(self, *, prefix: str = "", records: RecordSource | None = None) -> Catalogue:
+    def catalogue(
+        self,
+        *,
+        prefix: str = "",
+        records: RecordSource | None = None,
+        records_options: Mapping[str, object] | None = None,
+    ) -> Catalogue:
         """The topics and ledgers that lie here, with what is wrong with them.
 
         Args:
             prefix: only objects whose keys begin so; with `records` the folder that they lie in.
             records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
+            records_options: the options of `records`.
         """
         if records is None:
             return list_catalogue(self.store, prefix=prefix)
-        return record_catalogue(self.store, self.records(records), prefix=prefix)
+        return record_catalogue(self.store, self.records(records, records_options), prefix=prefix)
 
     def scan(
         self,
@@ -108,6 +119,7 @@ class TierReader:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         prefix: str = "",
         records: RecordSource | None = None,
+        records_options: Mapping[str, object] | None = None,
     ) -> Scan:
         """Plan a read. No data is fetched before the scan is iterated over.
 
@@ -132,6 +144,7 @@ class TierReader:
             max_message_bytes: the most that one payload may decompress to.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
+            records_options: the options of `records`.
 
         Raises:
             OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError.
@@ -147,7 +160,9 @@ class TierReader:
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
-        catalogue = self.look(selection, prefix=prefix, records=records, read_indexes=False)
+        catalogue = self.look(
+            selection, prefix=prefix, records=records, records_options=records_options, read_indexes=False
+        )
         topics = select_topics(catalogue, selection)
         if resume is not None:
             start = resume_offsets(topics, resume, start)
@@ -167,6 +182,7 @@ class TierReader:
         *,
         prefix: str = "",
         records: RecordSource | None = None,
+        records_options: Mapping[str, object] | None = None,
         known: Catalogue | None = None,
         read_indexes: bool = True,
     ) -> Catalogue:
@@ -179,7 +195,8 @@ class TierReader:
         """
         if records is None:
             return list_catalogue(self.store, prefix=prefix, known=known, read_indexes=read_indexes)
-        wanted = select_records(self.records(records), selection)
+        with open_records(records, self.store, self._options, records_options) as source:
+            wanted = select_records(source, selection)
         return record_catalogue(self.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes)
 
     def export(

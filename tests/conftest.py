@@ -21,13 +21,24 @@ from servers.minihdfs import MiniHdfs
 from servers.server import AnyServer, StartServer
 from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
+from servers.zookeeper import ZooKeeper
 
 # Read when gcsfs is imported; otherwise it asks the server for an API that only Google has, for minutes.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 
 _SERVER_FIXTURES = frozenset(
-    ("versitygw", "fake_gcs", "azurite", "minihdfs", "broker", "libhdfs", "oracle", "start_server")
+    (
+        "versitygw",
+        "fake_gcs",
+        "azurite",
+        "minihdfs",
+        "broker",
+        "zookeeper",
+        "libhdfs",
+        "oracle",
+        "start_server",
+    )
 )
 _SERVER_FOLDERS = frozenset(("stores", "oracle", "broker", "servers"))
 
@@ -125,6 +136,13 @@ def minihdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MiniHdfs]:
 def broker(versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """One Pulsar broker for all tests; each test makes its own namespace."""
     with started(Broker(versitygw), tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    """One ZooKeeper for all tests; each test has a path of its own."""
+    with started(ZooKeeper(), tmp_path_factory) as server:
         yield server
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from offload_hooks.errors import OptionError
 
 
@@ -45,3 +47,26 @@ def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise OptionError(f"the option {option!r} has a value that is none", expected=" or ".join(choices))
     return str(value)
+
+
+def as_secret(option: str, value: str | None, file: str | None) -> str | None:
+    """A secret text that is given itself, or by the file that holds it; None for neither. It is never shown.
+
+    White space around it is taken away.
+    """
+    if value is not None and file is not None:
+        raise OptionError(f"the options {option!r} and '{option}_file' exclude each other", hint="Give one.")
+    if file is not None:
+        try:
+            value = Path(file).expanduser().read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise OptionError(
+                f"the file of the option '{option}_file' cannot be read",
+                found=f"{file}: {type(error).__name__}",
+            ) from None
+    if value is None:
+        return None
+    secret = value.strip()
+    if not secret.isprintable() or not secret:
+        raise OptionError(f"the option {option!r} is empty, or holds a control character")
+    return secret

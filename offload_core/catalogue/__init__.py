@@ -3,7 +3,7 @@
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import list_catalogue, with_index
 from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic, pieces_of
-from offload_core.catalogue.record_source import RecordSource, load_records
+from offload_core.catalogue.record_source import Records, RecordSource, open_records
 from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
 from offload_core.catalogue.topics import TopicName, parse_topic
 
@@ -14,12 +14,13 @@ __all__ = [
     "Problem",
     "RecordSource",
     "RecordedCopy",
+    "Records",
     "StoredObject",
     "Topic",
     "TopicName",
     "concurrently",
     "list_catalogue",
-    "load_records",
+    "open_records",
     "parse_topic",
     "pieces_of",
     "record_catalogue",

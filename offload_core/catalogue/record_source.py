@@ -1,58 +1,99 @@
-"""Where managed ledgers' records are read from: a file, a folder tree, or bytes by topic.
+"""Where managed ledgers' records come from: files, a metadata store by its URL, or values by topic.
 
-A tree has a record at `<tenant>/<namespace>/persistent/<topic>`, as Pulsar's metadata store has under
-`/managed-ledgers`; a name may end with `.val`. Files elsewhere are passed over, cursors' records among them. Source:
-docs/formats/metadata.md.
+Each of them says first which topics it has, and then reads the records of those that are wanted.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
 
-from offload_core.catalogue.concurrency import concurrently
-from offload_core.catalogue.topics import TopicName, parse_topic, topic_of_managed_ledger
+from offload_core.catalogue.record_files import open_files
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.topics import TopicName, parse_topic
 from offload_core.metadata import ManagedLedgerInfo, parse_stored_record
-from offload_core.metadata.stored_record import MAX_RECORD_BYTES
-from offload_core.tier import Tier, open_like
-from offload_hooks.errors import BadLengthError, OptionError, placed
-from offload_hooks.values import ListedObject
+from offload_core.tier import Tier, registry
+from offload_hooks.errors import OptionError, placed
 
 RecordSource = str | os.PathLike[str] | Mapping[str, bytes | ManagedLedgerInfo]
-"""A path or URL of a file or tree; `TOPIC=` before it, with `persistent://`, for a file whose path names no topic; or
-records by topic."""
+"""A path or URL of a file or tree; `TOPIC=` before it, with `persistent://`, for a file whose path names no topic; the
+URL of a metadata store; or records by topic."""
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
-_TOPIC = "persistent://"
-_ROOT = "managed-ledgers"
-_SUFFIX = ".val"
-_FORMS = "a file or tree <tenant>/<namespace>/persistent/<topic>[.val], or persistent://TENANT/NAMESPACE/TOPIC=FILE"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 
 
-def load_records(
-    source: RecordSource, tier: Tier, options: Mapping[str, object]
-) -> dict[TopicName, ManagedLedgerInfo]:
-    """The records of a source, by topic.
+class Records(Protocol):
+    """Managed ledgers' records somewhere."""
 
-    `options` are those that `tier` was opened with: a URL of the same driver is opened with them, another with none.
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """The topics that have a record, each once; those of other namespaces than these may be left out.
+
+        Raises:
+            StoreError, FormatError.
+        """
+
+    def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
+        """The records of these topics, which `topics` has named; one that has vanished meanwhile is left out.
+
+        Raises:
+            FormatError: a record that is none, with its place.
+            StoreError: the place cannot be read.
+        """
+
+
+@contextmanager
+def open_records(
+    source: RecordSource,
+    tier: Tier,
+    options: Mapping[str, object],
+    own: Mapping[str, object] | None = None,
+) -> Iterator[Records]:
+    """The records of a source, to be asked inside a `with`.
+
+    Args:
+        options: those that `tier` was opened with, for a URL of the same driver where there are none of its `own`.
+        own: the options of the place itself.
 
     Raises:
-        OptionError: no record is there, two are of one topic, or a file's path does not name its topic.
-        FormatError: a record that is none, with its path.
-        StoreError: the source cannot be read.
+        OptionError, PluginError, StoreError; of values FormatError.
     """
     if isinstance(source, Mapping):
-        named = [(parse_topic(topic), _parsed(topic, record)) for topic, record in source.items()]
-    else:
-        named = _read(source, tier, options)
-    records: dict[TopicName, ManagedLedgerInfo] = {}
-    for name, info in named:
-        if name in records:
-            raise OptionError(f"two records are of the topic {name}", expected="one")
-        records[name] = info
-    return records
+        if own:
+            raise OptionError("options are of no use with records that are given as they are")
+        yield _GivenRecords(source)
+        return
+    scheme = _SCHEME.match(source) if isinstance(source, str) else None
+    if scheme is None or not registry.is_metadata_store(scheme[1]):
+        with open_files(source, tier, options, own or {}) as files:
+            yield files
+        return
+    store = registry.make_metadata_store(scheme[1], str(source), own or {})
+    try:
+        yield StoreRecords(store)
+    finally:
+        store.close()
+
+
+class _GivenRecords:
+    """Records that are given by topic."""
+
+    def __init__(self, source: Mapping[str, bytes | ManagedLedgerInfo]) -> None:
+        self._infos: dict[TopicName, ManagedLedgerInfo] = {}
+        for topic, record in source.items():
+            name = parse_topic(topic)
+            if name in self._infos:
+                raise OptionError(f"two records are of the topic {name}", expected="one")
+            self._infos[name] = _parsed(topic, record)
+
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        del namespaces
+        return list(self._infos)
+
+    def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
+        return {topic: self._infos[topic] for topic in topics}
 
 
 def _parsed(topic: str, record: bytes | ManagedLedgerInfo) -> ManagedLedgerInfo:
@@ -60,61 +101,3 @@ def _parsed(topic: str, record: bytes | ManagedLedgerInfo) -> ManagedLedgerInfo:
         return record
     with placed(key=topic):
         return parse_stored_record(record).info
-
-
-def _read(
-    source: str | os.PathLike[str], tier: Tier, options: Mapping[str, object]
-) -> list[tuple[TopicName, ManagedLedgerInfo]]:
-    text = os.fspath(source)
-    topic = None
-    if text.startswith(_TOPIC):
-        name, _, text = text.partition("=")
-        topic = parse_topic(name)
-    folder, name = _folder_and_name(text, is_path=not isinstance(source, str))
-    with open_like(tier, folder, **options) as store:
-        files = [
-            (_topic_of_path(f"{folder}/{file.key}") if topic is None else topic, file)
-            for file in store.list_objects(name)
-            if file.key == name or (topic is None and file.key.startswith(f"{name}/" if name else ""))
-        ]
-        found = [(named, file) for named, file in files if named is not None]
-        if not found:
-            raise OptionError("no record of a managed ledger is there", expected=_FORMS, found=str(source))
-        infos = concurrently(lambda each: _read_file(store, each[1]), found)
-    return [(named, info) for (named, _), info in zip(found, infos, strict=True)]
-
-
-def _folder_and_name(text: str, *, is_path: bool) -> tuple[str | Path, str]:
-    """The folder that a file or tree lies in, and its name in it; empty for the root of a bucket."""
-    url = None if is_path else _URL.match(text)
-    if url is None:
-        if not text:
-            raise OptionError("where are the records?", expected=_FORMS)
-        path = Path(text).expanduser().resolve()
-        return path.parent, path.name
-    stripped = text.rstrip("/")
-    before, slash, name = stripped[url.end() :].rpartition("/")
-    if not slash or not before.strip("/"):
-        return stripped, ""
-    return url[0] + before, name
-
-
-def _topic_of_path(path: str) -> TopicName | None:
-    """The topic whose record lies at a path; None if the path is not one of a record."""
-    _, root, name = f"/{path}".rpartition(f"/{_ROOT}/")
-    parts = name.split("/") if root else name.split("/")[-4:]
-    if len(parts) < 4 or parts[-2] != "persistent" or not all(parts):
-        return None
-    return topic_of_managed_ledger("/".join(parts).removesuffix(_SUFFIX))
-
-
-def _read_file(store: Tier, file: ListedObject) -> ManagedLedgerInfo:
-    with placed(key=file.key):
-        if file.size_bytes > MAX_RECORD_BYTES:
-            raise BadLengthError(
-                "a managed ledger's record is too large",
-                expected=f"at most {MAX_RECORD_BYTES} bytes",
-                found=file.size_bytes,
-            )
-        data = store.read_range(file.key, 0, file.size_bytes) if file.size_bytes else b""
-        return parse_stored_record(data).info

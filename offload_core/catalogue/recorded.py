@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import Pair, describe_pair
@@ -39,6 +38,7 @@ class RecordedCopy:
         key: where its data object must be.
         stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
         unfinished: why it must not be read, in words; None if it is complete.
+        mapfile_key: where it is if it is a MapFile, for a record that names no driver.
     """
 
     ledger_id: int
@@ -46,6 +46,7 @@ class RecordedCopy:
     stop_entry_id: int | None
     unfinished: str | None
     driver: DriverMetadata | None
+    mapfile_key: ObjectKey | None = None
 
 
 def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
@@ -62,22 +63,21 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
             driver=segment.driver or context.driver,
         )
     if context.uuid is not None and not context.segments:
+        driver = context.driver
+        object_key = ObjectKey(
+            folder=folder, uuid=context.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
+        )
+        mapfile_key = replace(
+            object_key, folder=f"{folder}{managed_ledger_of_topic(topic)}/", is_mapfile=True
+        )
         yield RecordedCopy(
             ledger_id=record.ledger_id,
-            key=_key_of_copy(topic, record.ledger_id, context.uuid, context.driver, folder),
+            key=mapfile_key if driver is not None and driver.name == _FILESYSTEM else object_key,
             stop_entry_id=None,
             unfinished=None if context.complete else "by its record this attempt did not finish",
-            driver=context.driver,
+            driver=driver,
+            mapfile_key=mapfile_key if driver is None else None,
         )
-
-
-def _key_of_copy(
-    topic: TopicName, ledger_id: int, uuid: UUID, driver: DriverMetadata | None, folder: str
-) -> ObjectKey:
-    is_mapfile = driver is not None and driver.name == _FILESYSTEM
-    if is_mapfile:
-        folder = f"{folder}{managed_ledger_of_topic(topic)}/"
-    return ObjectKey(folder=folder, uuid=uuid, ledger_id=ledger_id, is_index=False, is_mapfile=is_mapfile)
 
 
 def record_catalogue(
@@ -102,7 +102,7 @@ def record_catalogue(
             for copy in recorded_copies(topic, ledger, folder):
                 copies.setdefault(copy.key, copy)
     looked_up = concurrently(
-        lambda copy: _look_up(tier, copy, seen.get(copy.key), read_indexes), list(copies.values())
+        lambda copy: _look_up(tier, copy, _seen(copy, seen), read_indexes), list(copies.values())
     )
     found = dict(zip(copies, looked_up, strict=True))
     topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
@@ -110,12 +110,19 @@ def record_catalogue(
     return Catalogue(topics=tuple(topics), strays=())
 
 
+def _seen(copy: RecordedCopy, seen: Mapping[ObjectKey, StoredObject]) -> StoredObject | None:
+    """What an earlier catalogue has of a copy."""
+    found = seen.get(copy.key)
+    return seen.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
+
+
 def _look_up(tier: Tier, copy: RecordedCopy, known: StoredObject | None, read_indexes: bool) -> StoredObject:
     """What the tier has of a recorded copy, judged as in a listing; an attempt that did not finish is not read."""
     if known is not None and copy.unfinished is None and not known.is_unread:
         return known
-    pair = _pair(tier, copy.key)
-    described = describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
+    described = _described(tier, copy.key, read_indexes)
+    if described is None and copy.mapfile_key is not None:
+        described = _described(tier, copy.mapfile_key, read_indexes)
     if described is None:
         described = _not_there(tier, copy)
     if copy.unfinished is None:
@@ -123,8 +130,13 @@ def _look_up(tier: Tier, copy: RecordedCopy, known: StoredObject | None, read_in
     return replace(described, index=None, problem=Problem.UNFINISHED, detail=copy.unfinished)
 
 
+def _described(tier: Tier, key: ObjectKey, read_indexes: bool) -> StoredObject | None:
+    pair = _pair(tier, key)
+    return describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
+
+
 def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
-    driver = copy.driver.name if copy.driver else "an unknown driver"
+    driver = copy.driver.name if copy.driver else "a driver that it does not name"
     bucket = copy.driver.get("bucket") if copy.driver else None
     where = f"{driver} in the bucket {bucket!r}" if bucket is not None else driver
     nothing = StoredObject(
@@ -153,7 +165,9 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
         modified_at=seen.modified_at,
         problem=Problem.OTHER_FORMAT,
         detail=f"the formats differ: {copy.key.object_format.value} by its record, "
-        f"{other.object_format.value} by its key",
+        f"{other.object_format.value} by its key"
+        if copy.mapfile_key is None
+        else "it is a streaming object, and its record does not tell of segments; take the one in the metadata store",
     )
 
 

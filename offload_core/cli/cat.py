@@ -26,9 +26,11 @@ from offload_core.cli.shared import (
     Layers,
     Prefix,
     Records,
+    RecordsOptions,
     StorageOptions,
     Url,
     err,
+    named,
     opened,
     reported,
 )
@@ -88,6 +90,7 @@ def cat(
     ] = None,
     prefix: Prefix = "",
     records: Records = None,
+    records_option: RecordsOptions = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -118,6 +121,7 @@ def cat(
                 task_bytes=_TASK_BYTES,
                 prefix=prefix,
                 records=records,
+                records_options=named(records_option, "the records"),
             )
             if format_ is Format.TABLE:
                 print_table(

@@ -24,10 +24,11 @@ from offload_core.cli.shared import (
     Layers,
     Prefix,
     Records,
+    RecordsOptions,
     StorageOptions,
     Url,
     err,
-    named_options,
+    named,
     opened,
     reported,
     size,
@@ -90,6 +91,7 @@ def export(
     ] = True,
     prefix: Prefix = "",
     records: Records = None,
+    records_option: RecordsOptions = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -111,7 +113,7 @@ def export(
         ):
             report = tier.export(
                 to,
-                to_options=named_options(to_option),
+                to_options=named(to_option, "the target"),
                 topic=tuple(topic or ()),
                 topics_pattern=topics_pattern,
                 cluster=cluster,
@@ -131,6 +133,7 @@ def export(
                 fail_on_data_loss=fail_on_data_loss,
                 prefix=prefix,
                 records=records,
+                records_options=named(records_option, "the records"),
             )
         _say(report)
 

@@ -18,9 +18,11 @@ from offload_core.cli.shared import (
     Driver,
     Layers,
     Records,
+    RecordsOptions,
     StorageOptions,
     Url,
     cell,
+    named,
     opened,
     out,
     reported,
@@ -42,6 +44,7 @@ def inspect(
     url: Url,
     key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
     records: Records = None,
+    records_option: RecordsOptions = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -60,7 +63,11 @@ def inspect(
                 expected="<uuid>[-ledger-<id>][-index], or <managed ledger>/<id>-<uuid>/data or /index",
                 found=key,
             )
-        named_by = None if records is None else find_mentions(tier.records(records), parsed)
+        named_by = (
+            None
+            if records is None
+            else find_mentions(tier.records(records, named(records_option, "the records")), parsed)
+        )
         index_stat = tier.store.stat(parsed.index_key)
         data_stat = _stat_data(tier.store, parsed)
         index = read_index(

@@ -19,9 +19,11 @@ from offload_core.cli.shared import (
     Layers,
     Prefix,
     Records,
+    RecordsOptions,
     StorageOptions,
     Url,
     cell,
+    named,
     opened,
     out,
     reported,
@@ -35,6 +37,7 @@ def ls(
     ledgers: Annotated[bool, typer.Option("--ledgers", "-l", help="A line for each ledger.")] = False,
     prefix: Prefix = "",
     records: Records = None,
+    records_option: RecordsOptions = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -46,7 +49,9 @@ def ls(
     With records also those ledgers that are not offloaded, and what became of each attempt.
     """
     with reported(debug), opened(url, driver, option, layer) as tier:
-        catalogue = tier.catalogue(prefix=prefix, records=records)
+        catalogue = tier.catalogue(
+            prefix=prefix, records=records, records_options=named(records_option, "the records")
+        )
         if as_json:
             typer.echo(json.dumps(_to_json(catalogue), indent=2))
             return

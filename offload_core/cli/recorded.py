@@ -33,7 +33,8 @@ def find_mentions(records: Mapping[TopicName, ManagedLedgerInfo], key: ObjectKey
             for copy in recorded_copies(topic, record):
                 if copy.key.uuid != key.uuid:
                     continue
-                if copy.key.object_format is not key.object_format:
+                is_said = copy.mapfile_key is None  # else the record does not say which
+                if is_said and copy.key.object_format is not key.object_format:
                     raise OptionError(
                         f"a record of {topic} and an object's key name different formats",
                         key=key.data_key,

@@ -40,7 +40,14 @@ Records = Annotated[
     str | None,
     typer.Option(
         metavar="[TOPIC=]PATH",
-        help="Managed ledgers' records that say what there is, instead of a listing: a file, a folder tree or a URL.",
+        help="Managed ledgers' records that say what there is, instead of a listing: a file, a folder tree, or a URL: "
+        "also of a broker's admin REST (http:, https:) or a ZooKeeper (zk:).",
+    ),
+]
+RecordsOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--records-option", metavar="NAME=VALUE", help="An option of --records' place; may be given again."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
@@ -78,20 +85,20 @@ def opened(
     url: str, driver: str | None, options: Sequence[str] | None, layers: Sequence[str] | None = None
 ) -> TierReader:
     """The tier that the arguments name."""
-    return open_tier(url, driver=driver, layers=layers, **named_options(options))
+    return open_tier(url, driver=driver, layers=layers, **named(options, "the driver"))
 
 
-def named_options(options: Sequence[str] | None) -> dict[str, Any]:
-    """Options of a driver as they are typed, `NAME=VALUE`, by name."""
-    named: dict[str, Any] = {}
+def named(options: Sequence[str] | None, whose: str) -> dict[str, Any]:
+    """Options of the form NAME=VALUE by their names."""
+    found: dict[str, Any] = {}
     for option in options or ():
         name, separator, value = option.partition("=")
         if not name or not separator:
             raise OptionError(
-                "an option of the driver has another form", expected="NAME=VALUE", found=repr(name)
+                f"an option of {whose} has another form", expected="NAME=VALUE", found=repr(name)
             )
-        named[name] = value
-    return named
+        found[name] = value
+    return found
 
 
 def printable(text: str) -> str:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Topic, concurrently
 from offload_core.scan.conditions import Condition, restrict_shares
+from offload_core.scan.gaps import AskedRange, report_gaps
 from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
-from offload_core.scan.runs import lose, lose_ledger, read_share, runs_of
+from offload_core.scan.runs import read_share, runs_of
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run, ScanTask, TimeRange
 from offload_core.scan.times import narrow
 from offload_core.tier import Tier
@@ -58,11 +59,14 @@ def plan_tasks(
         check_offsets(offsets, option)
         check_topics(offsets, read, option)
     fail = bounds.fail_on_data_loss
-    by_topic = [restrict_shares(_shares(topic, bounds), bounds.conditions) for topic in topics]
+    asked = [(topic, each) for topic in topics if (each := _asked(topic, bounds)) is not None]
+    by_topic = [restrict_shares(_shares(topic, of_topic), bounds.conditions) for topic, of_topic in asked]
     times = bounds.times
     if times is not None:
         by_topic = concurrently(lambda shares: narrow(tier, shares, times), by_topic)
-    planned: list[Run | LedgerShare] = [share for shares in by_topic for share in _readable(shares, fail)]
+    for (topic, of_topic), shares in zip(asked, by_topic, strict=True):
+        report_gaps(topic, of_topic, {share.ledger_id for share in shares}, fail=fail)
+    planned: list[Run | LedgerShare] = [share for shares in by_topic for share in _readable(shares)]
     planned = _runs_of_some(tier, planned, lambda share: share.asked != EntryRange(), fail)
     total = sum(each.data_bytes for each in planned)
     share_bytes = max(1, min(task_bytes, -(-total // max(1, min_partitions))))
@@ -70,21 +74,22 @@ def plan_tasks(
     return list(_pack(planned, share_bytes))
 
 
-def _shares(topic: Topic, bounds: Bounds) -> list[LedgerShare]:
-    """What is asked for of a topic's ledgers by positions, of those that cannot be read as well."""
+def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:
+    """What is asked for of a topic by positions; None for nothing."""
     start = position_of(bounds.start, topic.name, "earliest")
     stop = position_of(bounds.stop, topic.name, "latest")
     if start == "latest" or stop == "earliest":
-        return []
-    first = start if isinstance(start, Position) else None
-    last = stop if isinstance(stop, Position) else None
-    in_range = [
-        ledger
-        for ledger in topic.ledgers
-        if (first is None or ledger.ledger_id >= first.ledger_id)
-        and (last is None or ledger.ledger_id <= last.ledger_id)
-    ]
-    _check_bounds(topic, first, bounds.fail_on_data_loss)
+        return None
+    asked = AskedRange(
+        first=start if isinstance(start, Position) else None,
+        stop=stop if isinstance(stop, Position) else None,
+    )
+    return None if asked.is_empty else asked
+
+
+def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
+    """What is asked for of a topic's ledgers by positions, of those that cannot be read as well."""
+    in_range = [ledger for ledger in topic.ledgers if asked.holds(ledger)]
     last_readable = max((ledger.ledger_id for ledger in in_range if ledger.is_readable), default=-1)
     last_begun = max((ledger.ledger_id for ledger in topic.ledgers if ledger.attempts), default=-1)
     return [
@@ -92,7 +97,8 @@ def _shares(topic: Topic, bounds: Bounds) -> list[LedgerShare]:
             topic=str(topic.name) if topic.name else None,
             partition=topic.name.partition if topic.name else -1,
             ledger=ledger,
-            asked=_range_in(ledger, first, last),
+            asked=_range_in(ledger, asked),
+            ends_at=asked.stop,
             is_closed=topic.name is not None and ledger.ledger_id < last_begun,
             is_last=topic.name is None or ledger.ledger_id >= last_readable,
         )
@@ -100,18 +106,16 @@ def _shares(topic: Topic, bounds: Bounds) -> list[LedgerShare]:
     ]
 
 
-def _readable(shares: Sequence[LedgerShare], fail: bool) -> Iterator[LedgerShare]:
+def _readable(shares: Sequence[LedgerShare]) -> Iterator[LedgerShare]:
     for share in shares:
         if share.ledger.is_readable:
             _warn_of_copies(share)
             yield share
-        else:
-            lose_ledger(share, fail)
 
 
-def _range_in(ledger: Ledger, first: Position | None, last: Position | None) -> EntryRange:
-    start = first if first is not None and first.ledger_id == ledger.ledger_id else None
-    stop = last if last is not None and last.ledger_id == ledger.ledger_id else None
+def _range_in(ledger: Ledger, asked: AskedRange) -> EntryRange:
+    start = asked.first if asked.first is not None and asked.first.ledger_id == ledger.ledger_id else None
+    stop = asked.stop if asked.stop is not None and asked.stop.ledger_id == ledger.ledger_id else None
     return EntryRange(
         start=start.entry_id if start else 0,
         start_batch=start.batch_index if start else 0,
@@ -119,16 +123,6 @@ def _range_in(ledger: Ledger, first: Position | None, last: Position | None) -> 
         stop=stop.entry_id + bool(stop.batch_index) if stop else None,
         stop_batch=stop.batch_index if stop else 0,
     )
-
-
-def _check_bounds(topic: Topic, first: Position | None, fail: bool) -> None:
-    if first is not None and all(ledger.ledger_id != first.ledger_id for ledger in topic.ledgers):
-        lose(
-            f"{topic.label} was asked for from {first}, but that ledger has no copy here",
-            first.ledger_id,
-            fail,
-            found=f"ledgers {', '.join(str(ledger.ledger_id) for ledger in topic.ledgers)}",
-        )
 
 
 def _warn_of_copies(share: LedgerShare) -> None:

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 from offload_core.catalogue import Ledger, Piece, pieces_of, with_index
 from offload_core.codec.index import IndexedBlock
+from offload_core.scan.gaps import lose
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.tier import Tier
-from offload_hooks.errors import DataLossError
 
 INDEXES_AHEAD = 16
 """So many indexes of a task are on their way while its runs are read."""
@@ -26,24 +26,11 @@ INDEXES_AHEAD = 16
 _log = logging.getLogger(__name__)
 
 
-def lose(what: str, ledger_id: int, fail: bool, found: str) -> None:
-    """Say that data is lost: an error or a warning.
+def _lose_ledger(share: LedgerShare, fail: bool) -> None:
+    """Say that a ledger has no complete copy after all, as `gaps.report_gaps` does of those that never seemed to.
 
-    Raises:
-        DataLossError: if `fail`.
-    """
-    error = DataLossError(
-        what, ledger_id=ledger_id, found=found, hint="Set failOnDataLoss to false to read what there is."
-    )
-    if fail:
-        raise error
-    _log.warning("%s", error)
-
-
-def lose_ledger(share: LedgerShare, fail: bool) -> None:
-    """Say that a ledger has no complete copy. If nothing follows, it may still be on its way: a warning.
-
-    Unless its record says that there is one. A ledger without entries has nothing to lose.
+    If nothing follows, it may still be on its way: a warning. Unless its record says that there is a copy, or a
+    position behind it was asked for. A ledger without entries has nothing to lose.
 
     Raises:
         DataLossError: it is lost, and `fail`.
@@ -53,7 +40,7 @@ def lose_ledger(share: LedgerShare, fail: bool) -> None:
         return
     what = f"a ledger of {share.label} has no complete copy"
     is_lost = ledger.record is not None and ledger.record.has_complete_copy
-    if is_lost or not share.is_last:
+    if is_lost or not share.is_last or share.ends_at is not None:
         lose(what, ledger.ledger_id, fail, found=ledger.why_not_read)
     else:
         _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, ledger.why_not_read)
@@ -82,7 +69,7 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
     """
     ledger, asked = share.ledger, share.asked
     if not ledger.pieces:
-        lose_ledger(share, fail)
+        _lose_ledger(share, fail)
         return
     there = ledger.pieces[0].first_entry_id
     if asked.start < there and (asked.stop is None or asked.start < asked.stop):
@@ -154,13 +141,21 @@ def _following(share: LedgerShare, piece: Piece) -> int | None:
     """The entry that must follow a piece: the next piece's first, or the end of a ledger that is closed.
 
     The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
-    there is.
+    there is. Where a position says how far to read, all before it must be there.
     """
-    ledger = share.ledger
+    ledger, ends_at = share.ledger, share.ends_at
     if piece is not ledger.pieces[-1]:
         return piece.stop_entry_id
-    recorded = None if ledger.record is None else ledger.record.offloaded_stop
-    end = ledger.entries if share.is_closed else recorded
+    if share.is_closed:
+        end = ledger.entries
+    elif ends_at is not None:
+        is_open = ledger.record is not None and ledger.record.info.entries is None
+        asked = (
+            ends_at.entry_id + bool(ends_at.batch_index) if ends_at.ledger_id == ledger.ledger_id else None
+        )
+        end = asked if is_open else ledger.entries
+    else:
+        end = None if ledger.record is None else ledger.record.offloaded_stop
     return piece.stop_entry_id if end is None else end
 
 

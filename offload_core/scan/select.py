@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from offload_core.catalogue import Catalogue, Topic, TopicName, parse_topic
+from offload_core.catalogue import Catalogue, Records, Topic, TopicName, parse_topic
 from offload_core.metadata import ManagedLedgerInfo
+from offload_core.scan.namespaces import namespaces_of_names, namespaces_of_pattern
 from offload_hooks.errors import OptionError, UnknownLedgerError, UnknownTopicError
 
 
@@ -51,17 +52,22 @@ def select_topics(catalogue: Catalogue, selection: Selection) -> list[Topic]:
     return topics
 
 
-def select_records(
-    records: Mapping[TopicName, ManagedLedgerInfo], selection: Selection
-) -> dict[TopicName, ManagedLedgerInfo]:
-    """The records that tell what a selection reads; only their copies need be looked up.
+def select_records(records: Records, selection: Selection) -> dict[TopicName, ManagedLedgerInfo]:
+    """The records that tell what a selection reads; only these are read, and only their copies need be looked up.
 
     Raises:
         OptionError, UnknownTopicError, UnknownLedgerError: as `select_topics`.
+        StoreError, FormatError: the records cannot be read.
     """
-    topics = tuple(Topic(cluster=None, name=name, ledgers=()) for name in sorted(records))
+    namespaces = None
+    if selection.topics:
+        namespaces = namespaces_of_names(selection.topics)
+    elif selection.topics_pattern is not None:
+        namespaces = namespaces_of_pattern(selection.topics_pattern)
+    names = sorted(records.topics(namespaces))
+    topics = tuple(Topic(cluster=None, name=name, ledgers=()) for name in names)
     chosen = _by_name(Catalogue(topics=topics, strays=()), selection)
-    wanted = {topic.name: records[topic.name] for topic in chosen if topic.name is not None}
+    wanted = records.read(topic.name for topic in chosen if topic.name is not None)
     if selection.ledger_id is None:
         return wanted
     with_ledger = {

@@ -13,6 +13,7 @@ from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
+from offload_core.scan.positions import Position
 from offload_hooks.errors import OptionError
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
@@ -120,6 +121,7 @@ class LedgerShare:
     Attributes:
         topic: full name, None if it is not known; `partition` −1 if it has none.
         asked: which of its entries.
+        ends_at: the position that ends the read of its topic, if one does: what lies before it must be there.
         is_closed: later ledgers of its topic were offloaded, or begun to be: it gets no more entries.
         is_last: no later ledger of its topic is read: what is missing of it may still be on its way.
         ends_by_time: as of a `Run`.
@@ -129,6 +131,7 @@ class LedgerShare:
     partition: int
     ledger: Ledger
     asked: EntryRange = EntryRange()
+    ends_at: Position | None = None
     is_closed: bool
     is_last: bool
     ends_by_time: bool = False

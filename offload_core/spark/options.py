@@ -16,16 +16,18 @@ from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
 STORAGE_PREFIX = "storage."
+RECORDS_PREFIX = "records."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query asks of the source. Only the names of `storage` options are shown: their values may be secret.
+    """What a query asks of the source. Options of `storage` and `records` are not shown: they may be secret.
 
     Attributes:
         path: URL or path of the tier; None if `driver` and `storage` say where it is.
         topics: names of topics; empty for all (or those of `topics_pattern`, or of `ledger`).
         records: path or URL of managed ledgers' records; None to list the tier.
+        records_options: the options of that place.
         layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
@@ -38,6 +40,7 @@ class SourceOptions:
     layers: tuple[str, ...] | None = field(default=None, repr=False)
     prefix: str = ""
     records: str | None = None
+    records_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
     ledger: int | None = None
@@ -67,17 +70,21 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """
     values: dict[str, object] = {}
     storage: dict[str, str] = {}
+    records: dict[str, str] = {}
     for name, text in options.items():
         lowered = name.lower()
         if lowered.startswith(STORAGE_PREFIX):
             storage[name[len(STORAGE_PREFIX) :]] = text
+            continue
+        if lowered.startswith(RECORDS_PREFIX):
+            records[name[len(RECORDS_PREFIX) :]] = text
             continue
         known = {word.lower(): word for word in KNOWN}
         if lowered not in known:
             close = difflib.get_close_matches(lowered, known, n=1)
             raise OptionError(
                 f"the source pulsar_offload has no option {name!r}",
-                expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*"]),
+                expected=", ".join([*KNOWN, f"{STORAGE_PREFIX}*", f"{RECORDS_PREFIX}*"]),
                 hint=f"Did you mean {known[close[0]]!r}?" if close else None,
             )
         target, convert = KNOWN[known[lowered]]
@@ -91,7 +98,11 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
             "where is the tier?",
             expected='option "path" (or load(URL)), or "driver" with its "storage.*" options',
         )
-    return SourceOptions(**values, storage=storage)  # type: ignore[arg-type]
+    if records and "records" not in values:
+        raise OptionError(
+            "where are the records?", expected=f'option "records" with the options "{RECORDS_PREFIX}*"'
+        )
+    return SourceOptions(**values, storage=storage, records_options=records)  # type: ignore[arg-type]
 
 
 def _text(text: str, _: str) -> str:
@@ -158,4 +169,4 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _number),
     "refreshIntervalMs": ("refresh_interval_ms", _number),
 }
-"""Every option but `storage.*`: its name → the field of `SourceOptions` and how its text is read."""
+"""Every option but `storage.*` and `records.*`: its name → the field of `SourceOptions` and how its text is read."""

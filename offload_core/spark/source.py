@@ -106,6 +106,7 @@ class OffloadReader(DataSourceReader):
                 max_message_bytes=options.max_message_bytes,
                 prefix=options.prefix,
                 records=options.records,
+                records_options=options.records_options,
             )
             # Of no partition at all Spark makes one of its own, which nobody can read.
             return [OffloadPartition(task) for task in scan.tasks or (ScanTask(runs=()),)]

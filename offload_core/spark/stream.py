@@ -144,7 +144,13 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _look(
     tier: TierReader, selection: Selection, options: SourceOptions, known: Catalogue | None
 ) -> Catalogue:
-    return tier.look(selection, prefix=options.prefix, records=options.records, known=known)
+    return tier.look(
+        selection,
+        prefix=options.prefix,
+        records=options.records,
+        records_options=options.records_options,
+        known=known,
+    )
 
 
 def _positions(offset: Offset) -> dict[TopicName, Position]:

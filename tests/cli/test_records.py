@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from admin_rest import AdminRest, golden_answers, reason
 from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from expected import COLUMNS, assert_topic_is_as_expected
@@ -201,3 +202,28 @@ def test_a_place_without_records_is_wrong_use(offload: Offload, tmp_path: Path) 
         result = offload(*command, "--records", tmp_path / "tier")
         assert result.code == 2
         assert "no record of a managed ledger is there" in result.err
+
+
+def test_records_of_an_admin_rest_with_its_options(
+    offload: Offload, broker: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("geheim")
+    with AdminRest(golden_answers()) as rest:
+        options = ("--records", rest.url, "--records-option", f"token_file={token}")
+        listed = json.loads(offload("ls", broker, *options, "--json").out)
+        assert [topic["topic"].rpartition("/")[2] for topic in listed["topics"]] == TOPICS
+        assert {request.headers["authorization"] for request in rest.requests} == {"Bearer geheim"}
+        result = offload("cat", broker, *options, "-t", "acme/cold/chunk")
+        assert result.code == 0
+        assert (
+            "nothing of persistent://acme/cold/chunk is read: ledger 29 has no complete copy" in caplog.text
+        )
+        key = "01c371c2-3d3c-4edc-ac72-d989c612693d-ledger-35"
+        assert "by its record: offloaded" in offload("inspect", broker, key, *options).out
+        rest.answers["/tenants"] = reason(403, "no")
+        result = offload("ls", broker, *options)
+        assert (result.code, "geheim" in result.out + result.err) == (1, False)
+        assert "a broker refuses a request" in result.err
+        result = offload("ls", broker, "--records", rest.url, "--records-option", "geheim")
+        assert (result.code, result.err.partition(":")[0]) == (2, "offload")

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from pathlib import Path
 
-from offload_core.spark.options import KNOWN, STORAGE_PREFIX, SourceOptions
+from offload_core.spark.options import KNOWN, RECORDS_PREFIX, STORAGE_PREFIX, SourceOptions
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 ROW = re.compile(r"^\| `(?P<name>[\w.*]+)` \| (?P<default>[^|]+) \| (?P<meaning>.+) \|$", re.MULTILINE)
@@ -16,6 +16,7 @@ def test_all_options_are_listed_in_their_order():
     names = [match["name"] for match in ROW.finditer(PAGE.read_text())]
     expected = list(KNOWN)
     expected.insert(2, f"{STORAGE_PREFIX}*")
+    expected.insert(expected.index("records") + 1, f"{RECORDS_PREFIX}*")
     assert names == expected
 
 

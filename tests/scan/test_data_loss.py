@@ -115,7 +115,9 @@ def test_a_ledger_in_the_middle_without_a_complete_copy_is_left_out_if_told_so(
     found = read(incomplete(tmp_path, 5), fail_on_data_loss=False)
     assert found == [*payloads(3, 0, 3), *payloads(8, 0, 3)]
     (message,) = caplog.messages
-    assert message.startswith(f"a ledger of {TOPIC} has no complete copy (ledger 5): found ")
+    assert message.startswith(
+        f"a ledger of {TOPIC} has no complete copy (ledger 5): expected positions from 5:0 on, found "
+    )
 
 
 def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(
@@ -123,8 +125,8 @@ def test_a_last_ledger_without_a_complete_copy_may_be_on_its_way(
 ) -> None:
     assert read(incomplete(tmp_path, 8)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
     (message,) = caplog.messages
-    assert message.startswith(f"a ledger of {TOPIC} has no complete copy (ledger 8): ")
-    assert message.endswith("the data object has no index: an attempt that did not finish. It is not read")
+    assert message.startswith(f"{TOPIC} is read up to ledger 5: ledger 8 has no complete copy (")
+    assert message.endswith("the data object has no index: an attempt that did not finish)")
 
 
 @pytest.mark.parametrize("bounds", [{"start": at(8, 0)}, {"stop": at(3, 2)}])
@@ -132,8 +134,49 @@ def test_a_ledger_that_is_not_asked_for_may_be_incomplete(tmp_path: Path, bounds
     assert read(incomplete(tmp_path, 5), **bounds) in (payloads(8, 0, 3), payloads(3, 0, 2))
 
 
-def test_a_stop_in_a_ledger_that_is_not_here_ends_before_it() -> None:
+def test_a_stop_before_a_ledger_that_is_not_here_ends_there() -> None:
     assert read(in_memory(whole(3), whole(5)), stop=at(4, 0)) == payloads(3, 0, 3)
+    assert read(in_memory(whole(3), whole(5)), stop=at(9, 0)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
+    assert read(in_memory(whole(3), whole(5)), stop=at(2, 7)) == []
+
+
+@pytest.mark.parametrize("stop", [(4, 1, 0), (4, 0, 1), (9, 1, 0)])
+def test_a_stop_inside_a_ledger_that_is_not_here_is_an_error(
+    stop: tuple[int, int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    tier = in_memory(whole(3), whole(5))
+    error = lose(tier, stop=at(*stop))
+    assert error.what == (f"{TOPIC} was asked for up to {Position(*stop)}, but that ledger has no copy here")
+    assert (error.ledger_id, error.found) == (stop[0], "ledgers 3, 5")
+    read(tier, stop=at(*stop), fail_on_data_loss=False)
+    assert [message.partition(" (")[0] for message in caplog.messages] == [error.what]
+
+
+def test_a_start_before_the_first_ledger_says_where_the_topic_begins_now() -> None:
+    error = lose(in_memory(whole(3), whole(5)), start=at(2, 1))
+    assert error.what == f"{TOPIC} was asked for from 2:1:0, but begins with ledger 3 now"
+    assert read(in_memory(whole(3), whole(5)), start=at(2, 1), fail_on_data_loss=False) == [
+        *payloads(3, 0, 3),
+        *payloads(5, 0, 3),
+    ]
+
+
+def test_a_stop_in_or_behind_a_last_ledger_without_a_complete_copy_is_an_error(tmp_path: Path) -> None:
+    for stop in (at(8, 2), at(9, 0)):
+        error = lose(incomplete(tmp_path, 8), stop=stop)
+        assert (error.what, error.ledger_id) == (f"a ledger of {TOPIC} has no complete copy", 8)
+    assert read(open_tier(tmp_path), stop=at(8, 0)) == [*payloads(3, 0, 3), *payloads(5, 0, 3)]
+
+
+def test_a_gap_of_several_ledgers_is_one_error_that_names_them_and_their_positions(tmp_path: Path) -> None:
+    for number, each in enumerate((3, 4, 5, 8)):
+        parts: Sequence[str] = ["data"] if each in (4, 5) else ["data", "index"]
+        lay_out(tmp_path, whole(each), attempt=number, parts=parts)
+    error = lose(open_tier(tmp_path))
+    assert error.what == f"2 ledgers of {TOPIC} have no complete copy"
+    assert (error.ledger_id, error.expected) == (4, "positions from 4:0 on, to ledger 5")
+    assert str(error.found).startswith("ledger 4: ")
+    assert "; ledger 5: " in str(error.found)
 
 
 def broken(ledger_id: int) -> WrittenObject:
@@ -285,6 +328,8 @@ def test_a_missing_tail_that_is_not_asked_for_is_no_loss() -> None:
 def test_the_tail_of_the_last_ledger_may_be_on_its_way() -> None:
     tier = in_memory(whole(5), closed_with(segment(7, 0, 3), 6))
     assert read(tier) == [*payloads(5, 0, 3), *payloads(7, 0, 3)]
+    assert lose(tier, stop=at(7, 5)).expected == "entries 3 to 4"
+    assert lose(tier, stop=at(8, 0)).expected == "entries 3 to 5"
 
 
 def test_a_gap_is_found_however_tasks_are_cut() -> None:

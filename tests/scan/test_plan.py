@@ -106,7 +106,10 @@ _starts = st.one_of(
 )
 _stops = st.one_of(
     st.sampled_from(["earliest", "latest"]),
-    st.builds(Position, st.integers(0, 10), st.integers(0, 18), st.integers(0, 4)),
+    st.builds(Position, _ledgers, st.integers(0, 18), st.integers(0, 4)),
+    st.builds(
+        Position, st.integers(0, 10), st.just(0)
+    ),  # inside a ledger that is not there it would be data loss
 )
 
 
@@ -114,6 +117,8 @@ def within(row: dict[str, Any], level: str, start: Position | str, stop: Positio
     """Start inclusive, stop exclusive; at level `entries` an entry counts if any of its messages does."""
     at = place(row)
     if start == "latest" or stop == "earliest":
+        return False
+    if isinstance(start, Position) and isinstance(stop, Position) and start >= stop:
         return False
     if isinstance(start, Position):
         first = start if level == "messages" else Position(start.ledger_id, start.entry_id)

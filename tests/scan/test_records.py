@@ -96,11 +96,10 @@ def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
 ) -> None:
     with open_tier(nameless) as tier:
         assert tier.scan(topic="acme/cold/chunk", records=MANAGED_LEDGERS).tasks == ()
-    what = "a ledger of persistent://acme/cold/chunk has no complete copy"
     assert caplog.messages == [
-        f"{what} (ledger 29): e128f708-2707-40f4-ac18-c98b9d161763-ledger-29: by its record this attempt did not "
-        "finish. It is not read",
-        f"{what} (ledger 58): by its record it is in BookKeeper only. It is not read",
+        "nothing of persistent://acme/cold/chunk is read: ledgers 29, 58 have no complete copy (ledger 29: "
+        "e128f708-2707-40f4-ac18-c98b9d161763-ledger-29: by its record this attempt did not finish; ledger 58: by "
+        "its record it is in BookKeeper only)"
     ]
 
 
@@ -152,12 +151,13 @@ def test_a_ledger_in_bookkeeper_only_is_a_gap_in_the_middle_and_a_warning_at_the
         lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), attempt=number)
     one, three = (closed(number, 1, copied(uuid_of(number))) for number in (1, 3))
     assert entry_ids(tmp_path, one, three, closed(4, 1), still_open(5)) == [(1, 0), (3, 0)]
-    assert [message.split(": by its record")[0][-9:] for message in caplog.messages] == [
-        "(ledger 4)"[1:],
-        "(ledger 5)"[1:],
+    assert caplog.messages == [
+        f"{TOPIC} is read up to 3:1: ledgers 4, 5 have no complete copy (ledger 4: by its record it is in BookKeeper "
+        "only; ledger 5: by its record it is in BookKeeper only)"
     ]
-    with pytest.raises(DataLossError, match=r"no complete copy \(ledger 2\).*in BookKeeper only"):
-        entry_ids(tmp_path, one, closed(2, 1), three)
+    lost = r"no complete copy \(ledger 2\): expected positions 2:0 to 2:6, found .*in BookKeeper only"
+    with pytest.raises(DataLossError, match=lost):
+        entry_ids(tmp_path, one, closed(2, 7), three)
     assert entry_ids(tmp_path, one, closed(2, 1), three, fail_on_data_loss=False) == [(1, 0), (3, 0)]
 
 
@@ -218,12 +218,22 @@ def test_a_failed_segment_between_complete_ones_is_loss(tmp_path: Path) -> None:
         entry_ids(tmp_path, closed(5, 15, context))
 
 
-def test_the_rest_of_the_last_ledger_may_still_be_on_its_way(tmp_path: Path) -> None:
+def test_the_rest_of_the_last_ledger_may_still_be_on_its_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     segmented(tmp_path, 4)
     context = OffloadContext.of_segments([segment(uuid_of(1), 3), segment(uuid_of(2), None, complete=False)])
     ids = [(5, entry) for entry in range(4)]
     assert entry_ids(tmp_path, still_open(5, context)) == ids
+    assert caplog.messages == [
+        f"{TOPIC} is read up to 5:4: of ledger 5, from entry 4 on are not offloaded yet"
+    ]
+    caplog.clear()
     assert entry_ids(tmp_path, closed(5, 15, context), still_open(6)) == ids
+    assert caplog.messages == [
+        f"{TOPIC} is read up to 5:4: ledger 6 has no complete copy (by its record it is in BookKeeper only)",
+        f"{TOPIC} is read up to 5:4: of ledger 5, entries 4 to 14 are not offloaded yet",
+    ]
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=6), attempt=6)
     with pytest.raises(DataLossError, match="entries 4 to 14"):
         entry_ids(tmp_path, closed(5, 15, context), closed(6, 1, copied(uuid_of(6))))
@@ -252,3 +262,60 @@ def test_positions_may_begin_in_a_ledger_that_is_in_bookkeeper_only(tmp_path: Pa
     with TierReader(open_store(tmp_path)) as tier:
         scan = tier.scan(topic=TOPIC, start={parse_topic(TOPIC): Position(2, 0)}, records=records)
     assert scan.tasks == ()
+
+
+# --- what is not offloaded yet, by positions ---------------------------------------------------
+
+
+def scan_of(root: Path, *ledgers: LedgerRecord, **bounds: Position) -> list[tuple[int, int]]:
+    with open_tier(root) as tier:
+        given = {name: {parse_topic(TOPIC): position} for name, position in bounds.items()}
+        scan = tier.scan(topic=TOPIC, level="entries", records={TOPIC: managed_ledger(*ledgers)}, **given)  # type: ignore[arg-type]
+        rows = scan.to_table().select(["__ledgerId", "__entryId"]).to_pylist()
+    return [(row["__ledgerId"], row["__entryId"]) for row in rows]
+
+
+def test_a_stop_is_loss_as_soon_as_it_asks_for_what_is_not_offloaded_yet(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a", b"b"], ledger_id=1), attempt=1)
+    ledgers = (closed(1, 2, copied(uuid_of(1))), closed(2, 5), still_open(3))
+    for stop in (Position(1, 2), Position(2, 0)):
+        assert scan_of(tmp_path, *ledgers, stop=stop) == [(1, 0), (1, 1)]
+    for stop, positions in (
+        (Position(2, 3), "positions 2:0 to 2:2"),
+        (Position(2, 3, 1), "positions 2:0 to 2:3"),
+        (Position(3, 0), "positions 2:0 to 2:4"),
+        (Position(3, 8), "positions 2:0 to 3:7"),
+        (Position(9, 0), "positions from 2:0 on, to ledger 3"),
+    ):
+        with pytest.raises(DataLossError, match=r"complete copy \(ledger 2\)") as caught:
+            scan_of(tmp_path, *ledgers, stop=stop)
+        assert caught.value.expected == positions
+    with pytest.raises(DataLossError) as caught:
+        scan_of(tmp_path, *ledgers, start=Position(2, 1), stop=Position(2, 3))
+    assert caught.value.expected == "positions 2:1 to 2:2"
+
+
+def test_a_stop_in_the_part_of_the_last_ledger_that_is_not_offloaded_yet_is_loss(tmp_path: Path) -> None:
+    segmented(tmp_path, 4)
+    context = OffloadContext.of_segments([segment(uuid_of(1), 3), segment(uuid_of(2), None, complete=False)])
+    for ledger in (still_open(5, context), closed(5, 15, context)):
+        assert len(scan_of(tmp_path, ledger, stop=Position(5, 4))) == 4
+        with pytest.raises(DataLossError, match="expected entries 4 to 6"):
+            scan_of(tmp_path, ledger, stop=Position(5, 7))
+
+
+def test_a_start_in_a_ledger_that_retention_has_trimmed_is_loss(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=7))
+    ledger = closed(7, 1, copied(uuid_of(0)))
+    assert scan_of(tmp_path, ledger) == [(7, 0)]
+    with pytest.raises(DataLossError, match="asked for from 3:2:0, but begins with ledger 7 now"):
+        scan_of(tmp_path, ledger, start=Position(3, 2))
+
+
+def test_many_ledgers_of_a_gap_are_not_all_named(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=99))
+    hot = [closed(number, 2) for number in range(1, 31)]
+    with pytest.raises(DataLossError, match=r"30 ledgers of .* have no complete copy") as caught:
+        scan_of(tmp_path, *hot, closed(99, 1, copied(uuid_of(0))))
+    assert caught.value.expected == "positions 1:0 to 30:1"
+    assert str(caught.value.found).endswith("; and 20 more")

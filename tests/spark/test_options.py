@@ -16,6 +16,8 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
             "driver": "local",
             "storage.root": "/y",
             "prefix": "a/",
+            "records": "http://broker:8080",
+            "records.token_file": "/z",
             "topics": "t/n/a, t/n/b,",
             "ledger": "7",
             "level": "entries",
@@ -30,6 +32,7 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
         }
     )
     assert options.storage == {"root": "/y"}
+    assert (options.records, options.records_options) == ("http://broker:8080", {"token_file": "/z"})
     assert options.topics == ("t/n/a", "t/n/b")
     assert (options.ledger, options.level, options.columns) == (7, "entries", ("value", "__entryId"))
     assert list(options.starting_offsets.values()) == [Position(3, 4, 5)]
@@ -44,6 +47,7 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
         ({"path": "x", "colums": "value"}, "Did you mean 'columns'"),
         ({"path": "x", "topic": "a/b/c", "topics": "a/b/d"}, "topics are asked for twice"),
         ({"path": "x", "topic": "a/b/c", "topicspattern": ".*"}, "topics are asked for twice"),
+        ({"path": "x", "records.token": "y"}, "where are the records"),
         ({"path": "x", "topics": " , "}, "option topics is empty"),
         ({"path": "x", "minpartitions": "0"}, "option minPartitions is not a number"),
         ({"path": "x", "minpartitions": "²"}, "option minPartitions is not a number"),
@@ -58,5 +62,6 @@ def test_what_makes_no_sense_is_refused(options, says):
         parse_options(options)
 
 
-def test_values_of_storage_options_are_not_shown():
-    assert "hunter2" not in repr(parse_options({"path": "x", "storage.secret": "hunter2"}))
+def test_values_of_storage_and_records_options_are_not_shown():
+    given = {"path": "x", "storage.secret": "hunter2", "records": "y", "records.token": "hunter2"}
+    assert "hunter2" not in repr(parse_options(given))

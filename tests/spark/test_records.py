@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from admin_rest import AdminRest, golden_answers, reason
 from expected import COLUMNS, assert_topic_is_as_expected
 from golden import STREAMING_CASES, as_entries, topic_rows
 from pyspark.errors import PySparkException
@@ -51,6 +52,19 @@ def test_pulsars_streaming_objects_are_read_under_their_topics_name(spark, tmp_p
     rows = frame.orderBy("__ledgerId", "__entryId").toArrow().to_pylist()
     assert as_entries(rows) == streaming_entries()
     assert {row["__topic"] for row in rows} == {"persistent://acme/cold/streamed"}
+
+
+def test_a_topic_is_read_by_a_brokers_admin_rest_as_a_client_read_it(spark, nameless, tmp_path):
+    (tmp_path / "token").write_text("geheim")
+    reader = spark.read.format("pulsar_offload").option("topic", "acme/cold/json")
+    reader = reader.option("columns", ",".join(COLUMNS)).option("records.token_file", str(tmp_path / "token"))
+    with AdminRest(golden_answers()) as rest:
+        frame = reader.option("records", rest.url).load(str(nameless))
+        assert_topic_is_as_expected(frame.toArrow().to_pylist(maps_as_pydicts="strict"), "json")
+        assert {request.headers["authorization"] for request in rest.requests} == {"Bearer geheim"}
+        rest.answers["/persistent/acme/cold"] = reason(401, "no")
+        with pytest.raises(PySparkException, match=r"AccessDeniedError.*a broker refuses a request"):
+            reader.option("records", rest.url).load(str(nameless)).collect()
 
 
 def test_a_record_that_names_what_is_not_there_fails_the_query(spark, tmp_path):

@@ -117,9 +117,9 @@ def row_as_read(row: Mapping[str, Any]) -> Read:
     }
 
 
-def scanned(tier: TierReader, topic: str) -> list[Read]:
-    """All messages of a topic by the Arrow scan, in the form of consumed ones."""
-    rows = tier.scan(topic=topic, columns=COLUMNS).to_table().to_pylist()
+def scanned(tier: TierReader, topic: str, **options: Any) -> list[Read]:
+    """All messages of a topic by the Arrow scan with these options, in the form of consumed ones."""
+    rows = tier.scan(topic=topic, columns=COLUMNS, **options).to_table().to_pylist()
     return by_partition([row_as_read(row) for row in rows])
 
 

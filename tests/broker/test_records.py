@@ -1,0 +1,148 @@
+"""What a running broker's admin REST tells of its topics, and what is read by it: partitions, gaps, what is hot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from pulsar_admin import PulsarAdmin
+from pulsar_topics import COLUMNS, Read, consume, messages_by_topic, produce, scanned
+from pyspark.sql import SparkSession
+from sent_topics import TOPICS
+from servers.broker import Broker
+from stores import Store
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.scan import Position
+from offload_hooks.errors import DataLossError, StoreError, UnknownTopicError
+
+S3Tier = tuple[Store, dict[str, Any]]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_the_arrow_scan_by_the_admin_rest_gives_what_the_client_read(
+    broker: Broker, s3_tier: S3Tier, topic: str
+) -> None:
+    store, topics = s3_tier
+    with store.open_reader() as tier:
+        assert scanned(tier, topics[topic].name, records=broker.endpoint) == topics[topic].read
+
+
+@pytest.mark.spark
+def test_the_spark_source_by_the_admin_rest_gives_what_the_client_read(
+    broker: Broker, s3_tier: S3Tier, spark: SparkSession
+) -> None:
+    store, topics = s3_tier
+    namespace = next(iter(topics.values())).name.removeprefix("persistent://").rpartition("/")[0]
+    reader = spark.read.format("pulsar_offload").options(**store.spark_options())
+    reader = reader.option("records", broker.endpoint).option("records.timeout_s", "20")
+    frame = reader.option("topicsPattern", f"{namespace}/.*").option("columns", ",".join(COLUMNS)).load()
+    found = messages_by_topic(frame.toArrow().to_pylist(maps_as_pydicts="strict"))
+    assert found == {name: topic.read for name, topic in topics.items()}
+
+
+def test_mapfiles_are_found_by_the_admin_rest(
+    broker: Broker, filesystem_tier: tuple[Path, dict[str, Any]]
+) -> None:
+    root, topics = filesystem_tier
+    with open_tier(root) as tier:
+        for topic in topics.values():
+            assert scanned(tier, topic.name, records=broker.endpoint) == topic.read
+
+
+# --- what is not offloaded ---------------------------------------------------------------------
+
+
+class Growing:
+    """A topic whose first 40 entries (two ledgers) are offloaded into a directory; 25 more are in BookKeeper only."""
+
+    def __init__(
+        self, broker: Broker, admin: PulsarAdmin, client: pulsar.Client, namespace: str, root: Path
+    ) -> None:
+        self.name = f"persistent://{namespace}/growing"
+        self.root = root
+        sent = produce(client, self.name, [{"content": b"%d" % i} for i in range(40)])
+        self.cold: list[Read] = consume(client, self.name, sent)
+        self.ledgers = [ledger.ledger_id for ledger in admin.offload_all(self.name)]
+        produce(client, self.name, [{"content": b"hot"}] * 25)
+        self.all = [ledger.ledger_id for ledger in admin.ledgers(self.name)]
+        self.records = broker.endpoint
+
+    def read(self, tier: TierReader, **options: Any) -> list[Read]:
+        return scanned(tier, self.name, records=self.records, **options)
+
+    def at(self, ledger_id: int, entry_id: int) -> dict[TopicName, Position]:
+        return {TopicName(self.name): Position(ledger_id, entry_id)}
+
+
+@pytest.fixture(scope="module")
+def growing(
+    broker: Broker,
+    admin: PulsarAdmin,
+    client: pulsar.Client,
+    new_namespace: Callable[[dict[str, object]], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Growing:
+    root = tmp_path_factory.mktemp("growing")
+    return Growing(broker, admin, client, new_namespace(broker.filesystem_policies(root)), root)
+
+
+def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is(
+    growing: Growing, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_tier(growing.root) as tier:
+        assert growing.read(tier) == growing.cold
+    hot = ", ".join(str(each) for each in growing.all[2:])
+    (message,) = [message for message in caplog.messages if "read up to" in message]
+    assert message.startswith(
+        f"{growing.name} is read up to {growing.ledgers[-1]}:20: ledgers {hot} have no complete copy"
+    )
+
+
+def test_a_stop_behind_that_is_loss_with_the_ledgers_and_positions(growing: Growing) -> None:
+    first, last = growing.all[2], growing.all[-1]
+    with open_tier(growing.root) as tier:
+        assert growing.read(tier, stop=growing.at(first, 0)) == growing.cold
+        with pytest.raises(
+            DataLossError, match=f"found ledger {first}: by its record it is in BookKeeper only"
+        ) as caught:
+            growing.read(tier, stop=growing.at(last, 5))
+        assert caught.value.expected == f"positions {first}:0 to {last}:4"
+        assert growing.read(tier, stop=growing.at(last, 5), fail_on_data_loss=False) == growing.cold
+
+
+def test_a_copy_that_is_gone_is_loss(growing: Growing, tmp_path: Path) -> None:
+    shutil.copytree(growing.root, tmp_path, dirs_exist_ok=True)
+    (gone,) = tmp_path.rglob(f"{growing.ledgers[0]}-*")
+    shutil.rmtree(gone)
+    with open_tier(tmp_path) as tier:
+        with pytest.raises(
+            DataLossError, match=r"its record says that a driver that it does not name has it"
+        ) as caught:
+            growing.read(tier)
+        assert caught.value.expected == f"positions {growing.ledgers[0]}:0 to {growing.ledgers[0]}:19"
+        assert growing.read(tier, fail_on_data_loss=False) == growing.cold[20:]
+
+
+# --- asked wrongly -----------------------------------------------------------------------------
+
+
+def test_a_topic_or_namespace_that_the_broker_has_not_is_unknown(broker: Broker, growing: Growing) -> None:
+    namespace = growing.name.removeprefix("persistent://").rpartition("/")[0]
+    with open_tier(growing.root) as tier:
+        with pytest.raises(UnknownTopicError, match="growing"):
+            tier.scan(topic=f"{namespace}/nothing", records=broker.endpoint)
+        for topic in ("tests/nowhere/nothing", "nobody/nowhere/nothing"):
+            with pytest.raises(UnknownTopicError, match="none at all"):
+                tier.scan(topic=topic, records=broker.endpoint)
+
+
+def test_a_server_that_is_no_broker_is_named(broker: Broker, growing: Growing) -> None:
+    with open_tier(growing.root) as tier, pytest.raises(StoreError, match=r"object http://127\.0\.0\.1"):
+        tier.scan(topic=growing.name, records=broker.bookie_endpoint)

@@ -1,0 +1,377 @@
+"""Records from a broker's admin REST: golden answers over a real socket, and answers that no broker should give."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from admin_rest import AdminRest, golden_answers, ledger, namespace_answers, reason, topic_answers
+from entries import LedgerPart, pip17_object, streaming_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import TOPICS, topic_objects
+from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
+from records import MANAGED_LEDGERS
+from secretive import raises_without
+from tiers import Names, lay_out, put_broker_objects, uuid_of
+
+from offload_core import open_tier
+from offload_core.catalogue import Problem, TopicName
+from offload_core.catalogue.admin_records import AdminRecords, join_record
+from offload_core.metadata import ManagedLedgerInfo
+from offload_core.tier import open_store
+from offload_hooks.errors import (
+    AccessDeniedError,
+    DataLossError,
+    MetadataError,
+    OptionError,
+    UnknownTopicError,
+)
+
+NAMELESS = Names(managed_ledger=None)
+TOPIC = "acme/cold/orders"
+SECRET = "geheim"
+NAME = TopicName(f"persistent://{TOPIC}")
+
+
+@pytest.fixture(scope="module")
+def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tier of what a broker offloaded, without the names of the topics."""
+    root = tmp_path_factory.mktemp("nameless")
+    with open_store(root) as store:
+        put_broker_objects(store, named=False)
+    return root
+
+
+def records_of(answers: dict[str, object], **options: Any) -> dict[TopicName, ManagedLedgerInfo]:
+    with AdminRest(answers) as rest, open_tier("/nowhere") as tier:
+        return tier.records(rest.url, options)
+
+
+def record_of(*ledgers: dict[str, Any], offloaded: tuple[int, ...] = ()) -> ManagedLedgerInfo:
+    return records_of(namespace_answers(TOPIC) | topic_answers(TOPIC, *ledgers, offloaded=offloaded))[NAME]
+
+
+# --- golden ------------------------------------------------------------------------------------
+
+
+def test_a_brokers_answers_say_what_its_records_say() -> None:
+    """Some records were kept later than the answers, so open ledgers differ; and only records name drivers."""
+    told = records_of(golden_answers())
+    with open_tier("/nowhere") as tier:
+        stored = tier.records(MANAGED_LEDGERS)
+    assert told.keys() == stored.keys()
+    for topic, info in told.items():
+        kept = {ledger.ledger_id: ledger for ledger in stored[topic].ledgers if ledger.info.is_closed}
+        found = {ledger.ledger_id: ledger for ledger in info.ledgers if ledger.info.is_closed}
+        assert found.keys() == kept.keys()
+        for ledger_id, record in found.items():
+            assert record.info == kept[ledger_id].info
+            context, recorded = record.context, kept[ledger_id].context
+            assert context is not None
+            assert recorded is not None
+            assert (context.uuid, context.complete) == (recorded.uuid, recorded.complete)
+        hot = info.in_order[-1]
+        assert (hot.info.is_closed, hot.info.entries, hot.context) == (False, 0, None)
+
+
+def test_a_failed_offload_is_not_taken_for_one() -> None:
+    """`internal-info` calls it offloaded, with a uuid."""
+    info = records_of(golden_answers())[TopicName("persistent://acme/cold/chunk")]
+    assert [ledger.has_complete_copy for ledger in info.in_order] == [False, False]
+    assert info.in_order[0].context is not None
+    assert str(info.in_order[0].context.uuid) == "e128f708-2707-40f4-ac18-c98b9d161763"
+
+
+@pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
+def test_a_topic_is_read_as_pulsars_clients_read_it(
+    nameless: Path, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with AdminRest(golden_answers()) as rest, open_tier(nameless) as tier:
+        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=rest.url)
+        assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
+        assert rest.asked == [
+            "/persistent/acme/cold",
+            f"/persistent/acme/cold/{topic}/internalStats",
+            f"/persistent/acme/cold/{topic}/internal-info",
+        ]
+    assert not [message for message in caplog.messages if "no complete copy" in message]
+
+
+@pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
+def test_mapfiles_are_found_though_no_answer_names_the_driver(tmp_path: Path, topic: str) -> None:
+    lay_out_golden(tmp_path)
+    with AdminRest(golden_answers("filesystem")) as rest, open_tier(tmp_path) as tier:
+        scan = tier.scan(topic=f"acme/cold/{topic}", columns=COLUMNS, records=rest.url)
+        assert_topic_is_as_expected(scan.to_table().to_pylist(), topic, FILESYSTEM)
+
+
+def test_a_topic_whose_offload_failed_has_nothing_to_read_and_says_so(
+    nameless: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with AdminRest(golden_answers()) as rest, open_tier(nameless) as tier:
+        assert tier.scan(topic="acme/cold/chunk", records=rest.url).tasks == ()
+    assert caplog.messages == [
+        "nothing of persistent://acme/cold/chunk is read: ledger 29 has no complete copy "
+        "(e128f708-2707-40f4-ac18-c98b9d161763-ledger-29: by its record this attempt did not finish)"
+    ]
+
+
+def test_the_catalogue_has_the_topics_of_all_namespaces(nameless: Path) -> None:
+    with AdminRest(golden_answers()) as rest, open_tier(nameless) as tier:
+        catalogue = tier.catalogue(records=rest.url)
+    assert [topic.label.rpartition("/")[2] for topic in catalogue.topics] == TOPICS
+    for topic in catalogue.topics:
+        pieces = [piece.stored.key.data_key for ledger in topic.ledgers for piece in ledger.pieces]
+        assert pieces == [golden.key.data_key for golden in topic_objects(topic.label.rpartition("/")[2])]
+    assert [stored.problem for stored in catalogue.problems] == [Problem.UNFINISHED]
+
+
+# --- which topics are asked for ----------------------------------------------------------------
+
+PARTITIONS = [f"acme/cold/orders-partition-{i}" for i in range(3)]
+NAMED = [*PARTITIONS, "acme/cold/orders-else", "acme/hot/orders", "other/cold/orders", "acme/cold/a%2Fb"]
+
+
+def chosen(**selection: Any) -> tuple[list[str], list[str]]:
+    """The topics whose records are read, and what was listed."""
+    answers = namespace_answers(*NAMED[:-1], "acme/cold/a/b")
+    for name in NAMED:
+        answers |= topic_answers(name)
+    with AdminRest(answers) as rest, open_tier("/nowhere") as tier:
+        tier.scan(records=rest.url, **selection)
+        read = [
+            path.removeprefix("/persistent/")[: -len("/internal-info")]
+            for path in rest.asked
+            if "-info" in path
+        ]
+        listed = [path for path in rest.asked if "internal" not in path]
+        assert len(rest.asked) == len(listed) + 2 * len(read)
+        return sorted(read), sorted(listed)
+
+
+def test_a_base_name_stands_for_its_partitions_and_only_its_namespace_is_listed() -> None:
+    assert chosen(topic=TOPIC) == (PARTITIONS, ["/persistent/acme/cold"])
+    assert chosen(topic=f"persistent://{PARTITIONS[1]}") == ([PARTITIONS[1]], ["/persistent/acme/cold"])
+    assert chosen(topic=["acme/hot/orders", TOPIC]) == (
+        [*PARTITIONS, "acme/hot/orders"],
+        ["/persistent/acme/cold", "/persistent/acme/hot"],
+    )
+
+
+def test_a_pattern_that_begins_with_a_namespace_lists_only_that() -> None:
+    for pattern in ("acme/cold/orders.*", "persistent://acme/cold/orders(-else|)", "acme/cold/orders[-a-z]*"):
+        assert chosen(topics_pattern=pattern) == (
+            sorted([*PARTITIONS, "acme/cold/orders-else"]),
+            ["/persistent/acme/cold"],
+        )
+
+
+def test_any_other_pattern_looks_everywhere() -> None:
+    everything = ["/namespaces/acme", "/namespaces/other", "/persistent/acme/cold", "/persistent/acme/hot",
+                  "/persistent/other/cold", "/tenants"]  # fmt: skip
+    assert chosen(topics_pattern=".*/cold/orders") == ([*PARTITIONS, "other/cold/orders"], everything)
+    assert chosen(topics_pattern="acme/hot/.*|other/.*") == (
+        ["acme/hot/orders", "other/cold/orders"],
+        everything,
+    )
+    assert chosen() == (sorted(["acme/cold/a%2Fb", *NAMED[:-1]]), everything)
+
+
+def test_names_are_sent_as_pulsar_encodes_them() -> None:
+    assert chosen(topic="persistent://acme/cold/a/b") == (["acme/cold/a%2Fb"], ["/persistent/acme/cold"])
+
+
+def test_a_topic_that_is_not_there_is_unknown_and_the_others_are_named() -> None:
+    with pytest.raises(UnknownTopicError, match=r"no topic persistent://acme/cold/no .*orders-partition-0"):
+        chosen(topic="acme/cold/no")
+    with pytest.raises(UnknownTopicError, match="none at all"):
+        chosen(topic="no/where/no")
+
+
+@pytest.mark.parametrize(
+    "topic", ["../cold/orders", "acme/../orders", "persistent://acme/cold/..", "a b/c/d", "acme/c?d/e"]
+)
+def test_a_name_that_would_lead_elsewhere_is_not_asked_for(topic: str) -> None:
+    with AdminRest({}) as rest, open_tier("/nowhere") as tier:
+        with pytest.raises((OptionError, MetadataError, UnknownTopicError)):
+            tier.scan(topic=topic, records=rest.url)
+        assert set(rest.asked) <= {"/persistent/acme/cold"}
+
+
+def test_a_topic_that_goes_meanwhile_was_never_there() -> None:
+    answers = namespace_answers(*PARTITIONS) | topic_answers(PARTITIONS[0]) | topic_answers(PARTITIONS[1])
+    del answers[f"/persistent/{PARTITIONS[1]}/internal-info"]
+    assert [name.partition for name in records_of(answers)] == [0]
+
+
+def test_a_namespace_of_pulsar_1_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    answers = namespace_answers(TOPIC) | topic_answers(TOPIC)
+    answers["/namespaces/acme"] = ["acme/east/old", "acme/cold"]
+    assert list(records_of(answers)) == [NAME]
+    assert caplog.messages == [
+        "the namespace 'acme/east/old' has a cluster in its name: an admin REST cannot be asked of it"
+    ]
+
+
+# --- two answers, one record -------------------------------------------------------------------
+
+
+def test_order_and_truth_come_from_the_one_answer_and_uuids_from_the_other() -> None:
+    uuids = [str(uuid_of(i)) for i in range(3)]
+    info = record_of(ledger(9, 5, uuids[0]), ledger(3, 7, uuids[1]), ledger(12), ledger(4, 1), offloaded=(3,))
+    found = info.in_order
+    assert [(each.ledger_id, each.info.entries, each.info.is_closed, each.has_complete_copy) for each in found] == [
+        (3, 7, True, True), (4, 1, True, False), (9, 5, True, False), (12, 0, False, False),
+    ]  # fmt: skip
+    assert [each.context and str(each.context.uuid) for each in info.in_order] == [
+        uuids[1],
+        None,
+        uuids[0],
+        None,
+    ]
+
+
+def test_the_open_ledger_has_the_entries_that_the_broker_counts() -> None:
+    stats = {"currentLedgerEntries": 4, "ledgers": [{"ledgerId": 7, "entries": 0, "offloaded": False}]}
+    info, version = join_record(stats, {"version": 9, "ledgers": [ledger(7)]})
+    assert (info.ledgers[0].info.entries, info.ledgers[0].info.is_closed, version) == (4, False, 9)
+
+
+def test_what_happens_between_the_two_answers_makes_no_ledger_offloaded() -> None:
+    """A ledger that only the later answer has is new; one that only the earlier one has is trimmed."""
+    stats = {
+        "currentLedgerEntries": 0,
+        "ledgers": [{"ledgerId": number, "entries": 1, "offloaded": number == 3} for number in (2, 3, 5)],
+    }
+    later = [ledger(3, 1, str(uuid_of(3))), ledger(5, 1, str(uuid_of(5))), ledger(6)]
+    info, _ = join_record(stats, {"version": 0, "ledgers": later})
+    assert [(each.ledger_id, each.has_complete_copy) for each in info.in_order] == [
+        (3, True),
+        (5, False),
+        (6, False),
+    ]
+
+
+def test_a_gap_of_a_ledger_that_is_not_offloaded_is_loss(tmp_path: Path) -> None:
+    for number in (1, 3):
+        lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), attempt=number, names=NAMELESS)
+    ledgers = [
+        ledger(1, 1, str(uuid_of(1))),
+        ledger(2, 4, str(uuid_of(2))),
+        ledger(3, 1, str(uuid_of(3))),
+        ledger(8),
+    ]
+    answers = namespace_answers(TOPIC) | topic_answers(TOPIC, *ledgers, offloaded=(1, 3))
+    with AdminRest(answers) as rest, open_tier(tmp_path) as tier:
+        with pytest.raises(
+            DataLossError, match=r"ledger 2\): expected positions 2:0 to 2:3, found .*did not finish"
+        ):
+            tier.scan(topic=TOPIC, records=rest.url)
+        scan = tier.scan(topic=TOPIC, records=rest.url, level="entries", fail_on_data_loss=False)
+        assert scan.to_table()["__ledgerId"].to_pylist() == [1, 3]
+
+
+def test_a_streaming_object_is_named_for_what_it_is(tmp_path: Path) -> None:
+    lay_out(tmp_path, streaming_object([LedgerPart(ledger_id=5, blocks=[[b"a"]])]), attempt=5, names=NAMELESS)
+    answers = namespace_answers(TOPIC) | topic_answers(TOPIC, ledger(5, 1, str(uuid_of(5))), offloaded=(5,))
+    with (
+        AdminRest(answers) as rest,
+        open_tier(tmp_path) as tier,
+        pytest.raises(
+            DataLossError, match="it is a streaming object, and its record does not tell of segments"
+        ),
+    ):
+        tier.scan(topic=TOPIC, records=rest.url)
+
+
+# --- refused -----------------------------------------------------------------------------------
+
+STATS, INFO = topic_answers(TOPIC, ledger(1, 1, str(uuid_of(1))), offloaded=(1,)).values()
+
+
+def changed(answer: Any, **changes: Any) -> Any:
+    return {**answer, **changes}
+
+
+def one(answer: Any, **changes: Any) -> Any:
+    return {**answer, "ledgers": [{**answer["ledgers"][0], **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("stats", "info"),
+    [
+        *itertools.product(([], None, 5, "x", {}, {"ledgers": {}}, {"ledgers": [1]}), (INFO,)),
+        *itertools.product((STATS,), ([], {}, {"ledgers": []}, {"ledgers": [None], "version": 1})),
+        *((one(STATS, ledgerId=bad), INFO) for bad in (None, -1, "1", 1.5, True, 1 << 63)),
+        *((one(STATS, offloaded=bad), INFO) for bad in (None, 1, "true")),
+        *((STATS, one(INFO, ledgerId=bad)) for bad in (None, -1, "1", True)),
+        *((STATS, one(INFO, entries=bad)) for bad in (None, -1, "1", [])),
+        *((STATS, one(INFO, size=bad)) for bad in (None, -5)),
+        *((STATS, one(INFO, timestamp=bad)) for bad in (None, "now")),
+        *((STATS, one(INFO, offloadedContextUuid=bad)) for bad in ("", "x", 5, {})),
+        (STATS, one(INFO, offloadedContextUuid=None)),
+        (STATS, changed(INFO, version=None)),
+        (STATS, changed(INFO, ledgers=INFO["ledgers"] * 2)),  # type: ignore[index]
+        (changed(STATS, currentLedgerEntries=None), INFO),
+    ],
+)
+def test_answers_of_another_form_are_errors(stats: Any, info: Any) -> None:
+    with pytest.raises(MetadataError):
+        join_record(stats, info)
+
+
+def test_an_answer_of_another_form_names_its_place() -> None:
+    answers = namespace_answers(TOPIC) | topic_answers(TOPIC)
+    answers[f"/persistent/{TOPIC}/internalStats"] = {"ledgers": "x" * 1000}
+    with pytest.raises(
+        MetadataError, match=rf"another form \(object /admin/v2/persistent/{TOPIC}\)"
+    ) as caught:
+        records_of(answers)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        {},
+        "acme",
+        [1],
+        ["persistent://other/cold/a"],
+        ["persistent://acme/cold/"],
+        ["non-persistent://acme/cold/a"],
+    ],
+)
+def test_listings_of_another_form_are_errors(listed: object) -> None:
+    answers = namespace_answers(TOPIC) | {"/persistent/acme/cold": listed}
+    with pytest.raises(MetadataError, match="another form"):
+        records_of(answers)
+
+
+@pytest.mark.parametrize("names", [["../x"], ["other/ns"], ["acme/a/b/c"], ["acme/.."], ["acme"]])
+def test_namespaces_that_cannot_be_are_errors(names: list[str]) -> None:
+    with pytest.raises(MetadataError, match="another form"):
+        records_of(namespace_answers(TOPIC) | {"/namespaces/acme": names})
+
+
+def test_a_refused_token_is_denied_and_not_shown() -> None:
+    answers = {"/tenants": reason(401, "Authentication required")}
+    with raises_without(SECRET, AccessDeniedError, match="found 401: Authentication required"):
+        records_of(answers, token=SECRET)
+
+
+def test_options_are_checked() -> None:
+    for options in (
+        {"tokn": "x"}, {"timeout_s": "soon"}, {"attempts": "0"}, {"ca_bundle": "/x"}, {"token": f"{SECRET}\x01"},
+    ):  # fmt: skip
+        with raises_without(SECRET, OptionError):
+            records_of({}, **options)
+    assert AdminRecords("http://a", timeout_s="5", attempts="2").children("/managed-ledgers/t/n/x") == []
+    with pytest.raises(OptionError, match="managed ledgers only"):
+        AdminRecords("http://a").get("/ledgers/1")
+
+
+def test_options_are_of_no_use_with_records_that_are_given() -> None:
+    with open_tier("/nowhere") as tier, pytest.raises(OptionError, match="of no use"):
+        tier.records({}, {"token": "x"})

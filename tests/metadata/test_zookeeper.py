@@ -1,0 +1,373 @@
+"""Records from a ZooKeeper: a real one, plain, with logins, by TLS; and what is none."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import make_certificate
+from expected import COLUMNS, assert_topic_is_as_expected
+from http_front import Front
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
+from secretive import raises_without
+from servers.server import StartServer
+from servers.zookeeper import ZooKeeper
+from tiers import put_broker_objects, uuid_of
+
+from offload_core import open_tier
+from offload_core.catalogue import TopicName
+from offload_core.messages.compression import Compression
+from offload_core.metadata import (
+    ManagedLedgerInfo,
+    StoredRecord,
+    pack_managed_ledger_info,
+    pack_stored_record,
+    parse_stored_record,
+)
+from offload_core.metadata.zookeeper import ZooKeeperStore, parse_hosts
+from offload_core.tier import open_store
+from offload_hooks.errors import (
+    AccessDeniedError,
+    DataLossError,
+    MetadataError,
+    OptionError,
+    StoreError,
+    StoreTimeoutError,
+    UnknownTopicError,
+)
+
+SECRET = "geheim"
+WRONG = "falsch"
+INFO = managed_ledger(closed(3, 2, copied(uuid_of(3))), still_open(4))
+RECORD = pack_managed_ledger_info(INFO)
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def writer(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    """A client that may do anything."""
+    client = KazooClient(f"{zookeeper.host}:{zookeeper.port}")
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def chroot(writer: KazooClient) -> str:
+    """A path of the test's own, with nothing below it."""
+    path = f"/pulsar-{next(_numbers)}"
+    writer.create(path)
+    return path
+
+
+def write(writer: KazooClient, chroot: str, records: dict[str, bytes], **options: Any) -> None:
+    for name, value in records.items():
+        writer.create(f"{chroot}/managed-ledgers/{name}", value, makepath=True, **options)
+
+
+def load(url: str, **options: object) -> dict[TopicName, ManagedLedgerInfo]:
+    with open_tier("/nowhere") as tier:
+        return tier.records(url, options)
+
+
+def names(url: str, **options: object) -> list[str]:
+    return sorted(name.full for name in load(url, **options))
+
+
+# --- what there is -----------------------------------------------------------------------------
+
+
+def test_records_are_read_bare_and_compressed_as_pulsar_keeps_them(
+    zookeeper: ZooKeeper, writer: KazooClient, chroot: str
+) -> None:
+    stored = {path.stem: path.read_bytes() for path in ZOOKEEPER_RECORDS}
+    write(writer, chroot, {f"t/n/persistent/{name}": value for name, value in stored.items()})
+    expected = {
+        TopicName(f"persistent://t/n/{name}"): parse_stored_record(value).info
+        for name, value in stored.items()
+    }
+    assert load(f"{zookeeper.endpoint}{chroot}") == expected
+    assert (
+        load(f"zk:{zookeeper.host}:{zookeeper.port},{zookeeper.host}:{zookeeper.port}{chroot}/") == expected
+    )
+
+
+def test_topics_of_all_tenants_are_found_and_nothing_else_is_taken_for_one(
+    zookeeper: ZooKeeper, writer: KazooClient, chroot: str
+) -> None:
+    write(
+        writer, chroot,
+        {
+            "acme/cold/persistent/a": RECORD,
+            "acme/cold/persistent/a/my-subscription": b"a cursor's record",
+            "acme/cold/persistent/x%2Fy-partition-3": RECORD,
+            "acme/cold/non-persistent/b": b"not a record",
+            "acme/east/old/persistent/c": RECORD,
+            "other/ns/persistent/d": RECORD,
+        },
+    )  # fmt: skip
+    assert names(f"{zookeeper.endpoint}{chroot}") == [
+        "persistent://acme/cold/a",
+        "persistent://acme/cold/x/y-partition-3",
+        "persistent://acme/east/old/c",
+        "persistent://other/ns/d",
+    ]
+
+
+def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, writer: KazooClient, chroot: str) -> None:
+    good = {f"acme/cold/persistent/orders-partition-{i}": RECORD for i in range(2)}
+    write(
+        writer,
+        chroot,
+        good | {"acme/cold/persistent/broken": b"\x0a\x05", "other/ns/persistent/broken": b"\x0a\x05"},
+    )
+    with open_tier("/nowhere") as tier:
+        for selection in ({"topic": "acme/cold/orders"}, {"topics_pattern": "acme/cold/orders.*"}):
+            with pytest.raises(
+                DataLossError,
+                match=r"a ledger of persistent://acme/cold/orders-partition-0 has no complete copy \(ledger 3\)",
+            ):
+                tier.scan(records=f"{zookeeper.endpoint}{chroot}", **selection)  # type: ignore[arg-type]
+        with pytest.raises(
+            MetadataError, match=r"cannot be parsed.*object /managed-ledgers/acme/cold/persistent/broken"
+        ):
+            tier.scan(topic="acme/cold/broken", records=f"{zookeeper.endpoint}{chroot}")
+        with pytest.raises(UnknownTopicError, match="orders-partition-0"):
+            tier.scan(topic="acme/cold/no", records=f"{zookeeper.endpoint}{chroot}")
+
+
+@pytest.mark.parametrize("path", ["", "/not/there"])
+def test_where_nothing_is_there_are_no_topics(zookeeper: ZooKeeper, chroot: str, path: str) -> None:
+    assert names(f"{zookeeper.endpoint}{chroot}{path}") == []
+
+
+def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
+    zookeeper: ZooKeeper, writer: KazooClient, chroot: str, tmp_path: Path
+) -> None:
+    with open_store(tmp_path) as store:
+        put_broker_objects(store, ["json", "comp-lz4"], named=False)
+    for name, compression in (("json", Compression.ZSTD), ("comp-lz4", Compression.NONE)):
+        path = MANAGED_LEDGERS / "acme" / "cold" / "persistent" / f"{name}.val"
+        info = parse_stored_record(path.read_bytes()).info
+        record = pack_stored_record(StoredRecord(info=info, compression=compression))
+        write(writer, chroot, {f"acme/cold/persistent/{name}": record})
+    with open_tier(tmp_path) as tier:
+        for name in ("json", "comp-lz4"):
+            scan = tier.scan(
+                topic=f"acme/cold/{name}", columns=COLUMNS, records=f"{zookeeper.endpoint}{chroot}"
+            )
+            assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), name)
+
+
+def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, writer: KazooClient, chroot: str) -> None:
+    write(writer, chroot, {"a": b"first", "empty": b""})
+    writer.set(f"{chroot}/managed-ledgers/a", b"second")
+    store = ZooKeeperStore(f"{zookeeper.endpoint}{chroot}")
+    try:
+        assert store.get("/managed-ledgers/a") == (b"second", 1)
+        assert store.get("/managed-ledgers/empty") == (b"", 0)
+        assert store.get("/managed-ledgers/none") is None
+        assert sorted(store.children("/managed-ledgers")) == ["a", "empty"]
+        assert store.children("/managed-ledgers/none") == []
+    finally:
+        store.close()
+        store.close()
+
+
+def test_nothing_is_changed(zookeeper: ZooKeeper, writer: KazooClient, chroot: str) -> None:
+    write(writer, chroot, {"t/n/persistent/a": RECORD})
+
+    def tree(path: str) -> dict[str, object]:
+        value, stat = writer.get(path)
+        found: dict[str, object] = {path: (value, stat)}
+        for name in writer.get_children(path):
+            found |= tree(f"{path}/{name}")
+        return found
+
+    before = tree(chroot)
+    assert names(f"{zookeeper.endpoint}{chroot}") == ["persistent://t/n/a"]
+    assert tree(chroot) == before
+
+
+def test_a_server_that_restarts_is_asked_again(start_server: StartServer) -> None:
+    server = start_server(ZooKeeper())
+    store = ZooKeeperStore(server.endpoint, attempts=20)
+    try:
+        assert "zookeeper" in store.children("/")
+        server.kill()
+        server.restart()
+        assert "zookeeper" in store.children("/")
+    finally:
+        store.close()
+
+
+# --- logins ------------------------------------------------------------------------------------
+
+
+def test_what_only_a_digest_may_read(
+    zookeeper: ZooKeeper, writer: KazooClient, chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    (tmp_path / "digest").write_text("reader:geheim\n")
+    acl = [make_digest_acl("reader", "geheim", read=True)]
+    write(writer, chroot, {"t/n/persistent/a": RECORD})
+    writer.set_acls(f"{chroot}/managed-ledgers/t/n/persistent/a", acl)
+    url = f"{zookeeper.endpoint}{chroot}"
+    assert (
+        names(url, digest=f"reader:{SECRET}")
+        == names(url, digest_file=str(tmp_path / "digest"))
+        == ["persistent://t/n/a"]
+    )
+    with raises_without(
+        WRONG, AccessDeniedError, match=r"refuses a request .*/managed-ledgers/t/n/persistent/a"
+    ):
+        load(url, digest=f"reader:{WRONG}")
+    with pytest.raises(AccessDeniedError, match="options 'digest' and 'sasl_…'"):
+        load(url)
+    assert not [message for message in caplog.messages if "geheim" in message or "falsch" in message]
+
+
+def test_a_login_by_sasl(zookeeper: ZooKeeper, chroot: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    login = {"sasl_mechanism": "DIGEST-MD5", "sasl_username": zookeeper.user}
+    assert names(f"{zookeeper.endpoint}{chroot}", **login, sasl_password=zookeeper.password) == []
+    with raises_without(WRONG, AccessDeniedError, match="refuses the SASL login"):
+        load(f"{zookeeper.endpoint}{chroot}", **login, sasl_password=WRONG)
+    assert not [
+        message for message in caplog.messages if zookeeper.password in message or "falsch" in message
+    ]
+
+
+def test_a_server_is_verified_by_its_certificate(
+    zookeeper: ZooKeeper, writer: KazooClient, chroot: str, tmp_path: Path
+) -> None:
+    write(writer, chroot, {"t/n/persistent/a": RECORD})
+    secure = f"zk://{zookeeper.host}:{zookeeper.secure_port}{chroot}"
+    assert names(secure, tls="true", ca_bundle=str(zookeeper.certificate)) == ["persistent://t/n/a"]
+    other, _ = make_certificate(tmp_path)
+    for bundle in (None, str(other)):
+        with pytest.raises(StoreTimeoutError, match=r"does not answer .* found self-signed certificate"):
+            load(secure, tls=True, ca_bundle=bundle, timeout_s=2)
+    with pytest.raises(StoreError):
+        load(secure, timeout_s=1)
+
+
+# --- what is none ------------------------------------------------------------------------------
+
+
+@contextmanager
+def server_that(answers: Callable[[socket.socket], object]) -> Iterator[str]:
+    """A server that takes connections and does this with each."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection, suppress(OSError):
+                    answers(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"zk://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_a_server_that_is_silent_or_not_there_is_not_waited_for() -> None:
+    with (
+        server_that(
+            lambda connection: connection.recv(1) and connection.recv(1000) and connection.recv(1)
+        ) as url,
+        pytest.raises(StoreTimeoutError, match=r"does not answer within 0\.5 s .*zk://127\.0\.0\.1"),
+    ):
+        load(url, timeout_s="0.5")
+    with pytest.raises(
+        StoreTimeoutError, match=r"does not answer within 0\.5 s .* found ConnectionRefusedError"
+    ):
+        load(url, timeout_s="0.5")
+    with pytest.raises(StoreTimeoutError, match=r"does not answer within 0\.5 s"):
+        load("zk://nowhere.invalid:2181", timeout_s="0.5")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"\x7f\xff\xff\xff" + b"x" * 1000,
+        b"\xff\xff\xff\xff",
+        bytes(4),
+        b"\x00",
+    ],
+)
+def test_a_server_that_speaks_another_protocol_is_an_error(answer: bytes) -> None:
+    def speak(connection: socket.socket) -> None:
+        connection.recv(1000)
+        connection.sendall(answer)
+
+    with server_that(speak) as url, pytest.raises(StoreError):
+        load(url, timeout_s=1)
+
+
+def test_a_web_server_is_an_error() -> None:
+    with Front() as web, pytest.raises(StoreError):
+        load(f"zk://127.0.0.1:{web.port}", timeout_s=1)
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def test_hosts_of_a_url() -> None:
+    assert parse_hosts("zk://a") == parse_hosts("zk:a/") == "a"
+    assert parse_hosts("ZK://a:1,b-c.d:2,[::1]:3/x/y") == "a:1,b-c.d:2,[::1]:3/x/y"
+
+
+@pytest.mark.parametrize(
+    "url", ["zk:", "zk://", "zk:///x", "zk://a,", "zk://a b", "zk://a/../b", "zk://a//b", "zk://a/\x00"]
+)
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(OptionError):
+        parse_hosts(url)
+
+
+def test_a_user_in_a_url_is_refused_and_not_shown() -> None:
+    with raises_without(SECRET, OptionError, match="must not hold a user or password"):
+        load(f"zk://me:{SECRET}@a:2181")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"digest": "geheim"},
+        {"digest": "a:geheim\n\x01"},
+        {"digest": "a:geheim", "digest_file": "/x"},
+        {"digest_file": "/not/there"},
+        {"sasl_mechanism": "geheim"},
+        {"sasl_mechanism": "DIGEST-MD5", "sasl_password": "geheim"},
+        {"sasl_password": "geheim"},
+        {"ca_bundle": "/x"},
+        {"tls": "perhaps"},
+        {"tls": "true", "client_key": "/x"},
+        {"timeout_s": "soon"},
+        {"attempts": "0"},
+        {"dijest": "a:geheim"},
+    ],
+)
+def test_options_are_checked_before_anybody_is_asked(options: dict[str, object]) -> None:
+    with raises_without(SECRET, OptionError):
+        load("zk://nowhere.invalid", **options)
