@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
@@ -13,9 +14,10 @@ from offload_core.catalogue import (
     TopicName,
     list_catalogue,
     load_records,
+    parse_topic,
     record_catalogue,
 )
-from offload_core.messages.schema import Level
+from offload_core.messages.schema import Level, Mode
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
     DEFAULT_TASK_BYTES,
@@ -29,7 +31,9 @@ from offload_core.scan import (
     select_topics,
 )
 from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
 from offload_core.tier import Tier, open_store
+from offload_hooks.errors import OptionError
 
 
 class TierReader:
@@ -40,7 +44,7 @@ class TierReader:
 
     def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
         self.store = store
-        self._options = dict(options or {})
+        self.options = dict(options or {})
 
     def records(self, source: RecordSource) -> dict[TopicName, ManagedLedgerInfo]:
         """Managed ledgers' records by topic.
@@ -53,7 +57,7 @@ class TierReader:
         Raises:
             OptionError, FormatError, StoreError.
         """
-        return load_records(source, self.store, self._options)
+        return load_records(source, self.store, self.options)
 
     def catalogue(self, *, prefix: str = "", records: RecordSource | None = None) -> Catalogue:
         """The topics and ledgers that lie here, with what is wrong with them.
@@ -85,6 +89,10 @@ class TierReader:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         prefix: str = "",
         records: RecordSource | None = None,
+        schemas: SchemaSource | Payloads | None = None,
+        reader_schema: int | str | None = None,
+        mode: Mode = "FAILFAST",
+        corrupt_column: str = CORRUPT_RECORD,
     ) -> Scan:
         """Plan a read. Nothing but indexes is fetched before the scan is iterated over.
 
@@ -103,9 +111,17 @@ class TierReader:
             max_message_bytes: the most that one payload may decompress to.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
+            schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
+                provider's name. The columns are then those of the payload in place of `value`.
+            reader_schema: the version of the schema, or an AVRO definition, that all messages are resolved to; None
+                for each topic's newest.
+            mode: what becomes of messages that cannot be decoded: `FAILFAST` raises, `PERMISSIVE` gives null columns
+                and the payload in `corrupt_column`, `DROPMALFORMED` leaves them out.
+            corrupt_column: the name of that column.
 
         Raises:
-            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError.
+            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError; of
+            schemas SchemaError, PluginError.
         """
         options = ReadOptions(
             level=level,
@@ -114,7 +130,8 @@ class TierReader:
             max_message_bytes=max_message_bytes,
             fail_on_data_loss=fail_on_data_loss,
         )
-        options.check()
+        if schemas is None:
+            options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         if records is None:
@@ -123,9 +140,52 @@ class TierReader:
             wanted = select_records(self.records(records), selection)
             catalogue = record_catalogue(self.store, wanted, prefix=prefix)
         topics = select_topics(catalogue, selection)
+        if schemas is not None:
+            if not isinstance(schemas, Payloads):
+                nameless = [topic.label for topic in topics if topic.name is None]
+                if nameless:
+                    raise OptionError(
+                        "ledgers whose topic is not known have no schema", found=", ".join(nameless)
+                    )
+                schemas = self.payloads(
+                    schemas,
+                    [str(topic.name) for topic in topics],
+                    reader_schema=reader_schema,
+                    mode=mode,
+                    corrupt_column=corrupt_column,
+                )
+            options = replace(options, payloads=schemas)
+            options.check()
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
         tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+
+    def payloads(
+        self,
+        schemas: SchemaSource,
+        topics: Sequence[str],
+        *,
+        reader_schema: int | str | None = None,
+        mode: Mode = "FAILFAST",
+        corrupt_column: str = CORRUPT_RECORD,
+    ) -> Payloads:
+        """How the payloads of topics become columns, for `scan` and for the schema before it; arguments as there.
+
+        Raises:
+            OptionError, SchemaError, StoreError, PluginError.
+        """
+        provider = open_provider(schemas, self.store, self.options)
+        try:
+            return choose_payloads(
+                provider,
+                [parse_topic(topic) for topic in topics],
+                reader_schema=reader_schema,
+                mode=mode,
+                corrupt_column=corrupt_column,
+            )
+        finally:
+            if provider is not schemas:
+                provider.close()
 
     def close(self) -> None:
         """Give back the store's connections and threads."""

@@ -26,6 +26,7 @@ from offload_core.cli.shared import (
     Layers,
     Prefix,
     Records,
+    Schemas,
     StorageOptions,
     Url,
     err,
@@ -64,6 +65,14 @@ class LevelName(enum.StrEnum):
     ENTRIES = "entries"
 
 
+class ModeName(enum.StrEnum):
+    """What becomes of messages that cannot be read."""
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+
+
 def cat(
     url: Url,
     topic: Annotated[
@@ -82,6 +91,13 @@ def cat(
     stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
     prefix: Prefix = "",
     records: Records = None,
+    schemas: Schemas = None,
+    reader_schema: Annotated[
+        str | None, typer.Option(help="Resolve to this version of the schema, or to this AVRO definition.")
+    ] = None,
+    mode: Annotated[
+        ModeName, typer.Option(help="What becomes of messages that cannot be read.")
+    ] = ModeName.FAILFAST,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -104,12 +120,15 @@ def cat(
                 ledger=ledger,
                 cluster=cluster,
                 level=row_level,
-                columns=_columns(columns, row_level, format_),
+                columns=_columns(columns, row_level, None if schemas else format_),
                 start=parse_offsets(start, "--start"),
                 stop=parse_offsets(stop, "--stop"),
                 task_bytes=_TASK_BYTES,
                 prefix=prefix,
                 records=records,
+                schemas=schemas,
+                reader_schema=reader_schema,
+                mode=mode.value,
             )
             if format_ is Format.TABLE:
                 print_table(
@@ -121,7 +140,7 @@ def cat(
                 write_jsonl(_rows(scan, limit, shown=output is not None or not sys.stdout.isatty()), output)
 
 
-def _columns(given: str | None, level: Level, format_: Format) -> tuple[str, ...] | None:
+def _columns(given: str | None, level: Level, format_: Format | None) -> tuple[str, ...] | None:
     """The columns named, or those that a table of messages has room for; None for the level's own."""
     if given is not None:
         return tuple(name.strip() for name in given.split(","))

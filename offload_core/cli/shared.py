@@ -43,6 +43,13 @@ Records = Annotated[
         help="Managed ledgers' records that say what there is, instead of a listing: a file, a folder tree or a URL.",
     ),
 ]
+Schemas = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|URL|JSON|PROVIDER",
+        help="Who knows the topics' schemas: saved ones, a literal one, or a provider's name. Payloads become columns.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 

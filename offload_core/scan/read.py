@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from offload_core.catalogue import TopicName
 from offload_core.codec.cursor import EntryCursor, open_cursor
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
@@ -22,6 +23,7 @@ from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import ReadOptions, Run, ScanTask
+from offload_core.schemas import PayloadDecoder, decoded
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
 
@@ -40,13 +42,20 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
     """
-    schema = arrow_schema(options.level, options.columns)
+    schema, typed = options.schema, dict[str | None, PayloadDecoder]()
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
     with contextlib.closing(fetch_windows(tier, task.runs)) as fetched:
         for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
-            with placed(key=run.data_key):
+            with placed(key=run.data_key, ledger_id=run.ledger_id):
                 verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-                yield from _read_run(run, windows, schema, options, verifier)
+                if options.payloads is None:
+                    yield from _read_run(run, windows, schema, options, verifier)
+                    continue
+                topic = None if run.topic is None else TopicName(run.topic).base
+                if topic not in typed:
+                    typed[topic] = PayloadDecoder(options.payloads, topic, schema)
+                needed = arrow_schema("messages", typed[topic].needed)
+                yield from decoded(_read_run(run, windows, needed, options, verifier), typed[topic])
 
 
 def _read_run(

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
+from offload_core.schemas import Payloads
+from offload_hooks.errors import OptionError
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
 
@@ -25,6 +29,7 @@ class ReadOptions:
         verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
         max_message_bytes: the most that one payload may decompress to.
         fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
+        payloads: how payloads become typed columns; None to leave `value` as it is.
     """
 
     level: Level = "messages"
@@ -32,10 +37,20 @@ class ReadOptions:
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     fail_on_data_loss: bool = True
+    payloads: Payloads | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are made."""
+        if self.payloads is None:
+            return arrow_schema(self.level, self.columns)
+        return self.payloads.schema(self.columns)
 
     def check(self) -> None:
         """Refuse levels and columns that there are not: `OptionError`."""
-        arrow_schema(self.level, self.columns)
+        if self.payloads is not None and self.level != "messages":
+            raise OptionError("entries have no schema", expected="level messages", found=self.level)
+        self.schema  # noqa: B018 - raises
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offload_core.messages.schema import Level
+from offload_core.messages.schema import MODES, Level, Mode
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
 from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.schemas import CORRUPT_RECORD
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
@@ -29,6 +30,7 @@ class SourceOptions:
         layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
+        schemas: who knows the topics' schemas; None to leave `value` as it is.
     """
 
     path: str | None = None
@@ -50,6 +52,10 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    schemas: str | None = field(default=None, repr=False)
+    reader_schema: str | None = None
+    mode: Mode = "FAILFAST"
+    corrupt_column: str = CORRUPT_RECORD
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -116,6 +122,13 @@ def _truth(text: str, option: str) -> bool:
     return text.lower() == "true"
 
 
+def _mode(text: str, option: str) -> Mode:
+    for mode in MODES:
+        if text.upper() == mode:
+            return mode
+    raise OptionError(f"option {option} is no mode", expected=", ".join(MODES), found=text)
+
+
 KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "path": ("path", _text),
     "driver": ("driver", _text),
@@ -136,5 +149,9 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
     "maxMessageBytes": ("max_message_bytes", _number),
+    "schemas": ("schemas", _text),
+    "readerSchema": ("reader_schema", _text),
+    "mode": ("mode", _mode),
+    "columnNameOfCorruptRecord": ("corrupt_column", _text),
 }
 """Every option but `storage.*`: its name → the field of `SourceOptions` and how its text is read."""

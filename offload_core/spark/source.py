@@ -11,16 +11,16 @@ import functools
 import os
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from offload_core.api import TierReader, open_tier
-from offload_core.messages.schema import arrow_schema
-from offload_core.scan import ReadOptions, ScanTask, read_task
+from offload_core.scan import ReadOptions, ScanTask, Selection, read_task, select_topics
 from offload_core.spark.options import SourceOptions, parse_options
-from offload_core.spark.types import spark_schema
+from offload_core.spark.types import spark_batch, spark_schema
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -36,7 +36,7 @@ class PulsarOffloadDataSource(DataSource):
     def schema(self) -> StructType:
         """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
         options = parse_options(self.options)
-        return spark_schema(arrow_schema(options.level, options.columns))
+        return spark_schema(_read_options(options, options.columns).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
@@ -55,8 +55,9 @@ class OffloadReader(DataSourceReader):
     """Plans a query's tasks on the driver, and reads one on an executor."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        columns = tuple(schema.fieldNames())
-        expected = spark_schema(arrow_schema(options.level, columns))
+        self._options = options
+        self._read_options = _read_options(options, tuple(schema.fieldNames()))
+        expected = spark_schema(self._read_options.schema)
         for wanted, field in zip(schema, expected, strict=True):
             if wanted.dataType != field.dataType:
                 raise OptionError(
@@ -64,14 +65,6 @@ class OffloadReader(DataSourceReader):
                     expected=field.dataType.simpleString(),
                     found=wanted.dataType.simpleString(),
                 )
-        self._options = options
-        self._read_options = ReadOptions(
-            level=options.level,
-            columns=columns,
-            verify_checksums=options.verify_checksums,
-            max_message_bytes=options.max_message_bytes,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
         with _open(options) as tier:
             self._store = pickle.dumps(tier.store)
 
@@ -95,6 +88,7 @@ class OffloadReader(DataSourceReader):
                 max_message_bytes=options.max_message_bytes,
                 prefix=options.prefix,
                 records=options.records,
+                schemas=self._read_options.payloads,
             )
             # Of no partition at all Spark makes one of its own, which nobody can read.
             return [OffloadPartition(task) for task in scan.tasks or (ScanTask(runs=()),)]
@@ -104,7 +98,41 @@ class OffloadReader(DataSourceReader):
         if not isinstance(partition, OffloadPartition):
             raise TypeError(f"not a partition of this source: {partition!r}")
         store = _store_of_process(os.getpid(), self._store)
-        return read_task(store, partition.task, self._read_options)
+        return map(spark_batch, read_task(store, partition.task, self._read_options))
+
+
+def _read_options(options: SourceOptions, columns: tuple[str, ...] | None) -> ReadOptions:
+    """How the messages are read; the topics' schemas are asked for here."""
+    read = ReadOptions(
+        level=options.level,
+        columns=columns,
+        verify_checksums=options.verify_checksums,
+        max_message_bytes=options.max_message_bytes,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    if options.schemas is not None:
+        with _open(options) as tier:
+            payloads = tier.payloads(
+                options.schemas,
+                _topics(options, tier),
+                reader_schema=options.reader_schema,
+                mode=options.mode,
+                corrupt_column=options.corrupt_column,
+            )
+        read = replace(read, payloads=payloads)
+    read.check()
+    return read
+
+
+def _topics(options: SourceOptions, tier: TierReader) -> list[str]:
+    """The topics whose schemas are asked for: those that are named, or all that the other options choose."""
+    if options.topics:
+        return list(options.topics)
+    selection = Selection(
+        topics_pattern=options.topics_pattern, ledger_id=options.ledger, cluster=options.cluster
+    )
+    topics = select_topics(tier.catalogue(prefix=options.prefix, records=options.records), selection)
+    return [str(topic.name) for topic in topics if topic.name is not None]
 
 
 def _open(options: SourceOptions) -> TierReader:

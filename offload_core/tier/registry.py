@@ -1,4 +1,4 @@
-"""Plugins by name: finds drivers, URL schemes and layers among the installed distributions.
+"""Plugins by name: finds drivers, URL schemes, layers and schema providers among the installed distributions.
 
 A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the
 one that was asked for is imported. It refuses, with an error that says what to do: a name that nobody
@@ -15,7 +15,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, cast
 
 from offload_hooks import HOOK_SPEC_VERSION
 from offload_hooks.errors import (
@@ -25,13 +25,20 @@ from offload_hooks.errors import (
     OptionError,
     UnknownPluginError,
 )
+from offload_hooks.schemas import SchemaProvider
 
 DRIVERS = "pulsar_offload.drivers"
 URL_SCHEMES = "pulsar_offload.url_schemes"
 LAYERS = "pulsar_offload.layers"
-GROUPS = (DRIVERS, URL_SCHEMES, LAYERS)
+SCHEMA_PROVIDERS = "pulsar_offload.schema_providers"
+GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, SCHEMA_PROVIDERS)
 
-_NOUNS = {DRIVERS: "driver", URL_SCHEMES: "URL scheme", LAYERS: "layer"}
+_NOUNS = {
+    DRIVERS: "driver",
+    URL_SCHEMES: "URL scheme",
+    LAYERS: "layer",
+    SCHEMA_PROVIDERS: "schema provider",
+}
 
 
 def load_driver(name: str) -> type[Any]:
@@ -51,7 +58,23 @@ def make_driver(name: str, options: Mapping[str, object]) -> object:
 def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object:
     """Import a layer and construct it over `rest`; errors as `make_driver`."""
     entry = find(LAYERS, name)
-    return _construct(entry, load_layer_entry(entry), (rest,), options)
+    return _construct(entry, load_factory_entry(entry), (rest,), options)
+
+
+def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProvider:
+    """Import a schema provider and construct it; errors as `make_driver`."""
+    entry = find(SCHEMA_PROVIDERS, name)
+    provider = _construct(entry, load_factory_entry(entry), (), options)
+    if not callable(getattr(provider, "history", None)):
+        raise BrokenPluginError(
+            f"the schema provider {name!r} of {distribution_of(entry)} has no method 'history'"
+        )
+    return cast("SchemaProvider", provider)
+
+
+def is_schema_provider(name: str) -> bool:
+    """Whether an installed distribution offers a schema provider of this name, importing nothing."""
+    return any(entry.name == name for entry in entry_points(group=SCHEMA_PROVIDERS))
 
 
 def driver_of_scheme(scheme: str) -> str:
@@ -117,11 +140,11 @@ def load_driver_entry(entry: EntryPoint) -> type[Any]:
     return driver
 
 
-def load_layer_entry(entry: EntryPoint) -> Callable[..., object]:
-    """Import an entry point's layer factory."""
+def load_factory_entry(entry: EntryPoint) -> Callable[..., object]:
+    """Import an entry point's factory: of a layer, or of a schema provider."""
     factory = _load(entry)
     if not callable(factory):
-        who = f"the layer {entry.name!r} of {distribution_of(entry)}"
+        who = f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
         raise BrokenPluginError(f"{who} is not a factory that can be called", found=entry.value)
     return factory  # type: ignore[no-any-return]
 

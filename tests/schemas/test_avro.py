@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from offload_core.schemas.avro.types import AvroType
 
-MUTATIONS = mutations(lambda _, random: random.choice([b"\xff" * 9, b"\x00", b"\x80\x80", random.randbytes(4)]))
+MUTATIONS = mutations(
+    lambda _, random: random.choice([b"\xff" * 9, b"\x00", b"\x80\x80", random.randbytes(4)])
+)
 
 
 def same(left: Any, right: Any) -> bool:

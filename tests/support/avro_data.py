@@ -214,9 +214,7 @@ def by_kernel(
     return rows_of(array), faults.tolist()
 
 
-def by_twin(
-    data: Sequence[bytes | None], writer: AvroType, reader: AvroType
-) -> tuple[list[Any], list[bool]]:
+def by_twin(data: Sequence[bytes | None], writer: AvroType, reader: AvroType) -> tuple[list[Any], list[bool]]:
     """The same by the plain twin."""
     read: list[Any] = []
     faults = []

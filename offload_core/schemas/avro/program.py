@@ -128,7 +128,9 @@ class _Compiler:
         else:
             self._one(writer, reader, target)
 
-    def _branches(self, writer: AvroType, each: list[tuple[AvroType, AvroType | None, Target | None]]) -> None:
+    def _branches(
+        self, writer: AvroType, each: list[tuple[AvroType, AvroType | None, Target | None]]
+    ) -> None:
         """One piece of program per branch; a branch that the reader has no place for is a fault of its datum."""
         start = len(self.numbers)
         self.numbers += [0] * len(each)

@@ -157,9 +157,7 @@ class _Parser:
             default = declared.get("default")
             if len(set(symbols)) < len(symbols) or (default is not None and default not in symbols):
                 raise _not_avro("different symbols of an enum, its default among them", declared)
-            made = AvroType(
-                kind=kind, name=full, aliases=aliases, symbols=symbols, default_symbol=default
-            )
+            made = AvroType(kind=kind, name=full, aliases=aliases, symbols=symbols, default_symbol=default)
         else:
             size = declared.get("size")
             if type(size) is not int or size < 0 or size >= 2**31:
@@ -224,11 +222,12 @@ def _with_logical(plain: AvroType, declared: Mapping[str, Any]) -> AvroType:
         return plain
     precision, scale = 0, 0
     if logical == "decimal":
-        precision, scale = declared.get("precision"), declared.get("scale", 0)
-        if type(precision) is not int or type(scale) is not int or not 0 <= scale <= precision <= 38:
-            return plain  # more digits than 38 fit no column of Spark
-        if precision < 1:
+        digits, behind = declared.get("precision"), declared.get("scale", 0)
+        if type(digits) is not int or type(behind) is not int or not 0 <= behind <= digits:
             return plain
+        if not 1 <= digits <= 38:
+            return plain  # more digits than that fit no column of Spark
+        precision, scale = digits, behind
     return AvroType(
         kind=plain.kind,
         name=plain.name,

@@ -1,6 +1,7 @@
 """The instructions of a program that reads datums: six int64 each, the operation and what it needs.
 
-`slot` −1 reads and stores nothing. Addresses are rows of the program. Ranges are of `numbers`, an int64 array beside it.
+`slot` −1 reads and stores nothing. Addresses are rows of the program. Ranges are of `numbers`, an int64 array
+beside it.
 """
 
 from __future__ import annotations
