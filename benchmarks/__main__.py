@@ -21,7 +21,7 @@ from rich.table import Table
 
 from benchmarks.measure import Result
 
-SUITES = ("entries", "messages", "memory", "spark", "stores", "java", "mapfiles", "broker")
+SUITES = ("entries", "messages", "memory", "spark", "stores", "java", "mapfiles", "broker", "schemas")
 FOLDER = Path(".bench")
 
 

@@ -150,3 +150,11 @@ def test_the_built_in_providers_are_listed_as_plugins() -> None:
     reports = {report.name: report for report in survey() if report.group == registry.SCHEMA_PROVIDERS}
     assert {"saved", "literal"} <= reports.keys()
     assert all(report.status == "ok" for report in reports.values())
+
+
+def test_the_example_of_a_saved_file_is_what_is_written_and_read() -> None:
+    topic = "persistent://acme/cold/jstring"
+    example = (Path(__file__).parents[1] / "docs" / "schemas-v1.json").read_bytes()
+    (text,) = parse_saved(example)[1].versions
+    assert (text.type, text.version, text.timestamp_ms) == ("STRING", 0, 1_795_215_797_659)
+    assert saved_bytes(topic, history(text)) == example
