@@ -38,7 +38,7 @@ class EntryCounts:
 
 
 class MessageDecoder:
-    """Decodes the entries of one ledger.
+    """Decodes the entries of one ledger. `names_schemas`: an entry named a version of its topic's schema.
 
     Args:
         topic: the topic's full name, None if it is not known.
@@ -73,6 +73,7 @@ class MessageDecoder:
         self._scratch: Bytes = _EMPTY
         self._entry_table, self._message_table = _Table(), _Table()
         self.counts = EntryCounts()
+        self.names_schemas = False
 
     def decode(
         self,
@@ -105,6 +106,7 @@ class MessageDecoder:
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
             self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
+        self.names_schemas |= count > 0 and bool(table[0, f.E_SCHEMA_VERSION_LENGTH] >= 0)
         compressed, raw, sizes, packed = self._survey(table)
         if packed:
             too_large = np.flatnonzero((compressed != 0) & ((sizes < 0) | (sizes > self._max_message_bytes)))

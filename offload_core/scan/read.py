@@ -81,6 +81,12 @@ def _read_run(
         if window.ends_block:
             payload_bytes += cursor.payload_bytes
     _warn_of_raw(run, decoder.counts)
+    if decoder.names_schemas and options.payloads is None:
+        _log.info(
+            "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed columns",
+            run.topic or "(unknown topic)",
+            run.ledger_id,
+        )
     _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
 
 

@@ -168,3 +168,15 @@ def test_a_key_that_is_separated_is_the_messages_key() -> None:
         {"key": "eins", "value": {"id": 2, "note": "zwei"}},
         {"key": "zwei", "value": None},
     ]
+
+
+def test_the_log_says_how_to_get_types(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        tier_of((SECOND, None)).scan().to_table()
+        assert "schemas" not in caplog.text
+        tier_of((SECOND, 1)).scan().to_table()
+    assert "The option `schemas` gives typed columns" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        tier_of((SECOND, 1)).scan(schemas=Known({TOPIC: BOTH})).to_table()
+    assert "gives typed columns" not in caplog.text

@@ -53,12 +53,15 @@ def read(spark: SparkSession, tier: Path, topic: str, **options: object) -> Data
 @pytest.mark.parametrize("topic", ["avro", "json"])
 def test_nested_fields_of_both_versions_are_selected(spark: SparkSession, tier: Path, topic: str) -> None:
     read(spark, tier, topic).createOrReplaceTempView("typed")
-    rows = spark.sql("SELECT id, inner.x, get(inner.tags, 0) AS tag, m['a'] AS a, note FROM typed").collect()
-    expected = [row["value"] for row in topic_rows(topic)]
+    rows = spark.sql(
+        "SELECT __ledgerId, __entryId, __batchIndex, inner.x, get(inner.tags, 0) AS tag, m['a'] AS a, note FROM typed"
+    ).collect()
+    expected = topic_rows(topic)
     assert len(rows) == len(expected)
-    by_id = {row["id"]: row for row in rows}
-    for value in expected:
-        row, inner = by_id[value["id"]], value["inner"] or {}
+    by_place = {tuple(row)[:3]: row for row in rows}
+    for sent in expected:
+        row, value = by_place[sent["ledger"], sent["entry"], sent["batch_index"]], sent["value"]
+        inner = value["inner"] or {}
         default = "none" if topic == "avro" else None
         assert (row["x"], row["a"]) == (inner.get("x"), (value["m"] or {}).get("a"))
         assert row["note"] == value.get("note", default)
