@@ -33,6 +33,7 @@ SUITES = (
     "mapfiles",
     "broker",
     "export",
+    "schemas",
 )
 FOLDER = Path(".bench")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +16,7 @@ from offload_core.catalogue import (
     TopicName,
     list_catalogue,
     open_records,
+    parse_topic,
     record_catalogue,
 )
 from offload_core.export import (
@@ -28,7 +30,7 @@ from offload_core.export import (
     follow_export,
     open_target,
 )
-from offload_core.messages.schema import Level
+from offload_core.messages.schema import Level, Mode
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
     DEFAULT_TASK_BYTES,
@@ -47,7 +49,9 @@ from offload_core.scan import (
     time_range,
 )
 from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS
+from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
 from offload_core.tier import Tier, open_store
+from offload_hooks.errors import OptionError
 
 
 class TierReader:
@@ -58,7 +62,7 @@ class TierReader:
 
     def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
         self.store = store
-        self._options = dict(options or {})
+        self.options = dict(options or {})
 
     def records(
         self, source: RecordSource, options: Mapping[str, object] | None = None
@@ -74,7 +78,7 @@ class TierReader:
         Raises:
             OptionError, PluginError, FormatError, StoreError.
         """
-        with open_records(source, self.store, self._options, options) as records:
+        with open_records(source, self.store, self.options, options) as records:
             return records.read(records.topics())
 
     def catalogue(
@@ -120,6 +124,10 @@ class TierReader:
         prefix: str = "",
         records: RecordSource | None = None,
         records_options: Mapping[str, object] | None = None,
+        schemas: SchemaSource | Payloads | None = None,
+        reader_schema: int | str | None = None,
+        mode: Mode = "FAILFAST",
+        corrupt_column: str = CORRUPT_RECORD,
     ) -> Scan:
         """Plan a read. No data is fetched before the scan is iterated over.
 
@@ -145,9 +153,17 @@ class TierReader:
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
             records_options: the options of `records`.
+            schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
+                provider's name. The columns are then those of the payload in place of `value`.
+            reader_schema: the version of the schema, or an AVRO definition, that all messages are resolved to; None
+                for each topic's newest.
+            mode: what becomes of messages that cannot be decoded: `FAILFAST` raises, `PERMISSIVE` gives null columns
+                and the payload in `corrupt_column`, `DROPMALFORMED` leaves them out.
+            corrupt_column: the name of that column.
 
         Raises:
-            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError.
+            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError; of
+            schemas SchemaError, PluginError.
         """
         options = ReadOptions(
             level=level,
@@ -157,7 +173,8 @@ class TierReader:
             fail_on_data_loss=fail_on_data_loss,
             times=restrict_times(time_range(start_time, stop_time, time_slack_ms), conditions, time_slack_ms),
         )
-        options.check()
+        if schemas is None:
+            options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         catalogue = self.look(
@@ -166,6 +183,22 @@ class TierReader:
         topics = select_topics(catalogue, selection)
         if resume is not None:
             start = resume_offsets(topics, resume, start)
+        if schemas is not None:
+            if not isinstance(schemas, Payloads):
+                nameless = [topic.label for topic in topics if topic.name is None]
+                if nameless:
+                    raise OptionError(
+                        "ledgers whose topic is not known have no schema", found=", ".join(nameless)
+                    )
+                schemas = self.payloads(
+                    schemas,
+                    [str(topic.name) for topic in topics],
+                    reader_schema=reader_schema,
+                    mode=mode,
+                    corrupt_column=corrupt_column,
+                )
+            options = replace(options, payloads=schemas)
+            options.check()
         bounds = Bounds(
             start=start,
             stop=stop,
@@ -175,6 +208,33 @@ class TierReader:
         )
         tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+
+    def payloads(
+        self,
+        schemas: SchemaSource,
+        topics: Sequence[str],
+        *,
+        reader_schema: int | str | None = None,
+        mode: Mode = "FAILFAST",
+        corrupt_column: str = CORRUPT_RECORD,
+    ) -> Payloads:
+        """How the payloads of topics become columns, for `scan` and for the schema before it; arguments as there.
+
+        Raises:
+            OptionError, SchemaError, StoreError, PluginError.
+        """
+        provider = open_provider(schemas, self.store, self.options)
+        try:
+            return choose_payloads(
+                provider,
+                [parse_topic(topic) for topic in topics],
+                reader_schema=reader_schema,
+                mode=mode,
+                corrupt_column=corrupt_column,
+            )
+        finally:
+            if provider is not schemas:
+                provider.close()
 
     def look(
         self,
@@ -195,7 +255,7 @@ class TierReader:
         """
         if records is None:
             return list_catalogue(self.store, prefix=prefix, known=known, read_indexes=read_indexes)
-        with open_records(records, self.store, self._options, records_options) as source:
+        with open_records(records, self.store, self.options, records_options) as source:
             wanted = select_records(source, selection)
         return record_catalogue(self.store, wanted, prefix=prefix, known=known, read_indexes=read_indexes)
 

@@ -232,6 +232,14 @@ class DecompressionError(FormatError):
     """A payload that does not decompress to what it declares, or to more than is allowed."""
 
 
+class SchemaError(FormatError):
+    """A schema's definition that is not right, or two that do not go together."""
+
+
+class PayloadError(FormatError):
+    """A message's payload that is not what its schema says."""
+
+
 class UnsupportedVersionError(FormatError):
     """A format version newer than this program knows."""
 

@@ -27,6 +27,7 @@ from offload_core.cli.shared import (
     Prefix,
     Records,
     RecordsOptions,
+    Schemas,
     StorageOptions,
     Url,
     err,
@@ -66,6 +67,14 @@ class LevelName(enum.StrEnum):
     ENTRIES = "entries"
 
 
+class ModeName(enum.StrEnum):
+    """What becomes of messages that cannot be read."""
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+
+
 def cat(
     url: Url,
     topic: Annotated[
@@ -91,6 +100,13 @@ def cat(
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
+    schemas: Schemas = None,
+    reader_schema: Annotated[
+        str | None, typer.Option(help="Resolve to this version of the schema, or to this AVRO definition.")
+    ] = None,
+    mode: Annotated[
+        ModeName, typer.Option(help="What becomes of messages that cannot be read.")
+    ] = ModeName.FAILFAST,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -113,7 +129,7 @@ def cat(
                 ledger=ledger,
                 cluster=cluster,
                 level=row_level,
-                columns=_columns(columns, row_level, format_),
+                columns=_columns(columns, row_level, None if schemas else format_),
                 start=parse_offsets(start, "--start"),
                 stop=parse_offsets(stop, "--stop"),
                 start_time=None if start_time is None else parse_time(start_time, "--start-time"),
@@ -122,6 +138,9 @@ def cat(
                 prefix=prefix,
                 records=records,
                 records_options=named(records_option, "the records"),
+                schemas=schemas,
+                reader_schema=reader_schema,
+                mode=mode.value,
             )
             if format_ is Format.TABLE:
                 print_table(
@@ -133,7 +152,7 @@ def cat(
                 write_jsonl(_rows(scan, limit, shown=output is not None or not sys.stdout.isatty()), output)
 
 
-def _columns(given: str | None, level: Level, format_: Format) -> tuple[str, ...] | None:
+def _columns(given: str | None, level: Level, format_: Format | None) -> tuple[str, ...] | None:
     """The columns named, or those that a table of messages has room for; None for the level's own."""
     if given is not None:
         return tuple(name.strip() for name in given.split(","))

@@ -20,6 +20,7 @@ def main() -> None:
     from offload_core.cli.ls import ls
     from offload_core.cli.new_driver import new
     from offload_core.cli.plugins import plugins
+    from offload_core.cli.schemas import pull, show
 
     app = typer.Typer(
         help="See and read what Apache Pulsar offloaded, without a broker.",
@@ -33,4 +34,8 @@ def main() -> None:
     about_plugins.callback(invoke_without_command=True)(plugins)
     about_plugins.command()(new)
     app.add_typer(about_plugins, name="plugins")
+    about_schemas = typer.Typer(help="Topics' schemas, which are not in what is offloaded.")
+    about_schemas.command()(pull)
+    about_schemas.command()(show)
+    app.add_typer(about_schemas, name="schemas")
     app()

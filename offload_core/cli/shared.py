@@ -50,6 +50,13 @@ RecordsOptions = Annotated[
         "--records-option", metavar="NAME=VALUE", help="An option of --records' place; may be given again."
     ),
 ]
+Schemas = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PATH|URL|JSON|PROVIDER",
+        help="Who knows the topics' schemas: saved ones, a literal one, or a provider's name. Payloads become columns.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 

@@ -38,7 +38,7 @@ class EntryCounts:
 
 
 class MessageDecoder:
-    """Decodes the entries of one ledger. `earliest_ms` is the earliest publish time of those decoded last.
+    """Decodes the entries of one ledger.
 
     Args:
         topic: the topic's full name, None if it is not known.
@@ -48,6 +48,10 @@ class MessageDecoder:
         verify_checksums: whether to verify each entry's CRC-32C.
         max_message_bytes: the most that a payload may decompress to.
         times: leave out entries that were not published in this range of ms, half-open; None for no bound.
+
+    Attributes:
+        earliest_ms: the earliest publish time of the entries that were decoded last.
+        names_schemas: whether an entry named a version of its topic's schema.
     """
 
     def __init__(
@@ -77,6 +81,7 @@ class MessageDecoder:
         self._scratch: Bytes = _EMPTY
         self._entry_table, self._message_table = _Table(), _Table()
         self.counts = EntryCounts()
+        self.names_schemas = False
 
     def decode(
         self,
@@ -109,6 +114,7 @@ class MessageDecoder:
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
             self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
+        self.names_schemas |= count > 0 and bool(table[0, f.E_SCHEMA_VERSION_LENGTH] >= 0)
         self._leave_out(table)
         compressed, raw, sizes, packed = self._survey(table)
         if packed:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
+from offload_core.catalogue import TopicName
 from offload_core.codec.cursor import EntryCursor, open_cursor
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
@@ -23,6 +24,7 @@ from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.runs import runs_ahead
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
+from offload_core.schemas import PayloadDecoder, decoded
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
 
@@ -41,16 +43,35 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
     """
-    schema = arrow_schema(options.level, options.columns)
+    typing = _Typing(options)
     if options.times is None:
-        yield from _read_runs(tier, task.runs, schema, options)
+        yield from _read_runs(tier, task.runs, typing, options)
         return
     for _, of_topic in itertools.groupby(task.runs, key=lambda run: run.topic):
-        yield from _read_runs(tier, tuple(of_topic), schema, options)
+        yield from _read_runs(tier, tuple(of_topic), typing, options)
+
+
+class _Typing:
+    """What makes typed columns of the messages of each topic of a task, where the options ask for them."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._payloads = options.payloads
+        self._schema = options.schema
+        self._decoders: dict[str, PayloadDecoder] = {}
+
+    def of(self, run: Run) -> tuple[pa.Schema, PayloadDecoder | None]:
+        """The columns that a run is read with, and what makes of them those that are asked for."""
+        if self._payloads is None:
+            return self._schema, None
+        topic = "" if run.topic is None else TopicName(run.topic).base
+        if topic not in self._decoders:
+            self._decoders[topic] = PayloadDecoder(self._payloads, topic or None, self._schema)
+        typed = self._decoders[topic]
+        return arrow_schema("messages", typed.needed), typed
 
 
 def _read_runs(
-    tier: Tier, planned: Sequence[Run | LedgerShare], schema: pa.Schema, options: ReadOptions
+    tier: Tier, planned: Sequence[Run | LedgerShare], typing: _Typing, options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
     with (
@@ -58,9 +79,9 @@ def _read_runs(
         contextlib.closing(fetch_windows(tier, runs)) as fetched,
     ):
         for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
-            with placed(key=run.data_key):
+            with placed(key=run.data_key, ledger_id=run.ledger_id):
                 verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-                ended = yield from _read_run(run, windows, schema, options, verifier)
+                ended = yield from _read_run(run, windows, typing, options, verifier)
             if ended:
                 return
 
@@ -68,15 +89,16 @@ def _read_runs(
 def _read_run(
     run: Run,
     windows: Iterator[Window],
-    schema: pa.Schema,
+    typing: _Typing,
     options: ReadOptions,
     verifier: ChecksumVerifier | None,
 ) -> Generator[pa.RecordBatch, None, bool]:
     """A run's batches; in the end whether nothing of the range of times is expected in what follows of its topic."""
+    schema, typed = typing.of(run)
     decoder = message_decoder(run, schema, options)
     end_ms = None if options.times is None else options.times.end_ms
     read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
-    payload_bytes = 0
+    payload_bytes, ended = 0, False
     for window in windows:
         if verifier is not None:
             verifier.update(window.data, window.offset)
@@ -85,16 +107,25 @@ def _read_run(
         elif not cursor.done:
             cursor.feed(window.data, window.offset)
         cursor.skip_to(run.start_entry_id)
-        yield from read(cursor)
+        yield from read(cursor) if typed is None else decoded(read(cursor), typed)
         window.walked_to(cursor.reached)
         if window.ends_block:
             payload_bytes += cursor.payload_bytes
-        if end_ms is not None and decoder.earliest_ms >= end_ms:
-            _warn_of_raw(run, decoder.counts)
-            return True
+        ended = end_ms is not None and decoder.earliest_ms >= end_ms
+        if ended:
+            break
     _warn_of_raw(run, decoder.counts)
-    _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
-    return False
+    if typed is not None:
+        typed.report()
+    elif decoder.names_schemas:
+        _log.info(
+            "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed columns",
+            run.topic or "(unknown topic)",
+            run.ledger_id,
+        )
+    if not ended:
+        _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
+    return ended
 
 
 def _open(run: Run, window: Window) -> EntryCursor:

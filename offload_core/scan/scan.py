@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from offload_core.messages.schema import arrow_schema
 from offload_core.scan.read import read_task
 from offload_core.scan.tasks import ReadOptions, ScanTask
 from offload_core.tier import Tier
@@ -27,7 +26,7 @@ class Scan:
     @property
     def schema(self) -> pa.Schema:
         """The schema of all batches."""
-        return arrow_schema(self.options.level, self.options.columns)
+        return self.options.schema
 
     @property
     def data_bytes(self) -> int:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from offload_core.catalogue import Ledger
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
 from offload_core.scan.positions import Position
+from offload_core.schemas import Payloads
 from offload_hooks.errors import OptionError
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
@@ -48,6 +51,7 @@ class ReadOptions:
         max_message_bytes: the most that one payload may decompress to.
         fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
         times: leave out messages that were not published in this range.
+        payloads: how payloads become typed columns; None to leave `value` as it is.
     """
 
     level: Level = "messages"
@@ -56,12 +60,25 @@ class ReadOptions:
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     fail_on_data_loss: bool = True
     times: TimeRange | None = None
+    payloads: Payloads | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are made."""
+        if self.payloads is None:
+            return arrow_schema(self.level, self.columns)
+        return self.payloads.schema(self.columns)
 
     def check(self) -> None:
-        """Refuse levels and columns that there are not, and times of what has none: `OptionError`."""
-        arrow_schema(self.level, self.columns)
-        if self.times is not None and self.level == "entries":
-            raise OptionError("a range of times is for messages", expected="level messages", found=self.level)
+        """Refuse levels and columns that there are not, and what is for messages only: `OptionError`."""
+        if self.level == "entries":
+            if self.times is not None:
+                raise OptionError(
+                    "a range of times is for messages", expected="level messages", found=self.level
+                )
+            if self.payloads is not None:
+                raise OptionError("entries have no schema", expected="level messages", found=self.level)
+        self.schema  # noqa: B018 - raises
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,9 +9,10 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offload_core.messages.schema import Level
+from offload_core.messages.schema import MODES, Level, Mode
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
 from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS
+from offload_core.schemas import CORRUPT_RECORD
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
@@ -32,6 +33,7 @@ class SourceOptions:
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
         starting_time, ending_time, time_slack: in milliseconds (since the epoch).
+        schemas: who knows the topics' schemas; None to leave `value` as it is.
     """
 
     path: str | None = None
@@ -57,6 +59,10 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    schemas: str | None = field(default=None, repr=False)
+    reader_schema: str | None = None
+    mode: Mode = "FAILFAST"
+    corrupt_column: str = CORRUPT_RECORD
     max_bytes_per_trigger: int | None = None
     max_offsets_per_trigger: int | None = None
     refresh_interval_ms: int = 10_000
@@ -142,6 +148,13 @@ def _truth(text: str, option: str) -> bool:
     return text.lower() == "true"
 
 
+def _mode(text: str, option: str) -> Mode:
+    for mode in MODES:
+        if text.upper() == mode:
+            return mode
+    raise OptionError(f"option {option} is no mode", expected=", ".join(MODES), found=text)
+
+
 KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "path": ("path", _text),
     "driver": ("driver", _text),
@@ -165,6 +178,10 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
     "maxMessageBytes": ("max_message_bytes", _number),
+    "schemas": ("schemas", _text),
+    "readerSchema": ("reader_schema", _text),
+    "mode": ("mode", _mode),
+    "columnNameOfCorruptRecord": ("corrupt_column", _text),
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _number),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _number),
     "refreshIntervalMs": ("refresh_interval_ms", _number),

@@ -11,17 +11,26 @@ import functools
 import os
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from offload_core.api import TierReader, open_tier
-from offload_core.messages.schema import arrow_schema
-from offload_core.scan import Condition, ReadOptions, ScanTask, read_task, restrict_times, time_range
+from offload_core.scan import (
+    Condition,
+    ReadOptions,
+    ScanTask,
+    Selection,
+    read_task,
+    restrict_times,
+    select_topics,
+    time_range,
+)
 from offload_core.spark.filters import PushFilters
 from offload_core.spark.options import SourceOptions, parse_options
-from offload_core.spark.types import spark_schema
+from offload_core.spark.types import spark_batch, spark_schema
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -37,7 +46,7 @@ class PulsarOffloadDataSource(DataSource):
     def schema(self) -> StructType:
         """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
         options = parse_options(self.options)
-        return spark_schema(arrow_schema(options.level, options.columns))
+        return spark_schema(_read_options(options, options.columns).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
@@ -62,8 +71,9 @@ class OffloadReader(DataSourceReader):
     """Plans a query's tasks on the driver, and reads one on an executor."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
-        columns = tuple(schema.fieldNames())
-        expected = spark_schema(arrow_schema(options.level, columns))
+        self._options = options
+        self._read_options = _read_options(options, tuple(schema.fieldNames()))
+        expected = spark_schema(self._read_options.schema)
         for wanted, field in zip(schema, expected, strict=True):
             if wanted.dataType != field.dataType:
                 raise OptionError(
@@ -71,8 +81,6 @@ class OffloadReader(DataSourceReader):
                     expected=field.dataType.simpleString(),
                     found=wanted.dataType.simpleString(),
                 )
-        self._options = options
-        self._columns = columns
         with open_source(options) as tier:
             self._store = pickle.dumps(tier.store)
         self.conditions: tuple[Condition, ...] = ()
@@ -92,7 +100,7 @@ class OffloadReader(DataSourceReader):
                 ledger=options.ledger,
                 cluster=options.cluster,
                 level=options.level,
-                columns=self._columns,
+                columns=self._read_options.columns,
                 start=options.starting_offsets,
                 stop=options.ending_offsets,
                 start_time=options.starting_time,
@@ -107,6 +115,7 @@ class OffloadReader(DataSourceReader):
                 prefix=options.prefix,
                 records=options.records,
                 records_options=options.records_options,
+                schemas=self._read_options.payloads,
             )
             # Of no partition at all Spark makes one of its own, which nobody can read.
             return [OffloadPartition(task) for task in scan.tasks or (ScanTask(runs=()),)]
@@ -116,20 +125,52 @@ class OffloadReader(DataSourceReader):
         if not isinstance(partition, OffloadPartition):
             raise TypeError(f"not a partition of this source: {partition!r}")
         store = _store_of_process(os.getpid(), self._store)
-        return read_task(store, partition.task, self._read_options())
-
-    def _read_options(self) -> ReadOptions:
-        """How rows are read; made where they are, since Spark copies the reader before it asks for partitions."""
         options = self._options
+        # Made where rows are read: Spark copies the reader before it asks for partitions.
         times = time_range(options.starting_time, options.ending_time, options.time_slack)
-        return ReadOptions(
-            level=options.level,
-            columns=self._columns,
-            verify_checksums=options.verify_checksums,
-            max_message_bytes=options.max_message_bytes,
-            fail_on_data_loss=options.fail_on_data_loss,
-            times=restrict_times(times, self.conditions, options.time_slack),
-        )
+        read = replace(self._read_options, times=restrict_times(times, self.conditions, options.time_slack))
+        return map(spark_batch, read_task(store, partition.task, read))
+
+
+def _read_options(options: SourceOptions, columns: tuple[str, ...] | None) -> ReadOptions:
+    """How the messages are read; the topics' schemas are asked for here."""
+    read = ReadOptions(
+        level=options.level,
+        columns=columns,
+        verify_checksums=options.verify_checksums,
+        max_message_bytes=options.max_message_bytes,
+        fail_on_data_loss=options.fail_on_data_loss,
+    )
+    if options.schemas is not None:
+        with open_source(options) as tier:
+            payloads = tier.payloads(
+                options.schemas,
+                _topics(options, tier),
+                reader_schema=options.reader_schema,
+                mode=options.mode,
+                corrupt_column=options.corrupt_column,
+            )
+        read = replace(read, payloads=payloads)
+    read.check()
+    return read
+
+
+def _topics(options: SourceOptions, tier: TierReader) -> list[str]:
+    """The topics whose schemas are asked for: those that are named, or all that the other options choose."""
+    if options.topics:
+        return list(options.topics)
+    selection = Selection(
+        topics_pattern=options.topics_pattern, ledger_id=options.ledger, cluster=options.cluster
+    )
+    catalogue = tier.look(
+        selection,
+        prefix=options.prefix,
+        records=options.records,
+        records_options=options.records_options,
+        read_indexes=False,
+    )
+    topics = select_topics(catalogue, selection)
+    return [str(topic.name) for topic in topics if topic.name is not None]
 
 
 def open_source(options: SourceOptions) -> TierReader:

@@ -1,4 +1,4 @@
-"""Plugins by name: finds drivers, URL schemes, layers and metadata stores among the installed distributions.
+"""Plugins by name: finds drivers, layers and the other kinds of plugins among the installed distributions.
 
 A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the
 one that was asked for is imported. It refuses, with an error that says what to do: a name that nobody
@@ -26,18 +26,21 @@ from offload_hooks.errors import (
     UnknownPluginError,
 )
 from offload_hooks.metadata_stores import MetadataStore
+from offload_hooks.schemas import SchemaProvider
 
 DRIVERS = "pulsar_offload.drivers"
 URL_SCHEMES = "pulsar_offload.url_schemes"
 LAYERS = "pulsar_offload.layers"
 METADATA_STORES = "pulsar_offload.metadata_stores"
-GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, METADATA_STORES)
+SCHEMA_PROVIDERS = "pulsar_offload.schema_providers"
+GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, METADATA_STORES, SCHEMA_PROVIDERS)
 
 _NOUNS = {
     DRIVERS: "driver",
     URL_SCHEMES: "URL scheme",
     LAYERS: "layer",
     METADATA_STORES: "metadata store",
+    SCHEMA_PROVIDERS: "schema provider",
 }
 
 
@@ -70,6 +73,22 @@ def make_metadata_store(scheme: str, url: str, options: Mapping[str, object]) ->
     """Import the metadata store for URLs of this scheme and open it; errors as `make_driver`, and the store's own."""
     entry = find(METADATA_STORES, scheme.lower())
     return cast("MetadataStore", _construct(entry, load_factory_entry(entry), (url,), options))
+
+
+def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProvider:
+    """Import a schema provider and construct it; errors as `make_driver`."""
+    entry = find(SCHEMA_PROVIDERS, name)
+    provider = _construct(entry, load_factory_entry(entry), (), options)
+    if not callable(getattr(provider, "history", None)):
+        raise BrokenPluginError(
+            f"the schema provider {name!r} of {distribution_of(entry)} has no method 'history'"
+        )
+    return cast("SchemaProvider", provider)
+
+
+def is_schema_provider(name: str) -> bool:
+    """Whether an installed distribution offers a schema provider of this name, importing nothing."""
+    return any(entry.name == name for entry in entry_points(group=SCHEMA_PROVIDERS))
 
 
 def driver_of_scheme(scheme: str) -> str:
@@ -136,7 +155,7 @@ def load_driver_entry(entry: EntryPoint) -> type[Any]:
 
 
 def load_factory_entry(entry: EntryPoint) -> Callable[..., object]:
-    """Import an entry point's factory, of a layer or a metadata store."""
+    """Import an entry point's factory: of anything but a driver."""
     factory = _load(entry)
     if not callable(factory):
         who = f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"

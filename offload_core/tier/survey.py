@@ -74,4 +74,5 @@ _CHECKS: dict[str, Callable[[EntryPoint], object]] = {
     registry.URL_SCHEMES: _check_scheme,
     registry.LAYERS: registry.load_factory_entry,
     registry.METADATA_STORES: registry.load_factory_entry,
+    registry.SCHEMA_PROVIDERS: registry.load_factory_entry,
 }

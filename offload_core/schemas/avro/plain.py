@@ -1,0 +1,266 @@
+"""One datum, read plainly: the twin of program and kernel, and the one that says what is wrong with a datum.
+
+Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, a union of several types a
+dict of its members, a time an integer of the column's unit.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection
+from decimal import Context, Decimal
+from typing import Any
+
+from offload_core.schemas.avro.program import branch_for, goes_to, is_default, writer_field
+from offload_core.schemas.avro.targets import simple
+from offload_core.schemas.avro.types import AvroType
+from offload_hooks.errors import PayloadError
+
+_EXACT = Context(prec=60)
+_DAY = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
+
+
+def read_datum(
+    datum: bytes, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None
+) -> Any:
+    """The value of a whole datum; `fields` are those of a record that are wanted, None for all.
+
+    Raises:
+        PayloadError: bytes that are not what the writer's schema says, with the byte.
+    """
+    source = _Source(datum)
+    value = source.value(writer, reader, fields)
+    if source.position != len(datum):
+        raise PayloadError(
+            "an AVRO datum goes on behind its end",
+            offset=source.position,
+            expected=f"{source.position} bytes",
+            found=f"{len(datum)} bytes",
+        )
+    return value
+
+
+class _Source:
+    def __init__(self, datum: bytes) -> None:
+        self._datum = datum
+        self.position = 0
+        self._budget = len(datum)
+
+    def value(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None) -> Any:
+        if writer.kind == "union":
+            branch = self._long()
+            if not 0 <= branch < len(writer.branches):
+                raise self._wrong("a union has no such branch", f"0 to {len(writer.branches) - 1}", branch)
+            return self.value(writer.branches[branch], reader, fields)
+        if reader.kind == "union":
+            chosen = branch_for(writer, reader)
+            if chosen is None:
+                raise self._no_counterpart(writer, reader)
+            return _member(
+                reader, chosen, self.value(writer, self._wider(reader, reader.branches[chosen]), fields)
+            )
+        if not goes_to(writer, reader):
+            raise self._no_counterpart(writer, reader)
+        if writer.kind == "record":
+            return self._record(writer, reader, fields)
+        if writer.kind == "array":
+            return [self.value(writer.element, reader.element) for _ in self._items()]
+        if writer.kind == "map":
+            return [(self._text(), self.value(writer.element, reader.element)) for _ in self._items()]
+        if writer.kind == "enum":
+            return self._enum(writer, reader)
+        return self._scalar(writer, reader)
+
+    def skip(self, writer: AvroType) -> None:
+        if writer.kind == "union":
+            branch = self._long()
+            if not 0 <= branch < len(writer.branches):
+                raise self._wrong("a union has no such branch", f"0 to {len(writer.branches) - 1}", branch)
+            self.skip(writer.branches[branch])
+        elif writer.kind == "record":
+            for field in writer.fields:
+                self.skip(field.type)
+        elif writer.kind in ("array", "map"):
+            for _ in self._items():
+                if writer.kind == "map":
+                    self._take(self._length())
+                self.skip(writer.element)
+        elif writer.kind == "enum":
+            self._symbol(writer)
+        elif writer.kind != "null":
+            self._plain(writer)
+
+    def _wider(self, reader: AvroType, branch: AvroType) -> AvroType:
+        target = simple(reader)
+        return target if target.kind in ("long", "double") and branch.kind in ("int", "float") else branch
+
+    def _record(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None) -> dict[str, Any]:
+        wanted = [field for field in reader.fields if fields is None or field.name in fields]
+        sources = {field.name: writer_field(writer, field) for field in wanted}
+        read: dict[str, Any] = {}
+        for field in writer.fields:
+            for other in wanted:
+                if sources[other.name] is field:
+                    read[other.name] = self.value(field.type, other.type)
+                    break
+            else:
+                self.skip(field.type)
+        return {
+            field.name: read[field.name] if field.name in read else default_value(field.default, field.type)
+            for field in wanted
+        }
+
+    def _enum(self, writer: AvroType, reader: AvroType) -> str:
+        symbol = self._symbol(writer)
+        if symbol in reader.symbols:
+            return symbol
+        if reader.default_symbol is None:
+            raise self._wrong("an enum's symbol is not the reader's", ", ".join(reader.symbols), symbol)
+        return reader.default_symbol
+
+    def _symbol(self, writer: AvroType) -> str:
+        place = self._long()
+        if not 0 <= place < len(writer.symbols):
+            raise self._wrong("an enum has no such symbol", f"0 to {len(writer.symbols) - 1}", place)
+        return writer.symbols[place]
+
+    def _scalar(self, writer: AvroType, reader: AvroType) -> Any:
+        value = self._plain(writer, is_text=reader.kind == "string")
+        if reader.logical == "decimal":
+            number = int.from_bytes(value, "big", signed=True)
+            if abs(number) >= 10**reader.precision:
+                raise self._wrong("a decimal has too many digits", f"at most {reader.precision}", number)
+            return Decimal(number).scaleb(-reader.scale, _EXACT)
+        return convert(value, reader)
+
+    def _plain(self, writer: AvroType, *, is_text: bool = False) -> Any:
+        kind = writer.kind
+        if kind == "null":
+            return None
+        if kind in ("int", "long"):
+            number = self._long()
+            if kind == "int" and not -(2**31) <= number < 2**31:
+                raise self._wrong("an int is too large", "32 bits", number)
+            return number
+        if kind == "boolean":
+            byte = self._take(1)[0]
+            if byte > 1:
+                raise self._wrong("a boolean is neither true nor false", "0 or 1", byte)
+            return bool(byte)
+        if kind in ("float", "double"):
+            form = "<f" if kind == "float" else "<d"
+            return struct.unpack(form, self._take(struct.calcsize(form)))[0]
+        if kind == "fixed":
+            return self._take(writer.size)
+        return self._text() if is_text else self._take(self._length())
+
+    def _text(self) -> str:
+        start = self.position
+        data = self._take(self._length())
+        try:
+            return data.decode()
+        except UnicodeDecodeError as error:
+            raise PayloadError("a text is not UTF-8", offset=start, found=error.reason) from error
+
+    def _length(self) -> int:
+        length = self._long()
+        if length < 0:
+            raise self._wrong("a length is negative", "0 or more", length)
+        return length
+
+    def _items(self) -> Any:
+        """Steps through the items of an array or map."""
+        while count := self._long():
+            if count < 0:
+                self._long()
+                count = -count
+            if count > self._budget:
+                raise self._wrong(
+                    "an array or map has more items than its datum has bytes", self._budget, count
+                )
+            self._budget -= count
+            yield from range(count)
+
+    def _take(self, length: int) -> bytes:
+        end = self.position + length
+        if end > len(self._datum):
+            raise self._wrong("an AVRO datum ends early", f"{end} bytes", f"{len(self._datum)} bytes")
+        taken = self._datum[self.position : end]
+        self.position = end
+        return taken
+
+    def _long(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 127) << shift
+            if byte < 128:
+                if value >> 64:
+                    break
+                return value >> 1 ^ -(value & 1)
+        raise self._wrong("a number is too long", "64 bits", "more")
+
+    def _no_counterpart(self, writer: AvroType, reader: AvroType) -> PayloadError:
+        expected = ", ".join(branch.name or branch.kind for branch in reader.branches)
+        return self._wrong(
+            "a value's type is not in the reader's schema",
+            expected or reader.name or reader.kind,
+            writer.name or writer.kind,
+        )
+
+    def _wrong(self, what: str, expected: object, found: object) -> PayloadError:
+        return PayloadError(what, offset=self.position, expected=expected, found=found)
+
+
+def convert(value: Any, reader: AvroType) -> Any:
+    """A number as the reader's column has it; None beyond what a column holds."""
+    if reader.kind in ("float", "double") and value is not None:
+        number = float(value)
+        return _single(number) if reader.kind == "float" else number
+    if reader.logical in ("timestamp-millis", "local-timestamp-millis"):
+        scaled = value * 1000
+        return scaled if -(2**63) < scaled < 2**63 else None
+    if reader.logical in _DAY and not 0 <= value < _DAY[reader.logical]:
+        return None
+    return value
+
+
+def default_value(value: Any, reader: AvroType) -> Any:
+    """A field's default, which is JSON, as a value."""
+    if reader.kind == "union":
+        chosen = next(i for i, branch in enumerate(reader.branches) if is_default(value, branch))
+        branch = reader.branches[chosen]
+        target = simple(reader)
+        wider = target if target.kind in ("long", "double") and branch.kind in ("int", "float") else branch
+        return _member(reader, chosen, default_value(value, wider))
+    if reader.kind == "record":
+        return {
+            field.name: default_value(value.get(field.name, field.default), field.type)
+            for field in reader.fields
+        }
+    if reader.kind == "array":
+        return [default_value(item, reader.element) for item in value]
+    if reader.kind == "map":
+        return [(key, default_value(item, reader.element)) for key, item in value.items()]
+    if reader.kind in ("bytes", "fixed"):
+        data = value.encode("latin-1")
+        if reader.logical != "decimal":
+            return data
+        return Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-reader.scale, _EXACT)
+    return value if reader.kind in ("string", "enum", "null", "boolean") else convert(value, reader)
+
+
+def _member(reader: AvroType, chosen: int, value: Any) -> Any:
+    """A value as the column of a union has it."""
+    if simple(reader).kind != "union" or reader.branches[chosen].kind == "null":
+        return value
+    members = [i for i, branch in enumerate(reader.branches) if branch.kind != "null"]
+    return {f"member{place}": value if i == chosen else None for place, i in enumerate(members)}
+
+
+def _single(number: float) -> float:
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+    return rounded

@@ -1,0 +1,40 @@
+"""Payloads of key and value, taken apart. The plain twin is `schemas.key_value.explain_inline`."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from offload_core.codec.kernels.intrinsics import load_i32
+
+
+@numba.njit(cache=True, nogil=True)
+def split_key_values(data, offsets, lengths, keys, values, faults):
+    """Where key and value of each payload are: int64 offsets and lengths (2 × payloads), the length −1 for null.
+
+    data uint8; offsets, lengths int64; faults bool (output): payloads that are not right.
+    """
+    for row in range(len(offsets)):
+        keys[0, row] = values[0, row] = offsets[row]
+        keys[1, row] = values[1, row] = -1
+        faults[row] = False
+        if lengths[row] < 0:
+            continue
+        position = offsets[row]
+        end = position + lengths[row]
+        faults[row] = True
+        if end - position < 8:
+            continue
+        key = np.int64(load_i32(data, position))
+        position += 4
+        if key < -1 or key > end - position - 4:
+            continue
+        at = position
+        position += max(key, 0)
+        value = np.int64(load_i32(data, position))
+        position += 4
+        if value < -1 or max(value, 0) != end - position:
+            continue
+        faults[row] = False
+        keys[0, row], keys[1, row] = at, key
+        values[0, row], values[1, row] = position, value

@@ -1,0 +1,50 @@
+"""A schema that stands in an option: the same for all topics, and for whatever version a message names."""
+
+from __future__ import annotations
+
+import json
+
+from offload_core.schemas.history import history_from_rest
+from offload_core.schemas.primitives import PRIMITIVE_TYPES
+from offload_hooks.errors import OptionError, SchemaError
+from offload_hooks.schemas import SchemaHistory, SchemaVersion
+
+
+class LiteralSchema:
+    """The schema provider `literal`.
+
+    Args:
+        definition: an AVRO schema as JSON, or what the broker's admin REST answers of a topic's schemas.
+        type: Pulsar's name of the schema's type; with one of a primitive type there is no definition.
+    """
+
+    def __init__(self, definition: str = "", type: str = "AVRO") -> None:  # noqa: A002 - the option's name
+        kind = type.upper()
+        if kind in PRIMITIVE_TYPES:
+            self._history = _for_all(SchemaVersion(version=0, type=kind))
+            return
+        try:
+            declared = json.loads(definition)
+        except (ValueError, RecursionError) as error:
+            raise OptionError(f"a literal schema is not JSON: {error}") from error
+        try:
+            if isinstance(declared, dict) and (
+                "getSchemaResponses" in declared or {"version", "type", "data"} <= declared.keys()
+            ):
+                self._history = history_from_rest(declared)
+                return
+        except SchemaError as error:
+            raise OptionError(f"a literal schema has another form: {error}") from error
+        self._history = _for_all(SchemaVersion(version=0, type=kind, definition=definition))
+
+    def history(self, topic: str) -> SchemaHistory:
+        """See `SchemaProvider`: the same for every topic."""
+        del topic
+        return self._history
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _for_all(version: SchemaVersion) -> SchemaHistory:
+    return SchemaHistory(versions=(version,), stands_for_all=True)

@@ -1,0 +1,73 @@
+"""`offload schemas` and typed `offload cat`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from golden import BROKER, topic_rows
+from tiers import lay_out_broker_objects
+
+AVRO = BROKER / "topics" / "avro" / "schemas.json"
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    lay_out_broker_objects(tmp_path, {"avro"})
+    return tmp_path
+
+
+def test_histories_are_pulled_beside_the_tier_and_read_from_there(offload: Offload, tier: Path) -> None:
+    pulled = offload("schemas", "pull", tier, "--from", AVRO)
+    assert pulled.code == 0, pulled.err
+    assert "versions 0, 1 (AVRO) saved as schemas/acme/cold/avro.schemas.json" in pulled.out
+    done = offload(
+        "cat", tier, "-t", "acme/cold/avro", "--schemas", tier / "schemas", "--format", "jsonl", "--columns", "id"
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    ids = [json.loads(line)["id"] for line in done.out.splitlines()]
+    assert ids == [row["value"]["id"] for row in topic_rows("avro")]
+
+
+def test_histories_are_pulled_into_a_directory(offload: Offload, tier: Path, tmp_path: Path) -> None:
+    there = tmp_path / "elsewhere"
+    there.mkdir()
+    done = offload("schemas", "pull", tier, "-t", "acme/cold/avro", "--from", AVRO, "--to", there)
+    assert done.code == 0, done.err
+    assert (there / "acme" / "cold" / "avro.schemas.json").is_file()
+
+
+def test_versions_are_shown(offload: Offload, tier: Path) -> None:
+    offload("schemas", "pull", tier, "--from", AVRO)
+    shown = offload("schemas", "show", tier)
+    assert shown.code == 0, shown.err
+    assert [line.split()[1:3] for line in shown.out.splitlines()[1:]] == [["0", "AVRO"], ["1", "AVRO"]]
+    known = json.loads(offload("schemas", "show", tier, "--json").out)
+    schemas = known["persistent://acme/cold/avro"]["schemas"]
+    assert [json.loads(each["data"])["name"] for each in schemas] == ["V1", "V1"]
+
+
+def test_a_topic_without_schemas_is_said(offload: Offload, tier: Path) -> None:
+    shown = offload("schemas", "show", tier, "-t", "acme/cold/avro")
+    assert shown.code == 1
+    assert "no schema is known of persistent://acme/cold/avro" in shown.err
+
+
+def test_the_mode_and_the_reader_are_handed_on(offload: Offload, tier: Path) -> None:
+    wrong = json.dumps({"type": "record", "name": "R", "fields": [{"name": "id", "type": "string"}]})
+    arguments = ("cat", tier, "-t", "acme/cold/avro", "--schemas", AVRO, "--format", "jsonl")
+    failed = offload(*arguments, "--reader-schema", wrong)
+    assert failed.code == 1
+    assert "cannot be read as the reader's" in failed.err
+    dropped = offload(*arguments, "--reader-schema", wrong, "--mode", "DROPMALFORMED")
+    assert (dropped.code, dropped.out) == (0, "")
+    oldest = offload(*arguments, "--reader-schema", "0", "--limit", "1")
+    assert "note" not in json.loads(oldest.out)
+
+
+def test_a_table_shows_the_columns_of_the_payload(offload: Offload, tier: Path) -> None:
+    done = offload("cat", tier, "-t", "acme/cold/avro", "--schemas", AVRO, "--limit", "2")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[0].split()[:3] == ["id", "name", "price"]

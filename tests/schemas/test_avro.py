@@ -1,0 +1,137 @@
+"""AVRO datums by the kernel: as fastavro reads them, and as the plain twin does whatever the bytes are."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from avro_data import as_column, by_kernel, by_twin, parsed, read, records, schemas, values, write
+from byte_mutations import mutations
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offload_core.schemas.avro.types import AvroType
+
+MUTATIONS = mutations(
+    lambda _, random: random.choice([b"\xff" * 9, b"\x00", b"\x80\x80", random.randbytes(4)])
+)
+
+
+def same(left: Any, right: Any) -> bool:
+    return repr(left) == repr(right)
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_values_are_those_that_fastavro_wrote(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    avro = parsed(schema)
+    drawn = data.draw(st.lists(values(avro), max_size=5))
+    datums = [write(schema, value) for value in drawn]
+    expected = [as_column(value, avro) for value in drawn]
+    found, faults = by_kernel(datums, avro, avro)
+    assert not any(faults)
+    assert same(found, expected)
+    assert same(by_twin(datums, avro, avro)[0], expected)
+
+
+def evolved(schema: Any, data: st.DataObject) -> Any:
+    """A schema that reads what `schema` wrote: fewer fields, more with defaults, wider numbers, unions."""
+    if isinstance(schema, list):
+        return schema
+    if isinstance(schema, str):
+        wider = {"int": ["long", "double"], "long": ["double"], "float": ["double"]}.get(schema, [])
+        return data.draw(st.sampled_from([schema, schema, *wider]))
+    if schema["type"] == "record":
+        kept = [field for field in schema["fields"] if data.draw(st.booleans())]
+        fields = [field | {"type": evolved(field["type"], data)} for field in kept]
+        added = [
+            {"name": "x", "type": ["null", "int"], "default": None},
+            {"name": "y", "type": "string", "default": "näh"},
+            {"name": "z", "type": {"type": "array", "items": "long"}, "default": [1, -2]},
+            {"name": "w", "type": ["double", "null"], "default": 1.5},
+            {"name": "v", "type": {"type": "map", "values": "boolean"}, "default": {"k": True}},
+        ]
+        more = data.draw(st.lists(st.sampled_from(added), unique_by=lambda field: field["name"], max_size=2))
+        return schema | {"fields": data.draw(st.permutations([*fields, *more]))}
+    for part in ("items", "values"):
+        if part in schema:
+            return schema | {part: evolved(schema[part], data)}
+    return schema
+
+
+@given(data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data: st.DataObject) -> None:
+    schema = data.draw(records())
+    newer = evolved(schema, data)
+    writer, reader = parsed(schema), parsed(newer)
+    datums = [write(schema, value) for value in data.draw(st.lists(values(writer), min_size=1, max_size=4))]
+    expected = [as_column(read(datum, schema, newer), reader) for datum in datums]
+    found, faults = by_kernel(datums, writer, reader)
+    assert not any(faults)
+    assert same(found, expected)
+    assert same(by_twin(datums, writer, reader)[0], expected)
+
+
+@given(data=st.data())
+@settings(max_examples=200, deadline=None)
+def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    writer = parsed(schema)
+    reader = parsed(evolved(schema, data)) if data.draw(st.booleans()) else writer
+    random = Random(data.draw(st.integers(0, 2**32)))
+    datums: list[bytes | None] = [
+        write(schema, value) for value in data.draw(st.lists(values(writer), min_size=1, max_size=6))
+    ]
+    for i, datum in enumerate(datums):
+        kind = data.draw(st.sampled_from(["whole", "changed", "cut", "longer", "random", "none"]))
+        assert datum is not None
+        if kind == "changed" and datum:
+            datums[i] = random.choice(MUTATIONS)(datum, random.randrange(len(datum)), random)
+        elif kind == "cut":
+            datums[i] = datum[: random.randint(0, len(datum))]
+        elif kind == "longer":
+            datums[i] = datum + random.randbytes(1)
+        elif kind == "random":
+            datums[i] = random.randbytes(random.randint(0, 30))
+        elif kind == "none":
+            datums[i] = None
+    assert same(by_kernel(datums, writer, reader), by_twin(datums, writer, reader))
+
+
+MANY = {"type": "array", "items": {"type": "map", "values": {"type": "array", "items": "int"}}}
+
+
+def test_lists_of_lists_have_room_for_all_their_items() -> None:
+    avro = parsed(MANY)
+    value = [{"a": list(range(3000)), "b": []}, {"c": [1] * 2000}] * 3
+    found, faults = by_kernel([write(MANY, value)] * 2, avro, avro)
+    assert faults == [False, False]
+    assert found == [as_column(value, avro)] * 2
+
+
+def test_a_datum_cannot_ask_for_more_items_than_it_has_bytes() -> None:
+    avro = parsed({"type": "array", "items": "null"})
+    bomb = b"\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"
+    assert by_kernel([bomb, b"\x02\x00"], avro, avro) == ([None, [None]], [True, False])
+    assert by_twin([bomb], avro, avro)[1] == [True]
+
+
+@pytest.mark.parametrize("damage", [b"\x04\xc3\x28", b"\x02\xff", b"\x06\xed\xa0\x80", b"\x04\xc0\x80"])
+def test_a_text_that_is_not_utf8_spoils_its_datum_only(damage: bytes) -> None:
+    avro = AvroType(kind="string")
+    good = write("string", "gut")
+    assert by_kernel([good, damage, good], avro, avro) == (["gut", None, "gut"], [False, True, False])
+
+
+def test_only_wanted_fields_are_read() -> None:
+    from offload_core.schemas.avro.decode import AvroDecoder
+
+    schema = {"type": "record", "name": "R", "fields": [{"name": n, "type": "string"} for n in "abc"]}
+    datum = write(schema, {"a": "1", "b": "2", "c": "3"})
+    decoder = AvroDecoder(parsed(schema), parsed(schema), fields={"b"})
+    array, _ = decoder.decode(np.frombuffer(datum, dtype=np.uint8), np.array([0]), np.array([len(datum)]))
+    assert array.to_pylist() == [{"b": "2"}]

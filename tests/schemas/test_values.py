@@ -1,0 +1,229 @@
+"""Primitive types, JSON, key and value: payloads by the decoders, right and wrong."""
+
+from __future__ import annotations
+
+import json
+import struct
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from avro_data import write
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schemas import decode_all, record, version
+
+from offload_core.schemas.key_value import explain_inline, split_inline
+from offload_core.schemas.primitives import PRIMITIVE_TYPES
+from offload_core.schemas.spans import spans_of
+from offload_hooks.errors import PayloadError, SchemaError
+
+NOON = datetime(2026, 11, 20, 12, 30, 5, 250_000, tzinfo=UTC)
+NOON_MS = int(NOON.timestamp() * 1000)
+DAYS = (NOON.date() - date(1970, 1, 1)).days
+NANOSECONDS = ((12 * 60 + 30) * 60 + 5) * 10**9 + 250_000_000
+
+VALUES: list[tuple[str, bytes, Any]] = [
+    ("BOOLEAN", b"\x01", True),
+    ("BOOLEAN", b"\x00", False),
+    ("INT8", b"\x80", -128),
+    ("INT16", b"\x12\x34", 0x1234),
+    ("INT32", b"\xff\xff\xff\xfe", -2),
+    ("INT64", b"\x7f" + b"\xff" * 7, 2**63 - 1),
+    ("FLOAT", struct.pack(">f", 1.5), 1.5),
+    ("DOUBLE", struct.pack(">d", -0.1), -0.1),
+    ("STRING", "grün".encode(), "grün"),
+    ("STRING", b"", ""),
+    ("BYTES", b"\xff\x00", b"\xff\x00"),
+    ("NONE", b"\xff", b"\xff"),
+    ("DATE", struct.pack(">q", NOON_MS), NOON),
+    ("TIMESTAMP", struct.pack(">q", NOON_MS), NOON),
+    ("TIME", struct.pack(">q", NOON_MS), time(12, 30, 5, 250_000)),
+    ("TIME", struct.pack(">q", -1), time(23, 59, 59, 999_000)),
+    ("INSTANT", struct.pack(">qi", NOON_MS // 1000, 250_000_999), NOON),
+    ("INSTANT", struct.pack(">qi", -1, 0), datetime(1970, 1, 1, tzinfo=UTC) - timedelta(seconds=1)),
+    ("LOCAL_DATE", struct.pack(">q", DAYS), NOON.date()),
+    ("LOCAL_TIME", struct.pack(">q", NANOSECONDS), time(12, 30, 5, 250_000)),
+    ("LOCAL_DATE_TIME", struct.pack(">qq", DAYS, NANOSECONDS), NOON.replace(tzinfo=None)),
+]
+
+
+@pytest.mark.parametrize(("kind", "payload", "value"), VALUES)
+def test_primitive_types_are_read(kind: str, payload: bytes, value: Any) -> None:
+    array, faults = decode_all([payload, None, payload], version(0, kind))
+    assert array.to_pylist() == [value, None, value]
+    assert faults == [False] * 3
+
+
+def test_every_primitive_type_is_tried_here() -> None:
+    assert {kind for kind, _, _ in VALUES} == set(PRIMITIVE_TYPES)
+
+
+@pytest.mark.parametrize("kind", sorted(set(PRIMITIVE_TYPES) - {"STRING", "BYTES", "NONE"}))
+def test_a_value_of_another_size_is_not_right(kind: str) -> None:
+    right = next(payload for each, payload, _ in VALUES if each == kind)
+    array, faults = decode_all([right, right + b"\0", right[:-1]], version(0, kind))
+    assert faults == [False, True, True]
+    assert array.null_count == 2
+
+
+def test_text_that_is_not_utf8_is_not_right() -> None:
+    array, faults = decode_all([b"a", b"\xff", None], version(0, "STRING"))
+    assert (array.to_pylist(), faults) == (["a", None, None], [False, True, False])
+
+
+@pytest.mark.parametrize("kind", ["INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME", "TIMESTAMP"])
+def test_times_beyond_what_a_column_holds_are_null(kind: str) -> None:
+    size = {"INSTANT": 12, "LOCAL_DATE_TIME": 16}.get(kind, 8)
+    array, faults = decode_all(
+        [b"\x7f" + b"\xff" * (size - 1), b"\x80" + b"\0" * (size - 1)], version(0, kind)
+    )
+    assert (array.to_pylist(), faults) == ([None, None], [False, False])
+
+
+JSON = version(0, "JSON", record(id="long", name=["null", "string"], ok=["null", "boolean"], price="double"))
+DEEP = version(
+    0,
+    "JSON",
+    record(
+        tags={"type": "array", "items": "string"},
+        m=["null", {"type": "map", "values": "int"}],
+        blob=["null", "bytes"],
+        inner=[
+            "null",
+            {"type": "record", "name": "I", "fields": [{"name": "x", "type": ["null", "double"]}]},
+        ],
+        either=["null", "long", "string"],
+        at=["null", {"type": "long", "logicalType": "timestamp-millis"}],
+        cost=["null", {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}],
+    ),
+)
+
+
+def test_json_is_read_by_field_names() -> None:
+    payloads = [b'{"id": 1, "name": "\xc3\xbc", "price": 2, "more": [1]}', b'{"ok":true}', None, b"{}"]
+    array, faults = decode_all(payloads, JSON)
+    assert faults == [False] * 4
+    assert array.to_pylist() == [
+        {"id": 1, "name": "ü", "ok": None, "price": 2.0},
+        {"id": None, "name": None, "ok": True, "price": None},
+        None,
+        {"id": None, "name": None, "ok": None, "price": None},
+    ]
+
+
+def test_json_of_all_kinds_of_fields_is_read() -> None:
+    value = {
+        "tags": ["a"], "m": {"k": 1}, "blob": "AQI=", "inner": {"x": 1}, "either": "s", "at": NOON_MS, "cost": 1.25
+    }  # fmt: skip
+    array, faults = decode_all([json.dumps(value).encode()], DEEP)
+    assert faults == [False]
+    (row,) = array.to_pylist()
+    assert row["either"] == {"member0": None, "member1": "s"}
+    assert (row["tags"], row["m"], row["blob"], row["inner"]) == (["a"], [("k", 1)], b"\x01\x02", {"x": 1.0})
+    assert (row["at"], str(row["cost"])) == (NOON, "1.25")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"", b" ", b"{", b"[]", b"1", b"nothing", b'{"id": "1"}', b'{"id": 1.5}', b'{"id": 9223372036854775808}',
+        b'{"name": 1}', b'{"name": "\xff"}', b'{"name": "\\ud800"}', b'{"ok": 0}', b'{"price": "x"}',
+        b'{"id": 1}{"id": 2}',
+        b'{"id": 1}\n{"id": 2}', b'}{', b"[" * 100_000, b'{"id":',
+    ],
+)  # fmt: skip
+def test_json_that_is_not_right_spoils_its_message_only(wrong: bytes) -> None:
+    good = b'{"id": 7}'
+    array, faults = decode_all([good, wrong, good], JSON)
+    assert faults == [False, True, False]
+    assert [None if row is None else row["id"] for row in array.to_pylist()] == [7, None, 7]
+
+
+def test_payloads_that_only_together_are_json_are_not_right() -> None:
+    assert decode_all([b'{"id": 1, "more": [{"a":', b"{}}]}", b'{"id": 3}{"id": 4}'], JSON)[1] == [True] * 3
+
+
+_FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.integers(-(2**63), 2**63 - 1) | st.none() | st.floats(allow_nan=False),
+        "name": st.text() | st.none() | st.integers(),
+        "ok": st.booleans() | st.none(),
+        "price": st.floats() | st.integers(-(2**70), 2**70) | st.sampled_from(["NaN", "Infinity", "x"]),
+        "more": st.recursive(
+            st.none() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+        ),
+    },
+)
+
+
+@given(values=st.lists(_FIELDS, max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]]) -> None:
+    payloads = [json.dumps(value, ensure_ascii=len(value) % 2 == 0).encode() for value in values]
+    together, faults = decode_all(payloads, JSON)
+    for payload, value, fault in zip(payloads, together, faults, strict=True):
+        alone, wrong = decode_all([payload, b"{"], JSON)  # the second one makes the plain rules count
+        assert (str(alone[0]), wrong[0]) == (str(value), fault)
+
+
+def kv(key: bytes | None, value: bytes | None) -> bytes:
+    return b"".join(
+        struct.pack(">i", -1 if part is None else len(part)) + (part or b"") for part in (key, value)
+    )
+
+
+KV = version(
+    3,
+    "KEY_VALUE",
+    json.dumps({"key": "", "value": record(id="int")}),
+    **{"key.schema.type": "INT32", "value.schema.type": "AVRO", "kv.encoding.type": "INLINE"},
+)
+
+
+def test_key_and_value_inline_are_read() -> None:
+    one, two = struct.pack(">i", 1), write(record(id="int"), {"id": 2})
+    payloads = [kv(one, two), kv(None, two), kv(one, None), None, kv(b"123", two), kv(one, b""), b"\0\0"]
+    array, faults = decode_all(payloads, KV)
+    value = {"id": 2}
+    assert array.to_pylist()[:4] == [
+        {"key": 1, "value": value}, {"key": None, "value": value}, {"key": 1, "value": None}, None
+    ]  # fmt: skip
+    assert faults == [False, False, False, False, True, True, True]
+
+
+@given(payload=st.binary(max_size=30) | st.builds(kv, st.binary(max_size=4), st.binary(max_size=4)))
+@settings(max_examples=300, deadline=None)
+def test_key_and_value_are_split_as_the_twin_does(payload: bytes) -> None:
+    keys, values, faults = split_inline(spans_of(pa.array([payload], type=pa.binary())))
+    try:
+        expected = explain_inline(payload)
+    except PayloadError:
+        assert faults.all()
+    else:
+        assert not np.any(faults)
+        assert (keys.bytes_of(0), values.bytes_of(0)) == expected
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        version(0, "AVRO", "{"),
+        version(0, "AVRO", '{"type": "record", "name": "R"}'),
+        version(0, "AVRO", '{"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}'),
+        version(0, "AVRO", "[" * 100_000),
+        version(0, "AVRO", '["int", "int"]'),
+        version(0, "AVRO", '"nothing"'),
+        version(0, "AVRO", record(a=("int", "text"))),
+        version(0, "KEY_VALUE", "{}"),
+        version(0, "KEY_VALUE", '{"key": "", "value": ""}'),
+        version(0, "PROTOBUF", "{}"),
+    ],
+)
+def test_a_definition_that_is_not_right_is_refused(bad: Any) -> None:
+    newer = version(1, bad.type, record(a=("int", "text"))) if "text" in bad.definition else bad
+    with pytest.raises(SchemaError):
+        decode_all([], version(0, "AVRO", record(b="int")) if newer is not bad else bad, newer)
