@@ -28,7 +28,8 @@ from offload_core.scan import (
     select_records,
     select_topics,
 )
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, Isolation
+from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.tier import Tier, open_store
 
 
@@ -83,10 +84,12 @@ class TierReader:
         fail_on_data_loss: bool = True,
         verify_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        isolation: Isolation = "committed",
+        summaries: str | os.PathLike[str] | None = None,
         prefix: str = "",
         records: RecordSource | None = None,
     ) -> Scan:
-        """Plan a read. Nothing but indexes is fetched before the scan is iterated over.
+        """Plan a read. Nothing but indexes is fetched before the scan is iterated over, or asked for its tasks.
 
         Args:
             topic: one topic's name, or several; a partitioned topic's base name stands for all its partitions.
@@ -101,6 +104,8 @@ class TierReader:
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
             verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
             max_message_bytes: the most that one payload may decompress to.
+            isolation: `committed` for what a consumer sees of transactions, `uncommitted` for all.
+            summaries: a path or URL where ledgers' summaries are kept, so that transactions are looked up only once.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
 
@@ -113,6 +118,7 @@ class TierReader:
             verify_checksums=verify_checksums,
             max_message_bytes=max_message_bytes,
             fail_on_data_loss=fail_on_data_loss,
+            isolation=isolation,
         )
         options.check()
         names = (topic,) if isinstance(topic, str) else tuple(topic)
@@ -125,7 +131,21 @@ class TierReader:
         topics = select_topics(catalogue, selection)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
         tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
-        return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+        place = None if summaries is None else SummaryPlace(location=summaries, options=self._options)
+        resolver = TransactionResolver(
+            tier=self.store,
+            topics=tuple(topics),
+            isolation=isolation,
+            verify_checksums=verify_checksums,
+            ledger_alone=ledger is not None,
+            summaries=place,
+        )
+        return Scan(
+            tier=self.store,
+            planned=tuple(tasks),
+            options=options,
+            resolver=resolver if options.needs_outcomes else None,
+        )
 
     def close(self) -> None:
         """Give back the store's connections and threads."""

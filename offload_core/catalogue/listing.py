@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
 from offload_core.codec.object_format import (
+    FILTERED_KEY,
+    FILTERED_TRANSACTIONS,
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
     ObjectKey,
@@ -82,6 +84,7 @@ def describe_pair(tier: Tier, pair: Pair) -> StoredObject | None:
             modified_at=seen.modified_at,
             index=None,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
+            is_filtered=metadata.get(FILTERED_KEY) == FILTERED_TRANSACTIONS,
         )
         return _judge(tier, pair, stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
     except ObjectNotFoundError:

@@ -48,6 +48,7 @@ class StoredObject:
         index: None exactly if there is a problem that keeps it from being read.
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        is_filtered: whether entries of aborted transactions, and markers, have been left out of it on purpose.
     """
 
     key: ObjectKey
@@ -60,6 +61,7 @@ class StoredObject:
     problem: Problem | None = None
     detail: str | None = None
     checksum_key: str | None = None
+    is_filtered: bool = False
 
     @property
     def is_complete(self) -> bool:

@@ -33,7 +33,7 @@ from offload_core.cli.shared import (
     reported,
 )
 from offload_core.messages.schema import Level
-from offload_core.scan import Scan, parse_offsets, read_task
+from offload_core.scan import Scan, parse_offsets
 from offload_hooks.errors import OptionError
 
 _TABLE_ROWS = 20
@@ -64,6 +64,13 @@ class LevelName(enum.StrEnum):
     ENTRIES = "entries"
 
 
+class IsolationName(enum.StrEnum):
+    """Which messages of transactions are read."""
+
+    COMMITTED = "committed"
+    UNCOMMITTED = "uncommitted"
+
+
 def cat(
     url: Url,
     topic: Annotated[
@@ -80,6 +87,15 @@ def cat(
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
     start: Annotated[str, typer.Option(help="Where to start: earliest, or positions as JSON.")] = "earliest",
     stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
+    isolation: Annotated[
+        IsolationName, typer.Option(help="Of transactions: what a consumer sees, or all messages.")
+    ] = IsolationName.COMMITTED,
+    summaries: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Keep ledgers' summaries there, to look up transactions only once."
+        ),
+    ] = None,
     prefix: Prefix = "",
     records: Records = None,
     driver: Driver = None,
@@ -108,6 +124,8 @@ def cat(
                 start=parse_offsets(start, "--start"),
                 stop=parse_offsets(stop, "--stop"),
                 task_bytes=_TASK_BYTES,
+                isolation="committed" if isolation is IsolationName.COMMITTED else "uncommitted",
+                summaries=summaries,
                 prefix=prefix,
                 records=records,
             )
@@ -142,8 +160,8 @@ def _rows(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBa
         transient=True,
     ) as progress:
         bar = progress.add_task("reading", total=scan.data_bytes)
-        for task in scan.tasks:
-            for batch in read_task(scan.tier, task, scan.options):
+        for task, batches in scan.parts():
+            for batch in batches:
                 if left <= 0:
                     return
                 yield batch.slice(0, left)

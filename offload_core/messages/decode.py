@@ -1,7 +1,7 @@
 """Runs of entries → Arrow record batches of messages, by the kernels.
 
-Entries whose payload cannot be read here (encrypted, chunks) are passed on raw, one row each, and counted; so are
-those of transactions, which are read as any other. Nothing is left out but markers and compacted-out messages.
+Entries whose payload cannot be read here (encrypted, chunks) are passed on raw, one row each, and counted. Left out are
+markers, compacted-out messages, and entries of transactions that the caller says are not to be seen.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class EntryCounts:
 
     encrypted: int = 0
     chunks: int = 0
-    transactional: int = 0
+
+
+class UnresolvedTransactionError(OffloadError):
+    """An entry of a transaction whose outcome the task does not know: tasks that `Scan.tasks` has do."""
 
 
 class MessageDecoder:
@@ -47,6 +50,9 @@ class MessageDecoder:
         schema: the columns to make (`arrow_schema`).
         verify_checksums: whether to verify each entry's CRC-32C.
         max_message_bytes: the most that a payload may decompress to.
+        hide_unsettled: leave out entries whose state is not `COMMITTED`.
+        refuse_transactions: raise an `UnresolvedTransactionError` before any of the entries that are given together,
+            if one of them is of a transaction, or its marker.
     """
 
     def __init__(
@@ -58,6 +64,8 @@ class MessageDecoder:
         schema: pa.Schema,
         verify_checksums: bool,
         max_message_bytes: int,
+        hide_unsettled: bool = False,
+        refuse_transactions: bool = False,
     ) -> None:
         self._ledger_id = ledger_id
         self._partition = partition
@@ -65,6 +73,8 @@ class MessageDecoder:
         self._checksum = crc32c_address() if verify_checksums else 0
         self._verify_checksums = verify_checksums
         self._max_message_bytes = max_message_bytes
+        self._hide_unsettled = hide_unsettled
+        self._refuse_transactions = refuse_transactions
         self._constants = {
             name: Constant(pa.scalar(value, type=schema.field(name).type))
             for name, value in (("__topic", topic), ("__partition", partition), ("__ledgerId", ledger_id))
@@ -84,6 +94,7 @@ class MessageDecoder:
         *,
         start_batch: int = 0,
         stop_batch: int | None = None,
+        states: npt.NDArray[np.int8] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The messages of consecutive entries, in batches of about 1 MiB, none of them empty.
 
@@ -96,16 +107,29 @@ class MessageDecoder:
             offsets: int64, where in `block` each payload begins; `lengths` int64, its bytes.
             start_batch: leave out the first entry's messages before this batch index.
             stop_batch: leave out the last entry's messages from this batch index on.
+            states: of each entry the state of its transaction (`kernels.fields`); None if all are committed.
 
         Raises:
             FormatError: a subclass, with ledger, entry and byte.
+            UnresolvedTransactionError: see `refuse_transactions`.
         """
         count = len(offsets)
         table = self._entry_table.shaped(count, f.E_FIELDS)
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
             self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
-        compressed, raw, sizes, packed = self._survey(table)
+        if states is not None:
+            table[:, f.E_TXN_STATE] = states
+            if self._hide_unsettled:
+                table[states != f.COMMITTED, f.E_MARKER_TYPE] = f.HIDDEN
+        compressed, raw, sizes, packed, transactional = self._survey(table)
+        if transactional and self._refuse_transactions:
+            raise UnresolvedTransactionError(
+                "an entry is of a transaction whose outcome is not known",
+                ledger_id=self._ledger_id,
+                entry_id=first_entry_id,
+                hint="Read the tasks that a Scan has.",
+            )
         if packed:
             too_large = np.flatnonzero((compressed != 0) & ((sizes < 0) | (sizes > self._max_message_bytes)))
             if len(too_large):
@@ -151,10 +175,10 @@ class MessageDecoder:
                 ) from error.__cause__
             yield batch
 
-    def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int]:
+    def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int, int]:
         """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read.
 
-        Last, how many are to be decompressed.
+        Last, how many are to be decompressed, and how many are of transactions.
         """
         count = len(table)
         sizes = np.empty(count, dtype=np.int64)
@@ -162,8 +186,7 @@ class MessageDecoder:
         encrypted, chunks, transactional, packed = batches.survey_entries(table, sizes, compressed, raw)
         self.counts.encrypted += encrypted
         self.counts.chunks += chunks
-        self.counts.transactional += transactional
-        return compressed, raw, sizes, packed
+        return compressed, raw, sizes, packed, transactional
 
     def _decompress(
         self,

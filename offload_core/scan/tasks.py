@@ -5,14 +5,20 @@ A task is a list of runs, a run some consecutive blocks of one ledger in one obj
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
+from offload_core.scan.entry_ranges import NO_ENTRIES, EntryRanges
+from offload_hooks.errors import OptionError
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
+
+Isolation = Literal["committed", "uncommitted"]
+"""Which messages of transactions are read: those that a consumer sees, or all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +31,7 @@ class ReadOptions:
         verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
         max_message_bytes: the most that one payload may decompress to.
         fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
+        isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
     """
 
     level: Level = "messages"
@@ -32,10 +39,21 @@ class ReadOptions:
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     fail_on_data_loss: bool = True
+    isolation: Isolation = "committed"
 
     def check(self) -> None:
-        """Refuse levels and columns that there are not: `OptionError`."""
+        """Refuse levels, columns and isolations that there are not: `OptionError`."""
         arrow_schema(self.level, self.columns)
+        if self.isolation not in get_args(Isolation):
+            raise OptionError(
+                "there is no such isolation", expected=" or ".join(get_args(Isolation)), found=self.isolation
+            )
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether what is read depends on what became of transactions."""
+        wanted = self.isolation == "committed" or "__txnState" in (self.columns or ())
+        return self.level == "messages" and wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +71,8 @@ class Run:
         payload_bytes: what the ledger's metadata says of all its entries, if this run is all of it.
         sequence_file: what the readers of a MapFile must know.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        aborted, open: the entries of transactions that were aborted, and of those that are neither that nor committed.
+        resolved: whether these two are known; a read that needs to know them refuses entries of transactions else.
     """
 
     topic: str | None
@@ -69,11 +89,43 @@ class Run:
     payload_bytes: int | None = None
     sequence_file: SequenceFile | None = None
     checksum_key: str | None = None
+    aborted: EntryRanges = NO_ENTRIES
+    open: EntryRanges = NO_ENTRIES
+    resolved: bool = False
 
     @property
     def data_bytes(self) -> int:
         """Bytes that are fetched for it."""
         return sum(block.length for block in self.blocks)
+
+    def starting_at(self, entry_id: int) -> Run:
+        """The run without what comes before an entry of it."""
+        blocks = self.blocks
+        while len(blocks) > 1 and blocks[1].first_entry_id <= entry_id:
+            blocks = blocks[1:]
+        return replace(
+            self,
+            blocks=blocks,
+            start_entry_id=entry_id,
+            start_batch=self.start_batch if entry_id == self.start_entry_id else 0,
+            payload_bytes=None,
+        )
+
+    def stopping_at(self, entry_id: int) -> Run | None:
+        """The run without what comes from an entry on; None if nothing is left."""
+        if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
+            return self
+        blocks = tuple(block for block in self.blocks if block.first_entry_id < entry_id)
+        if not blocks or entry_id <= self.start_entry_id:
+            return None
+        return replace(
+            self,
+            blocks=blocks,
+            stop_entry_id=entry_id,
+            stop_batch=0,
+            next_entry_id=None if self.next_entry_id is None else min(self.next_entry_id, entry_id),
+            payload_bytes=None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

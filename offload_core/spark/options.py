@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from offload_core.messages.schema import Level
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, Isolation
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
@@ -50,6 +50,8 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    isolation: Isolation = "committed"
+    summaries: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -136,5 +138,7 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
     "maxMessageBytes": ("max_message_bytes", _number),
+    "isolation": ("isolation", _text),
+    "summaries": ("summaries", _text),
 }
 """Every option but `storage.*`: its name → the field of `SourceOptions` and how its text is read."""

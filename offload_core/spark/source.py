@@ -71,7 +71,9 @@ class OffloadReader(DataSourceReader):
             verify_checksums=options.verify_checksums,
             max_message_bytes=options.max_message_bytes,
             fail_on_data_loss=options.fail_on_data_loss,
+            isolation=options.isolation,
         )
+        self._read_options.check()
         with _open(options) as tier:
             self._store = pickle.dumps(tier.store)
 
@@ -93,6 +95,8 @@ class OffloadReader(DataSourceReader):
                 fail_on_data_loss=options.fail_on_data_loss,
                 verify_checksums=options.verify_checksums,
                 max_message_bytes=options.max_message_bytes,
+                isolation=options.isolation,
+                summaries=options.summaries,
                 prefix=options.prefix,
                 records=options.records,
             )
