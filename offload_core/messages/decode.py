@@ -20,7 +20,13 @@ from offload_core.messages.compression import decompress_into
 from offload_core.messages.entry import read_messages, split_entry
 from offload_core.messages.kernels import batches, entries
 from offload_core.messages.kernels import fields as f
-from offload_hooks.errors import FormatError, MetadataError, OffloadError, placed
+from offload_hooks.errors import (
+    FormatError,
+    MetadataError,
+    OffloadError,
+    UnresolvedTransactionError,
+    placed,
+)
 
 BATCH_BYTES = 1 << 20
 """About how large a record batch is: it ends with the entry that reaches this."""
@@ -34,10 +40,6 @@ class EntryCounts:
 
     encrypted: int = 0
     chunks: int = 0
-
-
-class UnresolvedTransactionError(OffloadError):
-    """An entry of a transaction whose outcome the task does not know: tasks that `Scan.tasks` has do."""
 
 
 class MessageDecoder:

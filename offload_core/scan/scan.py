@@ -14,12 +14,12 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from offload_core.messages.decode import UnresolvedTransactionError
 from offload_core.messages.schema import arrow_schema
 from offload_core.scan.read import read_task
 from offload_core.scan.tasks import ReadOptions, ScanTask
 from offload_core.scan.transactions import TransactionResolver
 from offload_core.tier import Tier
+from offload_hooks.errors import UnresolvedTransactionError
 
 
 @dataclass(frozen=True, kw_only=True)

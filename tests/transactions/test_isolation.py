@@ -15,10 +15,9 @@ from transactions import Event
 from offload_core import open_tier
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
-from offload_core.messages.decode import UnresolvedTransactionError
 from offload_core.scan import Position, Scan, read_task
 from offload_core.tier import Tier
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, UnresolvedTransactionError
 
 ONE, OTHER = (0, 1), (0, 2)
 PLAIN = Event(kind="messages")

@@ -256,3 +256,10 @@ def test_a_summary_that_nobody_kept_is_none(tmp_path: Path) -> None:
         assert found is not None
         assert tables(found) == tables(SUMMARY)
         assert kept.load("some/key", 1235, 7) is None
+
+
+def test_the_example_of_the_docs_is_what_is_written_and_read() -> None:
+    """So a summary of this version can always be read."""
+    example = (Path(__file__).parents[1] / "docs" / "summary-v1.bin").read_bytes()
+    assert tables(parse_summary(example)) == tables(SUMMARY)
+    assert pack_summary(SUMMARY) == example
