@@ -70,12 +70,13 @@ def export(tier: TierReader, out: Path, executor: Executor, level: int | None) -
     """Our way."""
     shutil.rmtree(out, ignore_errors=True)
     parquet = ParquetOptions(compression_level=level)
-    tier.export(out, executor=executor, file_bytes=TASK_BYTES, parquet=parquet)
+    tier.export(out, executor=executor, file_bytes=TASK_BYTES, parquet=parquet, isolation="uncommitted")
 
 
 def write_by_spark(spark: SparkSession, tier: Path, out: Path) -> None:
     """Spark's way."""
-    frame = spark.read.format("pulsar_offload").option("maxPartitionBytes", str(TASK_BYTES)).load(str(tier))
+    reader = spark.read.format("pulsar_offload").option("maxPartitionBytes", str(TASK_BYTES))
+    frame = reader.option("isolation", "uncommitted").load(str(tier))
     frame.write.mode("overwrite").option("compression", "zstd").parquet(str(out))
 
 

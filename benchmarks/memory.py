@@ -57,7 +57,7 @@ def work(place: str) -> None:
 def read(folder: Path) -> int:
     """Scan everything as one task; the number of messages."""
     with open_tier(folder) as tier:
-        scan = tier.scan(task_bytes=2 * LEDGER_BYTES)
+        scan = tier.scan(task_bytes=2 * LEDGER_BYTES, isolation="uncommitted")
         if len(scan.tasks) != 1:
             raise AssertionError(f"{len(scan.tasks)} tasks")
         return sum(batch.num_rows for batch in scan)

@@ -52,7 +52,7 @@ def work() -> None:
     with TierReader(Tier(driver)) as tier:
         before = forget_peak()
         began = time.perf_counter()
-        scan = tier.scan(task_bytes=1 << 20)
+        scan = tier.scan(task_bytes=1 << 20, isolation="uncommitted")
         seconds = time.perf_counter() - began
         used = peak() - before
         requests = driver.requests

@@ -48,7 +48,8 @@ from offload_core.scan import (
     select_topics,
     time_range,
 )
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS, Isolation
+from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
 from offload_core.tier import Tier, open_store
 from offload_hooks.errors import OptionError
@@ -121,6 +122,8 @@ class TierReader:
         fail_on_data_loss: bool = True,
         verify_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        isolation: Isolation = "committed",
+        summaries: str | os.PathLike[str] | None = None,
         prefix: str = "",
         records: RecordSource | None = None,
         records_options: Mapping[str, object] | None = None,
@@ -129,7 +132,7 @@ class TierReader:
         mode: Mode = "FAILFAST",
         corrupt_column: str = CORRUPT_RECORD,
     ) -> Scan:
-        """Plan a read. No data is fetched before the scan is iterated over.
+        """Plan a read. No data is fetched before the scan is iterated over, or asked for its tasks.
 
         Args:
             topic: one topic's name, or several; a partitioned topic's base name stands for all its partitions.
@@ -150,6 +153,8 @@ class TierReader:
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
             verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
             max_message_bytes: the most that one payload may decompress to.
+            isolation: `committed` for what a consumer sees of transactions, `uncommitted` for all.
+            summaries: a path or URL where ledgers' summaries are kept, so that transactions are looked up only once.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
             records_options: the options of `records`.
@@ -172,6 +177,7 @@ class TierReader:
             max_message_bytes=max_message_bytes,
             fail_on_data_loss=fail_on_data_loss,
             times=restrict_times(time_range(start_time, stop_time, time_slack_ms), conditions, time_slack_ms),
+            isolation=isolation,
         )
         if schemas is None:
             options.check()
@@ -207,7 +213,22 @@ class TierReader:
             conditions=tuple(conditions),
         )
         tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
-        return Scan(tier=self.store, tasks=tuple(tasks), options=options)
+        place = None if summaries is None else SummaryPlace(location=summaries, options=self.options)
+        resolver = TransactionResolver(
+            tier=self.store,
+            topics=tuple(topics),
+            isolation=isolation,
+            verify_checksums=verify_checksums,
+            fail_on_data_loss=fail_on_data_loss,
+            ledger_alone=ledger is not None,
+            summaries=place,
+        )
+        return Scan(
+            tier=self.store,
+            planned=tuple(tasks),
+            options=options,
+            resolver=resolver if options.needs_outcomes else None,
+        )
 
     def payloads(
         self,

@@ -257,3 +257,7 @@ class UnknownLedgerError(OffloadError, LookupError):
 
 class DataLossError(OffloadError):
     """Part of the range that was asked for has no readable copy."""
+
+
+class UnresolvedTransactionError(OffloadError):
+    """A task that was not told what became of transactions meets one, and would have to know."""

@@ -49,6 +49,7 @@ class StoredObject:
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.
+        is_filtered: whether entries of aborted transactions, and markers, have been left out of it on purpose.
     """
 
     key: ObjectKey
@@ -62,6 +63,7 @@ class StoredObject:
     detail: str | None = None
     checksum_key: str | None = None
     index_checksum_bytes: int | None = None
+    is_filtered: bool = False
 
     @property
     def is_complete(self) -> bool:

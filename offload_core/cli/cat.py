@@ -36,7 +36,7 @@ from offload_core.cli.shared import (
     reported,
 )
 from offload_core.messages.schema import Level
-from offload_core.scan import Scan, parse_offsets, parse_time, read_task
+from offload_core.scan import Scan, parse_offsets, parse_time
 from offload_hooks.errors import OptionError
 
 _TABLE_ROWS = 20
@@ -75,6 +75,13 @@ class ModeName(enum.StrEnum):
     DROPMALFORMED = "DROPMALFORMED"
 
 
+class IsolationName(enum.StrEnum):
+    """Which messages of transactions are read."""
+
+    COMMITTED = "committed"
+    UNCOMMITTED = "uncommitted"
+
+
 def cat(
     url: Url,
     topic: Annotated[
@@ -96,6 +103,15 @@ def cat(
     ] = None,
     stop_time: Annotated[
         str | None, typer.Option(help="Only messages published before then: ISO 8601 with a zone, or ms.")
+    ] = None,
+    isolation: Annotated[
+        IsolationName, typer.Option(help="Of transactions: what a consumer sees, or all messages.")
+    ] = IsolationName.COMMITTED,
+    summaries: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="Keep ledgers' summaries there, to look up transactions only once."
+        ),
     ] = None,
     prefix: Prefix = "",
     records: Records = None,
@@ -135,6 +151,8 @@ def cat(
                 start_time=None if start_time is None else parse_time(start_time, "--start-time"),
                 stop_time=None if stop_time is None else parse_time(stop_time, "--stop-time"),
                 task_bytes=_TASK_BYTES,
+                isolation="committed" if isolation is IsolationName.COMMITTED else "uncommitted",
+                summaries=summaries,
                 prefix=prefix,
                 records=records,
                 records_options=named(records_option, "the records"),
@@ -173,8 +191,8 @@ def _rows(scan: Scan, limit: int | None, *, shown: bool) -> Iterator[pa.RecordBa
         transient=True,
     ) as progress:
         bar = progress.add_task("reading", total=scan.data_bytes)
-        for task in scan.tasks:
-            for batch in read_task(scan.tier, task, scan.options):
+        for task, batches in scan.parts():
+            for batch in batches:
                 if left <= 0:
                     return
                 yield batch.slice(0, left)

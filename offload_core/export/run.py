@@ -54,7 +54,7 @@ def export_once(
     """
     parquet.check()
     scan = plan(target.load())
-    if any(run.topic is None for task in scan.tasks for run in task.runs):
+    if any(run.topic is None for task in scan.planned for run in task.runs):
         raise OptionError(
             "objects that name no topic cannot be exported",
             hint="Give the managed ledgers' records, which name it.",
@@ -75,7 +75,7 @@ def export_once(
         parquet=parquet,
         columns=None if columns is None else tuple(columns),
     )
-    report = ExportReport()
+    report, total_bytes = ExportReport(), sum(task.data_bytes for task in scan.tasks)
     for results in _commits(executor.run(work, _until(stop, scan.tasks)), target.commit_bytes):
         reached: dict[TopicName, Position] = {}
         for result in results:
@@ -86,13 +86,13 @@ def export_once(
             listener(
                 ExportProgress(
                     done_bytes=report.data_bytes,
-                    total_bytes=scan.data_bytes,
+                    total_bytes=total_bytes,
                     rows=report.rows,
                     files=report.files,
                     size_bytes=report.size_bytes,
                 )
             )
-    return replace(report, complete=report.data_bytes == scan.data_bytes)
+    return replace(report, complete=report.data_bytes == total_bytes)
 
 
 def follow_export(

@@ -40,6 +40,9 @@ SHORT_BYTES = 256
 MOST_REPEATED_BYTES = 1 << 28
 """How much a column may take that repeats a fact of an entry for each of its messages."""
 
+TRANSACTION_STATES = ("committed", "aborted", "open")
+"""By the states of `kernels.fields`."""
+
 _EMPTY = np.empty(0, dtype=np.uint8)
 _NEVER = -(2**63)
 _PAIR = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.string())])
@@ -249,6 +252,12 @@ def _broker_index(group: Group) -> pa.Array:
     return numbers_to_array(last - behind, pa.int64(), last < 0)
 
 
+def _transaction_state(group: Group) -> pa.Array:
+    outside = (group.of_entries(f.E_TXN_MOST) == -1) | (group.of_entries(f.E_TXN_LEAST) == -1)
+    states = pa.array(group.of_entries(f.E_TXN_STATE), mask=outside)
+    return pa.array(TRANSACTION_STATES, type=pa.string()).take(states)
+
+
 def _publish_time(group: Group) -> pa.Array:
     return times_to_array(group.of_entries(f.E_PUBLISH_TIME), _NEVER)
 
@@ -280,6 +289,7 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__brokerIndex": _broker_index,
     "__txnIdMost": _entry_number(f.E_TXN_MOST, pa.int64(), -1),
     "__txnIdLeast": _entry_number(f.E_TXN_LEAST, pa.int64(), -1),
+    "__txnState": _transaction_state,
     "__uuid": lambda group: group.entry_spans(f.E_UUID, pa.string()),
     "__chunkId": _entry_number(f.E_CHUNK_ID, pa.int32(), -1),
     "__numChunks": _entry_number(f.E_CHUNKS, pa.int32(), -1),

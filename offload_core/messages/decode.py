@@ -1,7 +1,7 @@
 """Runs of entries → Arrow record batches of messages, by the kernels.
 
-Entries whose payload cannot be read here (encrypted, chunks) are passed on raw, one row each, and counted; so are
-those of transactions, which are read as any other. Nothing is left out but markers and compacted-out messages.
+Entries whose payload cannot be read here (encrypted, chunks) are passed on raw, one row each, and counted. Left out are
+markers, compacted-out messages, and entries of transactions that the caller says are not to be seen.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from offload_core.messages.compression import decompress_into
 from offload_core.messages.entry import read_messages, split_entry
 from offload_core.messages.kernels import batches, entries
 from offload_core.messages.kernels import fields as f
-from offload_hooks.errors import FormatError, MetadataError, OffloadError, placed
+from offload_hooks.errors import (
+    FormatError,
+    MetadataError,
+    OffloadError,
+    UnresolvedTransactionError,
+    placed,
+)
 
 BATCH_BYTES = 1 << 20
 """About how large a record batch is: it ends with the entry that reaches this."""
@@ -34,7 +40,6 @@ class EntryCounts:
 
     encrypted: int = 0
     chunks: int = 0
-    transactional: int = 0
 
 
 class MessageDecoder:
@@ -48,6 +53,9 @@ class MessageDecoder:
         verify_checksums: whether to verify each entry's CRC-32C.
         max_message_bytes: the most that a payload may decompress to.
         times: leave out entries that were not published in this range of ms, half-open; None for no bound.
+        hide_unsettled: leave out entries whose state is not `COMMITTED`.
+        refuse_transactions: raise an `UnresolvedTransactionError` before any of the entries that are given together,
+            if one of them is of a transaction, or its marker.
 
     Attributes:
         earliest_ms: the earliest publish time of the entries that were decoded last.
@@ -64,6 +72,8 @@ class MessageDecoder:
         verify_checksums: bool,
         max_message_bytes: int,
         times: tuple[int | None, int | None] = (None, None),
+        hide_unsettled: bool = False,
+        refuse_transactions: bool = False,
     ) -> None:
         self._times = times
         self.earliest_ms = -(2**63)
@@ -73,6 +83,8 @@ class MessageDecoder:
         self._checksum = crc32c_address() if verify_checksums else 0
         self._verify_checksums = verify_checksums
         self._max_message_bytes = max_message_bytes
+        self._hide_unsettled = hide_unsettled
+        self._refuse_transactions = refuse_transactions
         self._constants = {
             name: Constant(pa.scalar(value, type=schema.field(name).type))
             for name, value in (("__topic", topic), ("__partition", partition), ("__ledgerId", ledger_id))
@@ -93,6 +105,7 @@ class MessageDecoder:
         *,
         start_batch: int = 0,
         stop_batch: int | None = None,
+        states: npt.NDArray[np.int8] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The messages of consecutive entries, in batches of about 1 MiB, none of them empty.
 
@@ -105,9 +118,11 @@ class MessageDecoder:
             offsets: int64, where in `block` each payload begins; `lengths` int64, its bytes.
             start_batch: leave out the first entry's messages before this batch index.
             stop_batch: leave out the last entry's messages from this batch index on.
+            states: of each entry the state of its transaction (`kernels.fields`); None if all are committed.
 
         Raises:
             FormatError: a subclass, with ledger, entry and byte.
+            UnresolvedTransactionError: see `refuse_transactions`.
         """
         count = len(offsets)
         table = self._entry_table.shaped(count, f.E_FIELDS)
@@ -115,8 +130,19 @@ class MessageDecoder:
         if right < count:
             self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
         self.names_schemas |= count > 0 and bool(table[0, f.E_SCHEMA_VERSION_LENGTH] >= 0)
+        if states is not None:
+            table[:, f.E_TXN_STATE] = states
+            if self._hide_unsettled:
+                table[states != f.COMMITTED, f.E_MARKER_TYPE] = f.HIDDEN
         self._leave_out(table)
-        compressed, raw, sizes, packed = self._survey(table)
+        compressed, raw, sizes, packed, transactional = self._survey(table)
+        if transactional and self._refuse_transactions:
+            raise UnresolvedTransactionError(
+                "an entry is of a transaction whose outcome is not known",
+                ledger_id=self._ledger_id,
+                entry_id=first_entry_id,
+                hint="Read the tasks that a Scan has.",
+            )
         if packed:
             too_large = np.flatnonzero((compressed != 0) & ((sizes < 0) | (sizes > self._max_message_bytes)))
             if len(too_large):
@@ -176,10 +202,10 @@ class MessageDecoder:
             outside |= published >= stop
         table[outside, f.E_MARKER_TYPE] = 0
 
-    def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int]:
+    def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int, int]:
         """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read.
 
-        Last, how many are to be decompressed.
+        Last, how many are to be decompressed, and how many are of transactions.
         """
         count = len(table)
         sizes = np.empty(count, dtype=np.int64)
@@ -187,8 +213,7 @@ class MessageDecoder:
         encrypted, chunks, transactional, packed = batches.survey_entries(table, sizes, compressed, raw)
         self.counts.encrypted += encrypted
         self.counts.chunks += chunks
-        self.counts.transactional += transactional
-        return compressed, raw, sizes, packed
+        return compressed, raw, sizes, packed, transactional
 
     def _decompress(
         self,

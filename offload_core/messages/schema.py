@@ -50,6 +50,7 @@ EXTRA_MESSAGE_COLUMNS: dict[str, pa.DataType] = {
     "__brokerIndex": pa.int64(),
     "__txnIdMost": pa.int64(),
     "__txnIdLeast": pa.int64(),
+    "__txnState": pa.string(),
     "__uuid": pa.string(),
     "__chunkId": pa.int32(),
     "__numChunks": pa.int32(),

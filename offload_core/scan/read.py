@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.catalogue import TopicName
@@ -19,6 +20,7 @@ from offload_core.codec.cursor import EntryCursor, open_cursor
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
 from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecoder
+from offload_core.messages.kernels.fields import ABORTED, COMMITTED, OPEN
 from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
@@ -42,6 +44,7 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         FormatError: bytes that are not what the format says.
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
+        UnresolvedTransactionError: the task is none of those that `Scan.tasks` has, and it would have to know more.
     """
     typing = _Typing(options)
     if options.times is None:
@@ -103,7 +106,7 @@ def _read_run(
         if verifier is not None:
             verifier.update(window.data, window.offset)
         if window.begins_block:
-            cursor = _open(run, window)
+            cursor = open_window(run, window)
         elif not cursor.done:
             cursor.feed(window.data, window.offset)
         cursor.skip_to(run.start_entry_id)
@@ -128,7 +131,8 @@ def _read_run(
     return ended
 
 
-def _open(run: Run, window: Window) -> EntryCursor:
+def open_window(run: Run, window: Window) -> EntryCursor:
+    """The cursor over the block that a window begins."""
     stop, block = run.stop_entry_id, window.block
     if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
         stop = None  # the whole block is asked for: its end is checked as well
@@ -190,6 +194,8 @@ def message_decoder(run: Run, schema: pa.Schema, options: ReadOptions) -> Messag
         verify_checksums=options.verify_checksums,
         max_message_bytes=options.max_message_bytes,
         times=(None, None) if options.times is None else (options.times.start_ms, options.times.stop_ms),
+        hide_unsettled=options.isolation == "committed",
+        refuse_transactions=options.needs_outcomes and not run.resolved,
     )
 
 
@@ -212,19 +218,27 @@ def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
                 lengths[:count],
                 start_batch=run.start_batch if first == run.start_entry_id else 0,
                 stop_batch=run.stop_batch or None if cursor.next_entry_id == run.stop_entry_id else None,
+                states=_states(run, first, count),
             )
 
     return read
+
+
+def _states(run: Run, first: int, count: int) -> npt.NDArray[np.int8] | None:
+    """What became of the transactions of entries, as the decoder takes it."""
+    states = None
+    for ranges, state in ((run.aborted, ABORTED), (run.open, OPEN)):
+        mask = ranges.mask(first, count)
+        if mask is not None:
+            states = np.full(count, COMMITTED, dtype=np.int8) if states is None else states
+            states[mask] = state
+    return states
 
 
 def _warn_of_raw(run: Run, counts: EntryCounts) -> None:
     for number, what in (
         (counts.encrypted, "encrypted entries are passed on as ciphertext (columns __encryption…)"),
         (counts.chunks, "chunks of messages are passed on one by one (columns __uuid, __chunkId)"),
-        (
-            counts.transactional,
-            "entries of transactions are passed on whether committed or not (columns __txnId…)",
-        ),
     ):
         if number:
             _log.warning("%s, ledger %d: %d %s", run.topic or "(unknown topic)", run.ledger_id, number, what)

@@ -47,18 +47,23 @@ def _lose_ledger(share: LedgerShare, fail: bool) -> None:
 
 
 def read_share(tier: Tier, share: LedgerShare) -> LedgerShare:
-    """The same with the ledger's index read, if it was not.
+    """The same with the ledger's index read, if it was not; errors as of `read_ledger`."""
+    return replace(share, ledger=read_ledger(tier, share.ledger))
+
+
+def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
+    """The ledger with its index read, if it was not; without pieces if the copy turns out to be broken.
 
     Raises:
         StoreError: the store fails, or has the index no more.
     """
-    unread = share.ledger.unread
+    unread = ledger.unread
     if unread is None:
-        return share
+        return ledger
     read = with_index(tier, unread)
-    attempts = tuple(read if stored is unread else stored for stored in share.ledger.attempts)
+    attempts = tuple(read if stored is unread else stored for stored in ledger.attempts)
     pieces = () if read.index is None else pieces_of([(read, read.index.ledgers[0])])
-    return replace(share, ledger=replace(share.ledger, attempts=attempts, pieces=pieces))
+    return replace(ledger, attempts=attempts, pieces=pieces)
 
 
 def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:

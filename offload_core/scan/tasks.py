@@ -6,7 +6,8 @@ whose index the worker reads itself. Source: design in docs/spark.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import pyarrow as pa
 
@@ -15,6 +16,7 @@ from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.schema import Level, arrow_schema
+from offload_core.scan.entry_ranges import NO_ENTRIES, EntryRanges
 from offload_core.scan.positions import Position
 from offload_core.schemas import Payloads
 from offload_hooks.errors import OptionError
@@ -40,6 +42,10 @@ class TimeRange:
         return None if self.stop_ms is None else self.stop_ms + self.slack_ms
 
 
+Isolation = Literal["committed", "uncommitted"]
+"""Which messages of transactions are read: those that a consumer sees, or all."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """How entries are read.
@@ -52,6 +58,7 @@ class ReadOptions:
         fail_on_data_loss: entries that are missing in the middle are an error; else a warning.
         times: leave out messages that were not published in this range.
         payloads: how payloads become typed columns; None to leave `value` as it is.
+        isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
     """
 
     level: Level = "messages"
@@ -61,6 +68,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     times: TimeRange | None = None
     payloads: Payloads | None = None
+    isolation: Isolation = "committed"
 
     @property
     def schema(self) -> pa.Schema:
@@ -70,7 +78,7 @@ class ReadOptions:
         return self.payloads.schema(self.columns)
 
     def check(self) -> None:
-        """Refuse levels and columns that there are not, and what is for messages only: `OptionError`."""
+        """Refuse levels, columns and words that there are not, and what is for messages only: `OptionError`."""
         if self.level == "entries":
             if self.times is not None:
                 raise OptionError(
@@ -78,7 +86,17 @@ class ReadOptions:
                 )
             if self.payloads is not None:
                 raise OptionError("entries have no schema", expected="level messages", found=self.level)
+        if self.isolation not in get_args(Isolation):
+            raise OptionError(
+                "there is no such isolation", expected=" or ".join(get_args(Isolation)), found=self.isolation
+            )
         self.schema  # noqa: B018 - raises
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether what is read depends on what became of transactions."""
+        wanted = self.isolation == "committed" or "__txnState" in (self.columns or ())
+        return self.level == "messages" and wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +115,8 @@ class Run:
         sequence_file: what the readers of a MapFile must know.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         ends_by_time: somewhere in its last block the range of times is expected to end.
+        aborted, open: the entries of transactions that were aborted, and of those that are neither that nor committed.
+        resolved: whether these two are known; a read that needs to know them refuses entries of transactions else.
     """
 
     topic: str | None
@@ -114,11 +134,43 @@ class Run:
     sequence_file: SequenceFile | None = None
     checksum_key: str | None = None
     ends_by_time: bool = False
+    aborted: EntryRanges = NO_ENTRIES
+    open: EntryRanges = NO_ENTRIES
+    resolved: bool = False
 
     @property
     def data_bytes(self) -> int:
         """Bytes that are fetched for it."""
         return sum(block.length for block in self.blocks)
+
+    def starting_at(self, entry_id: int) -> Run:
+        """The run without what comes before an entry of it."""
+        blocks = self.blocks
+        while len(blocks) > 1 and blocks[1].first_entry_id <= entry_id:
+            blocks = blocks[1:]
+        return replace(
+            self,
+            blocks=blocks,
+            start_entry_id=entry_id,
+            start_batch=self.start_batch if entry_id == self.start_entry_id else 0,
+            payload_bytes=None,
+        )
+
+    def stopping_at(self, entry_id: int) -> Run | None:
+        """The run without what comes from an entry on; None if nothing is left."""
+        if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
+            return self
+        blocks = tuple(block for block in self.blocks if block.first_entry_id < entry_id)
+        if not blocks or entry_id <= self.start_entry_id:
+            return None
+        return replace(
+            self,
+            blocks=blocks,
+            stop_entry_id=entry_id,
+            stop_batch=0,
+            next_entry_id=None if self.next_entry_id is None else min(self.next_entry_id, entry_id),
+            payload_bytes=None,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from offload_core.messages.schema import MODES, Level, Mode
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS
+from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS, Isolation
 from offload_core.schemas import CORRUPT_RECORD
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
@@ -66,6 +66,8 @@ class SourceOptions:
     max_bytes_per_trigger: int | None = None
     max_offsets_per_trigger: int | None = None
     refresh_interval_ms: int = 10_000
+    isolation: Isolation = "committed"
+    summaries: str | None = None
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -178,6 +180,8 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
     "maxMessageBytes": ("max_message_bytes", _number),
+    "isolation": ("isolation", _text),
+    "summaries": ("summaries", _text),
     "schemas": ("schemas", _text),
     "readerSchema": ("reader_schema", _text),
     "mode": ("mode", _mode),

@@ -112,6 +112,8 @@ class OffloadReader(DataSourceReader):
                 fail_on_data_loss=options.fail_on_data_loss,
                 verify_checksums=options.verify_checksums,
                 max_message_bytes=options.max_message_bytes,
+                isolation=options.isolation,
+                summaries=options.summaries,
                 prefix=options.prefix,
                 records=options.records,
                 records_options=options.records_options,
@@ -140,6 +142,7 @@ def _read_options(options: SourceOptions, columns: tuple[str, ...] | None) -> Re
         verify_checksums=options.verify_checksums,
         max_message_bytes=options.max_message_bytes,
         fail_on_data_loss=options.fail_on_data_loss,
+        isolation=options.isolation,
     )
     if options.schemas is not None:
         with open_source(options) as tier:

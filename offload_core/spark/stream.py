@@ -30,7 +30,7 @@ from offload_core.scan.follow import TopicFollower
 from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
 from offload_core.spark.options import SourceOptions
 from offload_core.spark.source import OffloadPartition, OffloadReader, open_source
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, UnresolvedTransactionError
 
 Offset = dict[str, Any]
 """`{"topic": {"<partition>": "<ledger>:<entry>:<batch index>"}}`."""
@@ -102,8 +102,17 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [OffloadPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The record batches of one task, read where this is called."""
-        return self._reader.read(partition)
+        """The record batches of one task, read where this is called.
+
+        Raises:
+            UnresolvedTransactionError: an entry is of a transaction, and its outcome matters: a stream does not wait
+                for transactions.
+        """
+        try:
+            yield from self._reader.read(partition)
+        except UnresolvedTransactionError as error:
+            error.hint = "A stream reads transactions with the option isolation = uncommitted only."
+            raise
 
     def stop(self) -> None:
         """Give back what planning holds."""

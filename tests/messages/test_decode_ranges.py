@@ -182,6 +182,7 @@ def test_one_message_is_read_in_every_column() -> None:
         "__brokerIndex": 10,
         "__txnIdMost": None,
         "__txnIdLeast": None,
+        "__txnState": None,
         "__uuid": "u",
         "__chunkId": None,
         "__numChunks": None,

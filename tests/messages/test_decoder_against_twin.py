@@ -178,16 +178,13 @@ ALL = frozenset(twin_rows([entry(b"")])[0])
 @given(
     st.lists(RAW, max_size=2),
     st.lists(CHUNKS, max_size=2),
-    st.integers(0, 3),
     st.lists(MARKERS, max_size=2),
 )
 def test_what_is_passed_on_raw_is_counted(
-    encrypted: list[bytes], chunks: list[bytes], transactional: int, markers: list[bytes]
+    encrypted: list[bytes], chunks: list[bytes], markers: list[bytes]
 ) -> None:
-    in_transaction = [entry(b"t", txnid_most_bits=0, txnid_least_bits=i) for i in range(transactional)]
     counts = EntryCounts()
     plain = {"columns": ["value", "__txnIdMost"], "counts": counts}
-    decoded_rows([*encrypted, *in_transaction, *chunks, *markers], **plain)
+    decoded_rows([*encrypted, *chunks, *markers], **plain)
     assert counts.encrypted == len(encrypted)
     assert counts.chunks == len(chunks)
-    assert counts.transactional >= transactional

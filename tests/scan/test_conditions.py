@@ -123,7 +123,7 @@ def test_ledgers_for_which_a_condition_cannot_hold_are_not_read(
 ) -> None:
     condition = Condition(column=column, operator=compared, value=value)
     scan = TIER.scan(columns=COLUMNS, conditions=[condition], time_slack_ms=0)
-    read = {run.ledger_id for task in scan.tasks for run in task.runs}
+    read = {run.ledger_id for task in scan.planned for run in task.runs}
     if column == "__publishTime":  # the ledger before it may hold the time as well, by its first block's
         assert {row["__ledgerId"] for row in scan.to_table().to_pylist()} == ledgers
         assert len(read) <= 2

@@ -67,7 +67,7 @@ class Stream:
         options = ReadOptions(level="entries", fail_on_data_loss=self.fail_on_data_loss)
         tasks = tuple(plan_tasks(self.tier.store, narrowed, bounds))
         values: list[bytes] = (
-            Scan(tier=self.tier.store, tasks=tasks, options=options).to_table()["value"].to_pylist()
+            Scan(tier=self.tier.store, planned=tasks, options=options).to_table()["value"].to_pylist()
         )
         return values
 

@@ -103,15 +103,6 @@ def test_a_failed_offload_left_nothing_to_read(broker: TierReader) -> None:
     assert "persistent://acme/cold/chunk" not in {topic.label for topic in broker.catalogue().topics}
 
 
-def test_messages_of_transactions_are_warned_of(broker: TierReader, caplog: pytest.LogCaptureFixture) -> None:
-    broker.scan(topic="acme/cold/txn").to_table()
-    assert caplog.messages == [
-        f"persistent://acme/cold/txn, ledger {ledger_id}: {number} entries of transactions are passed on whether "
-        "committed or not (columns __txnId…)"
-        for ledger_id, number in [(49, 652), (51, 603)]
-    ]
-
-
 def test_bytes_that_changed_are_an_error_that_names_the_place(tmp_path: Path) -> None:
     golden = topic_objects("comp-lz4")[0]
     changed = bytearray(golden.data)

@@ -180,7 +180,7 @@ def test_bounds_of_a_topic_that_is_not_read_are_refused(option: str) -> None:
 
 def test_blocks_that_are_not_asked_for_are_not_fetched() -> None:
     scan = TIER.scan(start={NAME: Position(5, 7)}, stop={NAME: Position(5, 10)})
-    (task,) = scan.tasks
+    (task,) = scan.planned
     fetched = [(run.data_key[-1], [block.first_entry_id for block in run.blocks]) for run in task.runs]
     assert fetched == [("2", [6]), ("3", [8])]
     assert scan.data_bytes == task.data_bytes == 1024
@@ -211,7 +211,7 @@ def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_byte
 @pytest.mark.parametrize("task_bytes", [1, 600, 1500, 5000])
 def test_the_rows_do_not_depend_on_how_tasks_are_cut(level: Level, task_bytes: int) -> None:
     scan = TIER.scan(level=level, task_bytes=task_bytes)
-    assert len(scan.tasks) > 1
+    assert len(scan.planned) > 1
     assert scan.to_table().to_pylist() == FULL[level]
 
 
@@ -219,21 +219,21 @@ def test_a_large_ledger_is_split_between_its_blocks() -> None:
     blocks = [[entry(b"x" * 100)] * 2] * 20
     tier = in_memory(streaming_object([LedgerPart(ledger_id=7, blocks=blocks)]))
     scan = tier.scan(min_partitions=4)
-    assert [sum(len(run.blocks) for run in task.runs) for task in scan.tasks] == [5, 5, 5, 5]
-    assert [task.runs[0].next_entry_id for task in scan.tasks] == [10, 20, 30, None]
-    assert all(run.payload_bytes is None for task in scan.tasks for run in task.runs)
+    assert [sum(len(run.blocks) for run in task.runs) for task in scan.planned] == [5, 5, 5, 5]
+    assert [task.runs[0].next_entry_id for task in scan.planned] == [10, 20, 30, None]
+    assert all(run.payload_bytes is None for task in scan.planned for run in task.runs)
 
 
 def test_small_ledgers_share_a_task() -> None:
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(6)))
-    (task,) = tier.scan().tasks
+    (task,) = tier.scan().planned
     assert [run.ledger_id for run in task.runs] == [0, 1, 2, 3, 4, 5]
-    assert [len(task.runs) for task in tier.scan(min_partitions=3).tasks] == [2, 2, 2]
+    assert [len(task.runs) for task in tier.scan(min_partitions=3).planned] == [2, 2, 2]
 
 
 def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns() -> None:
     scan = TIER.scan(start="latest")
-    assert (scan.tasks, scan.data_bytes) == ((), 0)
+    assert (scan.planned, scan.data_bytes) == ((), 0)
     assert scan.to_table().num_rows == 0
     assert scan.to_table().schema == TIER.scan().schema
 
@@ -241,8 +241,8 @@ def test_a_scan_of_nothing_has_no_tasks_and_an_empty_table_with_all_columns() ->
 def test_tasks_survive_pickling_and_are_read_alike() -> None:
     scan = TIER.scan(min_partitions=5, start={NAME: Position(3, 1, 1)}, stop={NAME: Position(9, 4, 2)})
     tasks: tuple[ScanTask, ...]
-    tasks, options = pickle.loads(pickle.dumps((scan.tasks, scan.options)))
-    assert (tasks, options) == (scan.tasks, scan.options)
+    tasks, options = pickle.loads(pickle.dumps((scan.planned, scan.options)))
+    assert (tasks, options) == (scan.planned, scan.options)
     rows = [
         row for task in tasks for batch in read_task(TIER.store, task, options) for row in batch.to_pylist()
     ]
@@ -250,7 +250,7 @@ def test_tasks_survive_pickling_and_are_read_alike() -> None:
 
 
 def test_a_task_is_small_on_its_way() -> None:
-    assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).tasks) < 1500
+    assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).planned) < 1500
 
 
 def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:
@@ -269,7 +269,7 @@ def test_planning_reads_only_the_indexes_that_say_which_ledgers_there_are() -> N
     tier = in_memory(*OBJECTS)
     scan = tier.scan()
     assert sorted(keys_read(tier)) == STREAMING_INDEXES
-    assert [type(run) for task in scan.tasks for run in task.runs] == [
+    assert [type(run) for task in scan.planned for run in task.runs] == [
         LedgerShare,
         *[Run] * 5,
         LedgerShare,
@@ -314,11 +314,11 @@ def test_tasks_read_the_indexes_that_planning_left(ranges_ahead: int) -> None:
 
 def test_a_task_of_many_small_ledgers_is_small_on_its_way() -> None:
     tier = in_memory(*(pip17_object([entry(b"x")], ledger_id=i) for i in range(100)))
-    (task,) = tier.scan().tasks
+    (task,) = tier.scan().planned
     assert len(pickle.dumps(task)) < 100 * 600
 
 
 def test_the_partition_and_topic_of_a_run_are_those_of_its_topic() -> None:
     for ledger_id in (3, 6):
-        (run,) = TIER.scan(ledger=ledger_id).tasks[0].runs
+        (run,) = TIER.scan(ledger=ledger_id).planned[0].runs
         assert (run.topic, run.partition, run.ledger_id) == (TOPIC, -1, ledger_id)

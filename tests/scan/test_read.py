@@ -281,10 +281,6 @@ def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(
             chunk_entries(b"abc", 1),
             "3 chunks of messages are passed on one by one (columns __uuid, __chunkId)",
         ),
-        (
-            [entry(b"a", txnid_most_bits=1, txnid_least_bits=2)],
-            "1 entries of transactions are passed on whether committed or not (columns __txnId…)",
-        ),
     ],
 )
 def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(

@@ -79,7 +79,6 @@ def decoded_rows(
     )
     if counts is not None:
         counts.encrypted, counts.chunks = made.counts.encrypted, made.counts.chunks
-        counts.transactional = made.counts.transactional
     return rows
 
 
@@ -128,6 +127,9 @@ def _row(parts: EntryParts, message: Message, place: Row) -> Row:
         "__schemaVersion": whole.schema_version if whole.HasField("schema_version") else None,
         "__txnIdMost": _number(whole, "txnid_most_bits"),
         "__txnIdLeast": _number(whole, "txnid_least_bits"),
+        "__txnState": None
+        if _number(whole, "txnid_most_bits") is None or _number(whole, "txnid_least_bits") is None
+        else "committed",
         "__uuid": _text(whole.uuid) if whole.HasField("uuid") else None,
         "__chunkId": _number(whole, "chunk_id"),
         "__numChunks": _number(whole, "num_chunks_from_msg"),

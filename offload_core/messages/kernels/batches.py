@@ -27,6 +27,7 @@ from offload_core.messages.kernels.fields import (
     E_PAYLOAD_LENGTH,
     E_PROPERTIES,
     E_SEQUENCE_ID,
+    E_TXN_LEAST,
     E_TXN_MOST,
     E_UNCOMPRESSED_SIZE,
     KEY_IS_BASE64,
@@ -60,7 +61,7 @@ def survey_entries(entries, sizes, compressed, raw):
     """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
 
     `entries` int64 table; `sizes` int64, `compressed` and `raw` uint8 (outputs). Answers how many are encrypted,
-    chunks, of transactions, and compressed.
+    chunks, of transactions (markers as well), and compressed.
     """
     encrypted = chunks = transactional = packed = 0
     for i in range(len(entries)):
@@ -70,7 +71,7 @@ def survey_entries(entries, sizes, compressed, raw):
         is_chunk = seen and entry[E_CHUNKS] > 1
         encrypted += is_encrypted
         chunks += is_chunk
-        transactional += seen and entry[E_TXN_MOST] >= 0
+        transactional += entry[E_TXN_MOST] != -1 and entry[E_TXN_LEAST] != -1
         raw[i] = is_encrypted or is_chunk
         compressed[i] = seen and not raw[i] and entry[E_COMPRESSION] != 0
         packed += compressed[i]

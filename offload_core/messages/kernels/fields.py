@@ -27,7 +27,8 @@ E_BROKER_TIMESTAMP, E_BROKER_INDEX = 28, 29
 E_ENCRYPTION_ALGORITHM, E_ENCRYPTION_ALGORITHM_LENGTH = 30, 31
 E_ENCRYPTION_PARAM, E_ENCRYPTION_PARAM_LENGTH = 32, 33
 E_ENCRYPTION_KEYS = 34
-E_FIELDS = 35
+E_TXN_STATE = 35
+E_FIELDS = 36
 
 # --- one column per message: each fact of all messages lies together ---------------------------
 M_ENTRY = 0
@@ -48,6 +49,10 @@ NULL_VALUE = 2
 NULL_KEY = 4
 VALUE_IN_SCRATCH = 8
 METADATA_IN_SCRATCH = 16
+
+# --- states of a transaction's entry, and what stands for a marker's type where it is not to be seen ---
+COMMITTED, ABORTED, OPEN = 0, 1, 2
+HIDDEN = 1 << 32
 
 # --- field numbers of `properties`, by whose metadata it is ------------------------------------
 ENTRY_PROPERTIES_TAG = 4 << 3 | 2

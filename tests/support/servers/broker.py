@@ -48,6 +48,7 @@ class Broker(Server):
     Args:
         s3: the one S3 service that namespaces can offload to.
         java_options: more options of `java`; a broker that is to be measured should have none.
+        transactions: whether it takes transactions, for which it keeps system topics.
     """
 
     name = "broker"
@@ -64,11 +65,13 @@ class Broker(Server):
         *,
         max_entries_per_ledger: int = 20,
         java_options: Sequence[str] = QUICK_START,
+        transactions: bool = False,
     ) -> None:
         super().__init__()
         self._s3 = s3
         self._java_options = java_options
         self._max_entries_per_ledger = max_entries_per_ledger
+        self._transactions = str(transactions).lower()
 
     def start(self, folder: Path) -> Broker:
         self.service_port, self.bookie_port, self.bookie_web_port = free_port(), free_port(), free_port()
@@ -181,7 +184,8 @@ class Broker(Server):
             "defaultNumberOfNamespaceBundles": 1,
             "brokerDeleteInactiveTopicsEnabled": "false",
             "loadBalancerEnabled": "false",
-            "systemTopicEnabled": "false",
+            "systemTopicEnabled": self._transactions,
+            "transactionCoordinatorEnabled": self._transactions,
             "topicLevelPoliciesEnabled": "false",
             "narExtractionDirectory": self.folder / "offloaders",
             # of the bookie

@@ -25,16 +25,18 @@ public final class Oracle {
 
     static final ObjectMapper JSON = new ObjectMapper();
 
-    private static final Map<String, Command> COMMANDS = Map.of(
-            "offload", BlobCommands::offload,
-            "stream", BlobCommands::stream,
-            "read", BlobCommands::read,
-            "offload_files", FileCommands::offload,
-            "read_files", FileCommands::read,
-            "parse", Records::parse,
-            "time_writer", Timing::writer,
-            "time_reader", Timing::reader,
-            "time_client_reader", ClientTiming::reader);
+    private static final Map<String, Command> COMMANDS = Map.ofEntries(
+            Map.entry("offload", BlobCommands::offload),
+            Map.entry("stream", BlobCommands::stream),
+            Map.entry("read", BlobCommands::read),
+            Map.entry("offload_files", FileCommands::offload),
+            Map.entry("read_files", FileCommands::read),
+            Map.entry("parse", Records::parse),
+            Map.entry("send_transactions", Transactions::send),
+            Map.entry("read_transactions", Transactions::read),
+            Map.entry("time_writer", Timing::writer),
+            Map.entry("time_reader", Timing::reader),
+            Map.entry("time_client_reader", ClientTiming::reader));
 
     private Oracle() {}
 

@@ -1,0 +1,34 @@
+"""Transactions through Spark: the option `isolation`, and summaries that the driver keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import sent_in_transactions
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from tiers import lay_out_broker_objects
+
+pytestmark = pytest.mark.spark
+
+
+def test_the_isolation_says_which_messages_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    tier, summaries = tmp_path / "tier", tmp_path / "summaries"
+    lay_out_broker_objects(tier, ["txn"])
+    reader = (
+        spark.read.format("pulsar_offload").option("topic", "acme/cold/txn").option("maxPartitionBytes", 1)
+    )
+    reader = reader.option("summaries", str(summaries))
+    for _ in range(2):
+        committed = reader.option("columns", ",".join(COLUMNS)).load(str(tier))
+        assert_topic_is_as_expected(committed.toArrow().to_pylist(maps_as_pydicts="strict"), "txn")
+    assert len(list(summaries.glob("*.summary"))) == 2
+    everything = reader.option("isolation", "uncommitted").option("columns", "__txnState").load(str(tier))
+    states = Counter(row["__txnState"] for row in everything.collect())
+    assert states.total() == len(sent_in_transactions())
+    assert states.keys() == {None, "committed", "aborted"}
+    with pytest.raises(PySparkException, match="there is no such isolation"):
+        reader.option("isolation", "serializable").load(str(tier)).collect()

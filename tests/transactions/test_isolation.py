@@ -1,0 +1,235 @@
+"""What is read of transactions: Pulsar's own topic, transactions that stay open, ledgers alone, filtered objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from entries import WrittenObject, pip17_object
+from expected import COLUMNS, assert_topic_is_as_expected
+from golden import sent_in_transactions
+from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
+from transactions import Event
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.scan import Position, Scan, read_task
+from offload_core.tier import Tier
+from offload_hooks.errors import OptionError, UnresolvedTransactionError
+
+ONE, OTHER = (0, 1), (0, 2)
+PLAIN = Event(kind="messages")
+TXN = "acme/cold/txn"
+
+
+def of(transaction: tuple[int, int], messages: int = 0) -> Event:
+    return Event(kind="messages", transaction=transaction, messages=messages)
+
+
+def commit(transaction: tuple[int, int]) -> Event:
+    return Event(kind="commit", transaction=transaction)
+
+
+def abort(transaction: tuple[int, int]) -> Event:
+    return Event(kind="abort", transaction=transaction)
+
+
+def ledger(ledger_id: int, *events: Event) -> WrittenObject:
+    payloads = [event.pack(100 * ledger_id + i) for i, event in enumerate(events)]
+    return pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=400)
+
+
+def places(scan: Scan) -> list[tuple[int, int]]:
+    """Of a scan's tasks, and the same of the scan itself."""
+    found = [
+        row
+        for task in scan.tasks
+        for batch in read_task(scan.tier, task, scan.options)
+        for row in rows(batch)
+    ]
+    assert [row for batch in scan for row in rows(batch)] == found
+    return found
+
+
+def rows(batch: object) -> list[tuple[int, int]]:
+    return [(row["__ledgerId"], row["__entryId"]) for row in batch.to_pylist()]  # type: ignore[attr-defined]
+
+
+def seen(tier: TierReader, **options: object) -> list[tuple[int, int]]:
+    return places(tier.scan(columns=["__ledgerId", "__entryId"], **options))  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TierReader]:
+    root = tmp_path_factory.mktemp("golden")
+    lay_out_broker_objects(root, ["txn"])
+    with open_tier(root) as tier:
+        yield tier
+
+
+# --- Pulsar's topic ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task_bytes", [1, 1 << 30])
+def test_committed_is_what_pulsars_client_read(golden: TierReader, tmp_path: Path, task_bytes: int) -> None:
+    for summaries in (None, tmp_path, tmp_path):
+        scan = golden.scan(topic=TXN, columns=COLUMNS, task_bytes=task_bytes, summaries=summaries)
+        assert_topic_is_as_expected(scan.to_table().to_pylist(), "txn")
+        batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+        assert_topic_is_as_expected([row for batch in batches for row in batch.to_pylist()], "txn")
+
+
+def test_uncommitted_is_all_that_was_sent_with_what_became_of_it(golden: TierReader) -> None:
+    columns = [*COLUMNS, "__txnIdMost", "__txnIdLeast", "__txnState"]
+    table = golden.scan(topic=TXN, columns=columns, isolation="uncommitted").to_table()
+    found = {(row["__ledgerId"], row["__entryId"], row["__batchIndex"]): row for row in table.to_pylist()}
+    sent = {(row["ledger"], row["entry"], row["batch_index"]): row for row in sent_in_transactions()}
+    assert found.keys() == sent.keys()
+    assert {row["__txnState"] for row in found.values()} == {None, "committed", "aborted"}
+    for place, row in found.items():
+        if sent[place]["txn_id"] is not None:
+            assert [row["__txnIdMost"], row["__txnIdLeast"]] == sent[place]["txn_id"]
+            assert row["__txnState"] == sent[place]["state"]
+
+
+def test_of_a_ledger_alone_it_is_said_what_cannot_be_known(
+    golden: TierReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two transactions have their markers in the next ledger."""
+    found = seen(golden, ledger=49, isolation="committed")
+    assert found[-1] < (49, 986)
+    assert set(caplog.messages) == {
+        "persistent://acme/cold/txn: the outcome of 2 transactions is not known from this ledger alone, their markers "
+        "may lie in later ones: (0,60) at 49:986, (0,61) at 49:996. Nothing from 49:986 on is read, as by a consumer; "
+        "isolation uncommitted reads all"
+    }
+    whole = seen(golden, topic=TXN)
+    assert found == [place for place in whole if place < (49, 986)]
+    assert [place for place in whole if place[0] == 49] > found
+
+
+def test_markers_behind_the_end_of_a_range_count(
+    golden: TierReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = seen(golden, topic=TXN)
+    stop = {TopicName(f"persistent://{TXN}"): Position(51, 3)}
+    assert seen(golden, topic=TXN, stop=stop) == [place for place in whole if place < (51, 3)]
+    assert caplog.messages == []
+
+
+def test_at_level_entries_everything_is_there(golden: TierReader) -> None:
+    scan = golden.scan(topic=TXN, level="entries")
+    assert scan.to_table().num_rows == 1939
+
+
+# --- transactions that stay open ---------------------------------------------------------------
+
+
+def test_nothing_is_read_from_the_first_open_transaction_on(caplog: pytest.LogCaptureFixture) -> None:
+    tier = in_memory(
+        ledger(1, PLAIN, of(ONE), PLAIN),
+        ledger(2, of(OTHER, 2), commit(ONE), PLAIN),
+        ledger(3, PLAIN),
+    )
+    assert seen(tier, topic=TOPIC) == [(1, 0), (1, 1), (1, 2)]
+    assert set(caplog.messages) == {
+        f"{TOPIC}: the outcome of 1 transactions is not known: (0,2) at 2:0. Nothing from 2:0 on is read, as by a "
+        "consumer; isolation uncommitted reads all"
+    }
+    assert len(seen(tier, topic=TOPIC, isolation="uncommitted")) == 7
+    states = tier.scan(topic=TOPIC, isolation="uncommitted", columns=["__txnState"]).to_table()["__txnState"]
+    assert states.to_pylist() == [None, "committed", None, "open", "open", None, None]
+
+
+def test_of_many_open_transactions_the_first_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    tier = in_memory(ledger(1, PLAIN, *(of((7, i)) for i in range(25, 0, -1))))
+    assert seen(tier, topic=TOPIC) == [(1, 0)]
+    assert "the outcome of 25 transactions is not known: (7,25) at 1:1, (7,24) at 1:2, " in caplog.text
+    assert "(7,16) at 1:10 and 15 more. Nothing from 1:1 on is read" in caplog.text
+
+
+def test_what_comes_behind_an_open_transaction_is_not_fetched() -> None:
+    objects = [ledger(1, *[PLAIN] * 30, of(ONE), *[PLAIN] * 30), ledger(2, *[PLAIN] * 50)]
+    driver = MemoryDriver(numbered(*objects), metadata=Names().as_metadata("data"))
+    scan = TierReader(Tier(driver)).scan(topic=TOPIC)
+    (task,) = scan.tasks
+    assert [(run.ledger_id, run.stop_entry_id) for run in task.runs] == [(1, 30)]
+    assert task.data_bytes < len(objects[0].data)
+
+
+def test_a_transaction_before_the_range_is_not_the_ranges(caplog: pytest.LogCaptureFixture) -> None:
+    tier = in_memory(ledger(1, of(OTHER), of(ONE), PLAIN, abort(ONE), of(ONE), PLAIN))
+    found = seen(tier, topic=TOPIC, start={TopicName(TOPIC): Position(1, 2)})
+    assert found == [(1, 2), (1, 5)]  # what comes to an aborted transaction later is aborted as well
+    assert caplog.messages == []
+
+
+def test_a_range_that_ends_within_a_batch_ends_there() -> None:
+    tier = in_memory(ledger(1, of(ONE, 3), of(OTHER, 3), commit(ONE), commit(OTHER)))
+    stop = {TopicName(TOPIC): Position(1, 1, 2)}
+    scan = tier.scan(topic=TOPIC, columns=["__entryId", "__batchIndex"], stop=stop)
+    assert [tuple(row.values()) for row in scan.to_table().to_pylist()] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 1),
+    ]
+
+
+def test_later_ledgers_are_looked_through_only_while_a_transaction_is_open() -> None:
+    objects = [
+        ledger(1, PLAIN, of(ONE)),
+        *(ledger(i, PLAIN) for i in range(2, 9)),
+        ledger(9, commit(ONE)),
+        *(ledger(i, PLAIN) for i in range(10, 40)),
+    ]
+    driver = MemoryDriver(numbered(*objects), metadata=Names().as_metadata("data"))
+    scan = TierReader(Tier(driver)).scan(topic=TOPIC, stop={TopicName(TOPIC): Position(2, 0)})
+    driver.reads.clear()
+    (task,) = scan.tasks
+    assert all(not run.open.bounds.size for run in task.runs)
+    assert 9 <= len({key for key, _, _ in driver.reads if not key.endswith("-index")}) < 20
+
+
+# --- filtered, and other topics ----------------------------------------------------------------
+
+
+def test_what_a_filter_left_counts_as_committed(tmp_path: Path) -> None:
+    tombstone = Event(kind="tombstone")
+    written = ledger(1, PLAIN, of(ONE), tombstone, tombstone, PLAIN)
+    metadata = Names().as_metadata("data")
+    with open_tier(tmp_path) as tier:
+        for more, expected in (({}, [0]), ({"pulsaroffloadfiltered": "transactions"}, [0, 1, 4])):
+            for key, data in numbered(written).items():
+                put(tier.store, key, data, metadata | more)
+            assert seen(tier, topic=TOPIC) == [(1, entry_id) for entry_id in expected]
+
+
+def test_each_topic_has_its_own_open_transactions(tmp_path: Path) -> None:
+    with open_tier(tmp_path) as tier:
+        for number, events in enumerate(([PLAIN, of(ONE), PLAIN], [PLAIN, PLAIN], [of(ONE), commit(ONE)])):
+            names = Names(managed_ledger=f"acme/cold/persistent/t{number}")
+            for key, data in numbered(*[ledger(0, PLAIN)] * number, ledger(10 + number, *events)).items():
+                if f"-ledger-{10 + number}" in key:
+                    put(tier.store, key, data, names.as_metadata("data"))
+        expected: Sequence[tuple[int, int]] = [(10, 0), (11, 0), (11, 1), (12, 0)]
+        for task_bytes in (1, 1 << 30):
+            assert seen(tier, task_bytes=task_bytes) == expected
+
+
+# --- options -----------------------------------------------------------------------------------
+
+
+def test_an_isolation_that_there_is_not_is_refused() -> None:
+    tier = in_memory(ledger(1, PLAIN))
+    with pytest.raises(OptionError, match="committed or uncommitted, found read_committed"):
+        tier.scan(topic=TOPIC, isolation="read_committed")  # type: ignore[arg-type]
+
+
+def test_a_task_that_knows_nothing_of_transactions_does_not_guess() -> None:
+    scan = in_memory(ledger(1, PLAIN, of(ONE), commit(ONE))).scan(topic=TOPIC)
+    with pytest.raises(UnresolvedTransactionError, match="Read the tasks that a Scan has"):
+        list(read_task(scan.tier, scan.planned[0], scan.options))
