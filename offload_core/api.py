@@ -15,7 +15,8 @@ from offload_core.catalogue import (
     load_records,
     record_catalogue,
 )
-from offload_core.messages.schema import Level
+from offload_core.messages.encryption import CryptoFailureAction
+from offload_core.messages.schema import Level, Mode
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
     DEFAULT_TASK_BYTES,
@@ -28,7 +29,14 @@ from offload_core.scan import (
     select_records,
     select_topics,
 )
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.scan.opening import key_provider_of, key_provider_spec
+from offload_core.scan.tasks import (
+    DEFAULT_CHUNK_LOOK_BACK_BYTES,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DEFAULT_MAX_PENDING_CHUNK_BYTES,
+    Chunks,
+    KeyProviderSpec,
+)
 from offload_core.tier import Tier, open_store
 
 
@@ -83,6 +91,12 @@ class TierReader:
         fail_on_data_loss: bool = True,
         verify_checksums: bool = True,
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        mode: Mode = "FAILFAST",
+        key_provider: str | tuple[str, Mapping[str, object]] | KeyProviderSpec | None = None,
+        crypto_failure_action: CryptoFailureAction | None = None,
+        chunks: Chunks = "joined",
+        chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES,
+        max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES,
         prefix: str = "",
         records: RecordSource | None = None,
     ) -> Scan:
@@ -100,12 +114,23 @@ class TierReader:
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
             verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
-            max_message_bytes: the most that one payload may decompress to.
+            max_message_bytes: the most that one payload may decompress to, or the chunks of a message have together.
+            mode: what becomes of messages that cannot be read, that is, that do not decrypt, or lack chunks: `FAILFAST`
+                raises, `PERMISSIVE` passes on ciphertext and warns, `DROPMALFORMED` leaves them out.
+            key_provider: who has the keys of encrypted messages (docs/encryption.md): a pair of name and options, or a
+                text, `pem:directory=/keys`.
+            crypto_failure_action: what becomes of messages for which there is no key, in Pulsar's words: `FAIL`,
+                `DISCARD` or `CONSUME`, which passes on ciphertext. None for FAIL with a key provider, CONSUME without.
+            chunks: `joined` to messages, or `raw`, one by one as they are stored.
+            chunk_look_back_bytes: how far the chunks of a message may be apart, in stored bytes, where a task lacks its
+                beginning.
+            max_pending_chunk_bytes: the most that a task holds of messages that are not complete yet.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
 
         Raises:
-            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError.
+            OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError; of
+            the key provider PluginError.
         """
         options = ReadOptions(
             level=level,
@@ -113,8 +138,17 @@ class TierReader:
             verify_checksums=verify_checksums,
             max_message_bytes=max_message_bytes,
             fail_on_data_loss=fail_on_data_loss,
+            mode=mode,
+            key_provider=key_provider_spec(key_provider),
+            crypto_failure_action=crypto_failure_action,
+            chunks=chunks,
+            chunk_look_back_bytes=chunk_look_back_bytes,
+            max_pending_chunk_bytes=max_pending_chunk_bytes,
         )
         options.check()
+        key_provider_of(
+            options.key_provider
+        )  # its name and options are right, or this is the moment to say so
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         if records is None:
@@ -124,7 +158,13 @@ class TierReader:
             catalogue = record_catalogue(self.store, wanted, prefix=prefix)
         topics = select_topics(catalogue, selection)
         bounds = Bounds(start=start, stop=stop, fail_on_data_loss=fail_on_data_loss)
-        tasks = plan_tasks(topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
+        tasks = plan_tasks(
+            topics,
+            bounds,
+            min_partitions=min_partitions,
+            task_bytes=task_bytes,
+            neighbour_bytes=chunk_look_back_bytes if options.joins_chunks else None,
+        )
         return Scan(tier=self.store, tasks=tuple(tasks), options=options)
 
     def close(self) -> None:

@@ -232,6 +232,14 @@ class DecompressionError(FormatError):
     """A payload that does not decompress to what it declares, or to more than is allowed."""
 
 
+class DecryptionError(FormatError):
+    """A payload that cannot be decrypted: there is no key for it, or a wrong one, or its bytes were changed."""
+
+
+class IncompleteMessageError(FormatError):
+    """A chunked message some of whose chunks are missing."""
+
+
 class UnsupportedVersionError(FormatError):
     """A format version newer than this program knows."""
 

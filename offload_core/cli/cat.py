@@ -23,6 +23,7 @@ from offload_core.cli.rows import print_table, write_jsonl, write_parquet
 from offload_core.cli.shared import (
     Debug,
     Driver,
+    KeyProvider,
     Layers,
     Prefix,
     Records,
@@ -64,6 +65,14 @@ class LevelName(enum.StrEnum):
     ENTRIES = "entries"
 
 
+class ModeName(enum.StrEnum):
+    """What becomes of messages that cannot be read."""
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+    DROPMALFORMED = "DROPMALFORMED"
+
+
 def cat(
     url: Url,
     topic: Annotated[
@@ -82,6 +91,10 @@ def cat(
     stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
     prefix: Prefix = "",
     records: Records = None,
+    mode: Annotated[
+        ModeName, typer.Option(help="What becomes of messages that cannot be read.")
+    ] = ModeName.FAILFAST,
+    key_provider: KeyProvider = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -110,6 +123,8 @@ def cat(
                 task_bytes=_TASK_BYTES,
                 prefix=prefix,
                 records=records,
+                mode=mode.value,
+                key_provider=key_provider,
             )
             if format_ is Format.TABLE:
                 print_table(

@@ -43,6 +43,13 @@ Records = Annotated[
         help="Managed ledgers' records that say what there is, instead of a listing: a file, a folder tree or a URL.",
     ),
 ]
+KeyProvider = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[:OPTION=VALUE,…]",
+        help="Who has the keys of encrypted messages: pem:directory=/keys, for instance.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 

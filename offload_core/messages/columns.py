@@ -24,6 +24,7 @@ from offload_core.messages.arrays import (
     checked_text,
     new_bytes,
     new_offsets,
+    nulls,
     numbers_to_array,
     spans_to_array,
     times_to_array,
@@ -197,36 +198,43 @@ def _no_properties() -> Constant:
     return Constant(pa.scalar([], type=MESSAGE_COLUMNS["__messageProperties"]))
 
 
-def _encryption_keys(group: Group) -> pa.Array:
-    keys: list[list[dict[str, object]] | None] = []
-    by_entry: dict[int, list[dict[str, object]] | None] = {}
-    for row in group.entry_rows.tolist():
-        if row not in by_entry:
-            entry = group.entries[row]
-            stored = group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes()
-            by_entry[row] = _keys_of(stored) if entry[f.E_ENCRYPTION_KEYS] else None
-        keys.append(by_entry[row])
-    return _checked_keys(keys)
+def _parsed(
+    counted: int, of: Callable[[MessageMetadata], object], data_type: pa.DataType
+) -> Callable[[Group], pa.Array]:
+    """A column of a list that few entries have, by the generated class; null where the field `counted` is 0."""
+
+    def make(group: Group) -> pa.Array:
+        rows = group.entry_rows
+        if not group.entries[rows, counted].any():
+            return nulls(data_type).rows(len(rows))
+        by_entry = {
+            row: of(_metadata(group, row)) if group.entries[row, counted] else None
+            for row in np.unique(rows).tolist()
+        }
+        try:
+            return pa.array([by_entry[row] for row in rows.tolist()], type=data_type)
+        except pa.ArrowInvalid as error:
+            raise MetadataError(f"a name in an entry's metadata is not UTF-8 text: {error}") from error
+
+    return make
 
 
-def _keys_of(stored: bytes) -> list[dict[str, object]]:
+def _metadata(group: Group, row: int) -> MessageMetadata:
+    entry = group.entries[row]
+    stored = group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes()
     try:
-        metadata = MessageMetadata.FromString(stored)
+        return MessageMetadata.FromString(stored)
     except DecodeError as error:
-        raise MetadataError(f"an encryption key cannot be parsed: {error}") from error
+        raise MetadataError(f"an entry's metadata cannot be parsed: {error}") from error
+
+
+def _keys_of(metadata: MessageMetadata) -> list[dict[str, object]]:
     if not all(key.IsInitialized() for key in metadata.encryption_keys):
         raise MetadataError("an encryption key lacks its name or value")
     return [
         {"name": key.key, "value": key.value, "metadata": [(item.key, item.value) for item in key.metadata]}
         for key in metadata.encryption_keys
     ]
-
-
-def _checked_keys(keys: list[list[dict[str, object]] | None]) -> pa.Array:
-    try:
-        return pa.array(keys, type=EXTRA_MESSAGE_COLUMNS["__encryptionKeys"])
-    except pa.ArrowInvalid as error:
-        raise MetadataError(f"an encryption key's name is not UTF-8 text: {error}") from error
 
 
 def _entry_number(field: int, data_type: pa.DataType, absent: int | None) -> Callable[[Group], pa.Array]:
@@ -276,6 +284,12 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__keyIsBase64": lambda group: pa.array(group.messages[f.M_FLAGS] & f.KEY_IS_BASE64 != 0),
     "__orderingKey": lambda group: group.message_spans(f.M_ORDERING_KEY, f.METADATA_IN_SCRATCH, pa.binary()),
     "__schemaVersion": lambda group: group.entry_spans(f.E_SCHEMA_VERSION, pa.binary()),
+    "__nullValue": lambda group: pa.array(group.messages[f.M_FLAGS] & f.NULL_VALUE != 0),
+    "__deliverAtTime": lambda group: times_to_array(group.of_entries(f.E_DELIVER_AT_TIME), -1),
+    "__replicatedFrom": lambda group: group.entry_spans(f.E_REPLICATED_FROM, pa.string()),
+    "__replicateTo": _parsed(
+        f.E_REPLICATE_TO, lambda metadata: list(metadata.replicate_to), EXTRA_MESSAGE_COLUMNS["__replicateTo"]
+    ),
     "__brokerPublishTime": _broker_publish_time,
     "__brokerIndex": _broker_index,
     "__txnIdMost": _entry_number(f.E_TXN_MOST, pa.int64(), -1),
@@ -286,8 +300,9 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__chunkedSize": _entry_number(f.E_CHUNKED_SIZE, pa.int32(), -1),
     "__compression": _entry_number(f.E_COMPRESSION, pa.int32(), None),
     "__uncompressedSize": _entry_number(f.E_UNCOMPRESSED_SIZE, pa.int64(), -1),
+    "__valueIsRaw": lambda group: pa.array(group.messages[f.M_FLAGS] & f.VALUE_IS_RAW != 0),
     "__encryptionAlgorithm": lambda group: group.entry_spans(f.E_ENCRYPTION_ALGORITHM, pa.string()),
     "__encryptionParam": lambda group: group.entry_spans(f.E_ENCRYPTION_PARAM, pa.binary()),
-    "__encryptionKeys": _encryption_keys,
+    "__encryptionKeys": _parsed(f.E_ENCRYPTION_KEYS, _keys_of, EXTRA_MESSAGE_COLUMNS["__encryptionKeys"]),
 }
 """How each column is made, but for those that are the same for a whole ledger."""

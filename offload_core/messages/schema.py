@@ -14,6 +14,11 @@ import pyarrow as pa
 
 from offload_hooks.errors import OptionError
 
+Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
+"""What becomes of a message that cannot be read: Spark's words."""
+
+MODES: tuple[Mode, ...] = ("FAILFAST", "PERMISSIVE", "DROPMALFORMED")
+
 Level = Literal["messages", "entries"]
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -41,6 +46,10 @@ EXTRA_MESSAGE_COLUMNS: dict[str, pa.DataType] = {
     "__keyIsBase64": pa.bool_(),
     "__orderingKey": pa.binary(),
     "__schemaVersion": pa.binary(),
+    "__nullValue": pa.bool_(),
+    "__deliverAtTime": _TIMESTAMP,
+    "__replicatedFrom": pa.string(),
+    "__replicateTo": pa.list_(pa.string()),
     "__brokerPublishTime": _TIMESTAMP,
     "__brokerIndex": pa.int64(),
     "__txnIdMost": pa.int64(),
@@ -51,6 +60,7 @@ EXTRA_MESSAGE_COLUMNS: dict[str, pa.DataType] = {
     "__chunkedSize": pa.int32(),
     "__compression": pa.int32(),
     "__uncompressedSize": pa.int64(),
+    "__valueIsRaw": pa.bool_(),
     "__encryptionAlgorithm": pa.string(),
     "__encryptionParam": pa.binary(),
     "__encryptionKeys": pa.list_(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Piece, Topic
 from offload_core.codec.index import IndexedBlock
+from offload_core.scan.neighbours import Outside, add_neighbours
 from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.scan.tasks import Run, ScanTask
 from offload_hooks.errors import DataLossError
@@ -41,9 +42,16 @@ class _EntryRange:
 
 
 def plan_tasks(
-    topics: Sequence[Topic], bounds: Bounds, *, min_partitions: int = 1, task_bytes: int = DEFAULT_TASK_BYTES
+    topics: Sequence[Topic],
+    bounds: Bounds,
+    *,
+    min_partitions: int = 1,
+    task_bytes: int = DEFAULT_TASK_BYTES,
+    neighbour_bytes: int | None = None,
 ) -> list[ScanTask]:
     """Tasks that together read the topics once; about as many as `min_partitions` where there are enough blocks.
+
+    With `neighbour_bytes` each task is told so much of what lies around it, for messages in chunks.
 
     Raises:
         OptionError: a bound of another form.
@@ -55,7 +63,33 @@ def plan_tasks(
         check_topics(offsets, read, option)
     runs = [run for topic in topics for run in _plan_topic(topic, bounds)]
     share = max(1, min(task_bytes, -(-sum(run.data_bytes for run in runs) // max(1, min_partitions))))
-    return list(_pack(runs, share))
+    tasks = list(_pack(runs, share))
+    if neighbour_bytes is None:
+        return tasks
+    outside = {str(topic.name) if topic.name else None: _outside(topic, bounds) for topic in topics}
+    return add_neighbours(tasks, outside, neighbour_bytes)
+
+
+def _outside(topic: Topic, bounds: Bounds) -> Outside:
+    """What of a topic is not asked for: before its first position, and from its last one on."""
+    start = position_of(bounds.start, topic.name, "earliest")
+    stop = position_of(bounds.stop, topic.name, "latest")
+
+    def before() -> Iterator[Run]:
+        if isinstance(start, Position):
+            for ledger in reversed(topic.ledgers):
+                if ledger.ledger_id <= start.ledger_id:
+                    asked = _range_in(ledger, None, replace(start, batch_index=0))
+                    yield from reversed(list(_plan_ledger(topic, ledger, asked)))
+
+    def after() -> Iterator[Run]:
+        if isinstance(stop, Position):
+            behind = replace(stop, entry_id=stop.entry_id + bool(stop.batch_index), batch_index=0)
+            for ledger in topic.ledgers:
+                if ledger.ledger_id >= stop.ledger_id:
+                    yield from _plan_ledger(topic, ledger, _range_in(ledger, behind, None))
+
+    return Outside(before=before, after=after)
 
 
 def _plan_topic(topic: Topic, bounds: Bounds) -> Iterator[Run]:

@@ -14,18 +14,19 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from offload_core.codec.cursor import EntryCursor, open_cursor
+from offload_core.codec.cursor import EntryCursor
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
-from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecoder
+from offload_core.messages.decode import BATCH_BYTES, MessageDecoder
+from offload_core.messages.opening import PayloadOpener
 from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
+from offload_core.scan.entries import ENTRIES_AT_ONCE, message_decoder, open_window
 from offload_core.scan.fetch import Window, fetch_windows
+from offload_core.scan.opening import TaskOpening
 from offload_core.scan.tasks import ReadOptions, Run, ScanTask
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
-
-_ENTRIES_AT_ONCE = 16384
 
 _log = logging.getLogger(__name__)
 
@@ -39,14 +40,18 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         FormatError: bytes that are not what the format says.
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
+        OptionError, PluginError: the key provider cannot be used.
     """
     schema = arrow_schema(options.level, options.columns)
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
+    opening = TaskOpening(tier, task, options)
     with contextlib.closing(fetch_windows(tier, task.runs)) as fetched:
         for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
+            opener = opening.of(run)
             with placed(key=run.data_key):
                 verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-                yield from _read_run(run, windows, schema, options, verifier)
+                yield from _read_run(run, windows, schema, options, verifier, opener)
+        opening.finish()
 
 
 def _read_run(
@@ -55,15 +60,18 @@ def _read_run(
     schema: pa.Schema,
     options: ReadOptions,
     verifier: ChecksumVerifier | None,
+    opener: PayloadOpener,
 ) -> Iterator[pa.RecordBatch]:
-    decoder = message_decoder(run, schema, options)
-    read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
+    if options.level == "entries":
+        read = entry_reader(run, schema)
+    else:
+        read = message_reader(run, message_decoder(run, schema, options, opener))
     payload_bytes = 0
     for window in windows:
         if verifier is not None:
             verifier.update(window.data, window.offset)
         if window.begins_block:
-            cursor = _open(run, window)
+            cursor = open_window(run, window)
         elif not cursor.done:
             cursor.feed(window.data, window.offset)
         cursor.skip_to(run.start_entry_id)
@@ -71,23 +79,7 @@ def _read_run(
         window.walked_to(cursor.reached)
         if window.ends_block:
             payload_bytes += cursor.payload_bytes
-    _warn_of_raw(run, decoder.counts)
     _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
-
-
-def _open(run: Run, window: Window) -> EntryCursor:
-    stop, block = run.stop_entry_id, window.block
-    if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
-        stop = None  # the whole block is asked for: its end is checked as well
-    return open_cursor(
-        window.data,
-        run.object_format,
-        run.ledger_id,
-        block,
-        sequence_file=run.sequence_file,
-        stop_entry_id=stop,
-        more=not window.ends_block,
-    )
 
 
 def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
@@ -104,7 +96,7 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
             room = large or min(BATCH_BYTES, len(cursor.array))
             (values_buffer, values), (offsets_buffer, offsets) = (
                 new_bytes(room),
-                new_offsets(_ENTRIES_AT_ONCE),
+                new_offsets(ENTRIES_AT_ONCE),
             )
             count = cursor.copy(values, offsets)
             large = 0
@@ -127,22 +119,10 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
     return read
 
 
-def message_decoder(run: Run, schema: pa.Schema, options: ReadOptions) -> MessageDecoder:
-    """The decoder of a run's entries."""
-    return MessageDecoder(
-        topic=run.topic,
-        partition=run.partition,
-        ledger_id=run.ledger_id,
-        schema=schema,
-        verify_checksums=options.verify_checksums,
-        max_message_bytes=options.max_message_bytes,
-    )
-
-
 def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
     """How the blocks of a run are read at level `messages`: cursor → batches of its window."""
-    offsets = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
-    lengths = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
+    offsets = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+    lengths = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
         while not cursor.done and not cursor.starved:
@@ -161,19 +141,6 @@ def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
             )
 
     return read
-
-
-def _warn_of_raw(run: Run, counts: EntryCounts) -> None:
-    for number, what in (
-        (counts.encrypted, "encrypted entries are passed on as ciphertext (columns __encryption…)"),
-        (counts.chunks, "chunks of messages are passed on one by one (columns __uuid, __chunkId)"),
-        (
-            counts.transactional,
-            "entries of transactions are passed on whether committed or not (columns __txnId…)",
-        ),
-    ):
-        if number:
-            _log.warning("%s, ledger %d: %d %s", run.topic or "(unknown topic)", run.ledger_id, number, what)
 
 
 def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:

@@ -9,9 +9,17 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from offload_core.messages.schema import Level
+from offload_core.messages.encryption import CryptoFailureAction
+from offload_core.messages.schema import Level, Mode
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES
+from offload_core.scan.opening import key_provider_spec
+from offload_core.scan.tasks import (
+    DEFAULT_CHUNK_LOOK_BACK_BYTES,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DEFAULT_MAX_PENDING_CHUNK_BYTES,
+    Chunks,
+    KeyProviderSpec,
+)
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
 
@@ -50,6 +58,12 @@ class SourceOptions:
     fail_on_data_loss: bool = True
     verify_checksums: bool = True
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    mode: Mode = "FAILFAST"
+    key_provider: KeyProviderSpec | None = None
+    crypto_failure_action: CryptoFailureAction | None = None
+    chunks: Chunks = "joined"
+    chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES
+    max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -136,5 +150,11 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
     "maxMessageBytes": ("max_message_bytes", _number),
+    "mode": ("mode", lambda text, _: text.upper()),
+    "keyProvider": ("key_provider", lambda text, _: key_provider_spec(text)),
+    "cryptoFailureAction": ("crypto_failure_action", lambda text, _: text.upper()),
+    "chunks": ("chunks", lambda text, _: text.lower()),
+    "chunkLookBackBytes": ("chunk_look_back_bytes", _number),
+    "maxPendingChunkBytes": ("max_pending_chunk_bytes", _number),
 }
 """Every option but `storage.*`: its name → the field of `SourceOptions` and how its text is read."""

@@ -71,13 +71,20 @@ class OffloadReader(DataSourceReader):
             verify_checksums=options.verify_checksums,
             max_message_bytes=options.max_message_bytes,
             fail_on_data_loss=options.fail_on_data_loss,
+            mode=options.mode,
+            key_provider=options.key_provider,
+            crypto_failure_action=options.crypto_failure_action,
+            chunks=options.chunks,
+            chunk_look_back_bytes=options.chunk_look_back_bytes,
+            max_pending_chunk_bytes=options.max_pending_chunk_bytes,
         )
+        self._read_options.check()
         with _open(options) as tier:
             self._store = pickle.dumps(tier.store)
 
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
-        options = self._options
+        options, read = self._options, self._read_options
         with _open(options) as tier:
             scan = tier.scan(
                 topic=options.topics,
@@ -85,7 +92,7 @@ class OffloadReader(DataSourceReader):
                 ledger=options.ledger,
                 cluster=options.cluster,
                 level=options.level,
-                columns=self._read_options.columns,
+                columns=read.columns,
                 start=options.starting_offsets,
                 stop=options.ending_offsets,
                 min_partitions=options.min_partitions,
@@ -93,6 +100,12 @@ class OffloadReader(DataSourceReader):
                 fail_on_data_loss=options.fail_on_data_loss,
                 verify_checksums=options.verify_checksums,
                 max_message_bytes=options.max_message_bytes,
+                mode=read.mode,
+                key_provider=read.key_provider,
+                crypto_failure_action=read.crypto_failure_action,
+                chunks=read.chunks,
+                chunk_look_back_bytes=read.chunk_look_back_bytes,
+                max_pending_chunk_bytes=read.max_pending_chunk_bytes,
                 prefix=options.prefix,
                 records=options.records,
             )

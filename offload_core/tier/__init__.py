@@ -2,10 +2,10 @@
 
 from offload_core.tier.block_upload import check_blocks, upload_blocks
 from offload_core.tier.chain import Layer, Rest
-from offload_core.tier.layer_text import parse_layers
+from offload_core.tier.layer_text import parse_layers, parse_plugin
 from offload_core.tier.memory_budget import MemoryBudget
 from offload_core.tier.opening import open_like, open_store
-from offload_core.tier.registry import driver_of_scheme, load_driver
+from offload_core.tier.registry import driver_of_scheme, load_driver, make_key_provider
 from offload_core.tier.spec import LayerSpec, TierSpec
 from offload_core.tier.survey import PluginReport, survey
 from offload_core.tier.tier import Tier
@@ -21,9 +21,11 @@ __all__ = [
     "check_blocks",
     "driver_of_scheme",
     "load_driver",
+    "make_key_provider",
     "open_like",
     "open_store",
     "parse_layers",
+    "parse_plugin",
     "survey",
     "upload_blocks",
 ]

@@ -1,4 +1,4 @@
-"""A layer as text, for command lines and options: `retry` or `retry:attempts=5,budget_s=60`."""
+"""A layer or key provider as text, for command lines and options: `retry` or `retry:attempts=5,budget_s=60`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ _LAYER = re.compile(r"\s*([^:=,;\s]+)\s*(?::(.*))?", re.DOTALL)
 
 def parse_layer(text: str) -> tuple[str, dict[str, object]]:
     """The layer's name and its options, all of them text; `OptionError` for another form."""
+    return parse_plugin(text, "layer")
+
+
+def parse_plugin(text: str, noun: str) -> tuple[str, dict[str, object]]:
+    """The name of a plugin and its options, all of them text; `OptionError` for another form."""
     matched = _LAYER.fullmatch(text)
     options: dict[str, object] = {}
     for option in (matched[2] or "").split(",") if matched else ():
@@ -23,7 +28,7 @@ def parse_layer(text: str) -> tuple[str, dict[str, object]]:
     if matched is None:
         name = re.split(r"[:=,;]", text, maxsplit=1)[0].strip()  # what follows may be secret
         raise OptionError(
-            f"the layer {name!r} is written in another form",
+            f"the {noun} {name!r} is written in another form",
             expected="NAME or NAME:OPTION=VALUE,OPTION=VALUE",
         )
     return matched[1], options

@@ -1,4 +1,4 @@
-"""Plugins by name: finds drivers, URL schemes and layers among the installed distributions.
+"""Plugins by name: finds drivers, URL schemes, layers and key providers among the installed distributions.
 
 A plugin is an entry point of an installed distribution; entry points are read from metadata, and only the
 one that was asked for is imported. It refuses, with an error that says what to do: a name that nobody
@@ -25,13 +25,15 @@ from offload_hooks.errors import (
     OptionError,
     UnknownPluginError,
 )
+from offload_hooks.key_providers import KeyProvider
 
 DRIVERS = "pulsar_offload.drivers"
 URL_SCHEMES = "pulsar_offload.url_schemes"
 LAYERS = "pulsar_offload.layers"
-GROUPS = (DRIVERS, URL_SCHEMES, LAYERS)
+KEY_PROVIDERS = "pulsar_offload.key_providers"
+GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, KEY_PROVIDERS)
 
-_NOUNS = {DRIVERS: "driver", URL_SCHEMES: "URL scheme", LAYERS: "layer"}
+_NOUNS = {DRIVERS: "driver", URL_SCHEMES: "URL scheme", LAYERS: "layer", KEY_PROVIDERS: "key provider"}
 
 
 def load_driver(name: str) -> type[Any]:
@@ -51,7 +53,18 @@ def make_driver(name: str, options: Mapping[str, object]) -> object:
 def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object:
     """Import a layer and construct it over `rest`; errors as `make_driver`."""
     entry = find(LAYERS, name)
-    return _construct(entry, load_layer_entry(entry), (rest,), options)
+    return _construct(entry, load_factory_entry(entry), (rest,), options)
+
+
+def make_key_provider(name: str, options: Mapping[str, object]) -> KeyProvider:
+    """Import a key provider and construct it; errors as `make_driver`."""
+    entry = find(KEY_PROVIDERS, name)
+    provider = _construct(entry, load_factory_entry(entry), (), options)
+    if not callable(getattr(provider, "decrypt_data_key", None)):
+        raise BrokenPluginError(
+            f"the key provider {name!r} of {distribution_of(entry)} has no method 'decrypt_data_key'"
+        )
+    return provider  # type: ignore[return-value]
 
 
 def driver_of_scheme(scheme: str) -> str:
@@ -117,11 +130,11 @@ def load_driver_entry(entry: EntryPoint) -> type[Any]:
     return driver
 
 
-def load_layer_entry(entry: EntryPoint) -> Callable[..., object]:
-    """Import an entry point's layer factory."""
+def load_factory_entry(entry: EntryPoint) -> Callable[..., object]:
+    """Import an entry point's factory: of a layer, or of a key provider."""
     factory = _load(entry)
     if not callable(factory):
-        who = f"the layer {entry.name!r} of {distribution_of(entry)}"
+        who = f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)}"
         raise BrokenPluginError(f"{who} is not a factory that can be called", found=entry.value)
     return factory  # type: ignore[no-any-return]
 

@@ -72,5 +72,6 @@ def _check_scheme(entry: EntryPoint) -> None:
 _CHECKS: dict[str, Callable[[EntryPoint], object]] = {
     registry.DRIVERS: registry.load_driver_entry,
     registry.URL_SCHEMES: _check_scheme,
-    registry.LAYERS: registry.load_layer_entry,
+    registry.LAYERS: registry.load_factory_entry,
+    registry.KEY_PROVIDERS: registry.load_factory_entry,
 }

@@ -27,7 +27,10 @@ E_BROKER_TIMESTAMP, E_BROKER_INDEX = 28, 29
 E_ENCRYPTION_ALGORITHM, E_ENCRYPTION_ALGORITHM_LENGTH = 30, 31
 E_ENCRYPTION_PARAM, E_ENCRYPTION_PARAM_LENGTH = 32, 33
 E_ENCRYPTION_KEYS = 34
-E_FIELDS = 35
+E_REPLICATED_FROM, E_REPLICATED_FROM_LENGTH = 35, 36
+E_REPLICATE_TO = 37
+E_DELIVER_AT_TIME = 38
+E_FIELDS = 39
 
 # --- one column per message: each fact of all messages lies together ---------------------------
 M_ENTRY = 0
@@ -48,6 +51,10 @@ NULL_VALUE = 2
 NULL_KEY = 4
 VALUE_IN_SCRATCH = 8
 METADATA_IN_SCRATCH = 16
+VALUE_IS_RAW = 32
+
+# --- what is to be done with an entry's payload ------------------------------------------------
+READ, PASS_ON, LEAVE_OUT = 0, 1, 2
 
 # --- field numbers of `properties`, by whose metadata it is ------------------------------------
 ENTRY_PROPERTIES_TAG = 4 << 3 | 2
