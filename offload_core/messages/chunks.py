@@ -45,10 +45,19 @@ class Before:
     reaches_beginning: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A message whose chunks are all there: its payload, and the ledger and entry of its first chunk."""
+
+    payload: bytes
+    first: tuple[int, int]
+
+
 @dataclass(slots=True, kw_only=True)
 class Pending:
-    """A message some of whose chunks have come. `size` is their bytes, `last` the last of them."""
+    """A message some of whose chunks have come: the place of the first, the last of them, and their bytes."""
 
+    first: tuple[int, int]
     last: Chunk
     payloads: list[bytes] = field(default_factory=list)
     size: int = 0
@@ -81,8 +90,8 @@ class ChunkJoiner:
         self.incomplete: list[IncompleteMessageError] = []
         self.cut_at_beginning = 0
 
-    def add(self, chunk: Chunk) -> bytes | None:
-        """The joined payload if the chunk is its message's last; what is given up is added to `incomplete`.
+    def add(self, chunk: Chunk) -> Joined | None:
+        """The joined message if the chunk is its last; what is given up is added to `incomplete`.
 
         Raises:
             BadLengthError: the message is larger than is allowed.
@@ -124,11 +133,11 @@ class ChunkJoiner:
             )
         self._remember(chunk.key)
 
-    def _take(self, chunk: Chunk) -> bytes | None:
+    def _take(self, chunk: Chunk) -> Joined | None:
         if chunk.chunk_id == 0:
             self._drop(chunk.key)
             self._done.pop(chunk.key, None)
-            self._pending[chunk.key] = Pending(last=chunk)
+            self._pending[chunk.key] = Pending(first=(chunk.ledger_id, chunk.entry_id), last=chunk)
         elif chunk.key in self._done:
             return None
         message = self._pending.get(chunk.key)
@@ -143,7 +152,7 @@ class ChunkJoiner:
             return None
         return self._append(message, chunk)
 
-    def _append(self, message: Pending, chunk: Chunk) -> bytes | None:
+    def _append(self, message: Pending, chunk: Chunk) -> Joined | None:
         message.payloads.append(chunk.payload)
         message.size += len(chunk.payload)
         message.last, message.passed_bytes = chunk, self._passed_bytes
@@ -159,7 +168,7 @@ class ChunkJoiner:
         if chunk.chunk_id == chunk.count - 1:
             self._drop(chunk.key)
             self._remember(chunk.key)
-            return b"".join(message.payloads)
+            return Joined(payload=b"".join(message.payloads), first=message.first)
         while self._pending_bytes > self._max_pending_bytes:
             oldest = next(iter(self._pending.values()))
             self.give_up(
@@ -189,6 +198,6 @@ class ChunkJoiner:
                 entry_id=at.entry_id,
                 expected=f"{at.count} chunks of {uuid!r} by {producer!r}",
                 found=there if there else f"chunk {at.chunk_id}",
-                hint=hint,
+                hint=hint or "Set mode to PERMISSIVE or DROPMALFORMED to read the others.",
             )
         )

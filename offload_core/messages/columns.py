@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from offload_core.messages.kernels import columns as kernels
 from offload_core.messages.kernels import fields as f
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_hooks.errors import BadLengthError, MetadataError
-from offload_proto.messages_pb2 import MessageMetadata
+from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 
 SHORT_BYTES = 256
 """A name of at most so many bytes that all entries of a group share is made once, and kept for the next."""
@@ -52,7 +52,8 @@ class Group:
 
     `block` and `scratch` are uint8.
 
-    `first_entry_id` is the id of row 0 of `entries`.
+    `first_entry_id` is the id of row 0 of `entries`. `first_chunks` has ledger and entry of the first chunk of a
+    message that was joined, by the row of its last.
     """
 
     block: Bytes
@@ -62,6 +63,7 @@ class Group:
     ledger_id: int
     partition: int
     first_entry_id: int
+    first_chunks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def entry_rows(self) -> npt.NDArray[np.int64]:
@@ -152,9 +154,24 @@ def _message_id(group: Group) -> pa.Array:
         values,
         offsets,
     )
-    return pa.Array.from_buffers(
+    ids = pa.Array.from_buffers(
         pa.binary(), rows, [None, offsets_buffer, buffer.slice(0, size)], null_count=0
     )
+    return _with_first_chunks(group, ids) if group.first_chunks else ids
+
+
+def _with_first_chunks(group: Group, ids: pa.Array) -> pa.Array:
+    """A chunked message's id also has that of its first chunk, where a consumer that seeks it begins."""
+    packed = ids.to_pylist()
+    for row, entry in enumerate(group.entry_rows.tolist()):
+        if entry in group.first_chunks:
+            message_id = MessageIdData.FromString(packed[row])
+            first = message_id.first_chunk_message_id
+            first.ledgerId, first.entryId = group.first_chunks[entry]
+            if group.partition >= 0:
+                first.partition = group.partition
+            packed[row] = message_id.SerializeToString()
+    return pa.array(packed, type=pa.binary())
 
 
 def _properties(group: Group) -> pa.Array:

@@ -145,6 +145,7 @@ class MessageDecoder:
                 ledger_id=self._ledger_id,
                 partition=self._partition,
                 first_entry_id=first_entry_id,
+                first_chunks=plan.first_chunks,
             )
             try:
                 batch = self._to_batch(group)

@@ -113,7 +113,8 @@ class PayloadOpener:
         if whole is None:
             plan.treatment[row] = f.LEAVE_OUT
         else:
-            plan.open(row, whole, table)
+            plan.open(row, whole.payload, table)
+            plan.first_chunks[row] = whole.first
 
     def _payload(
         self, block: Bytes, entry: npt.NDArray[np.int64], plan: PayloadPlan, row: int

@@ -28,6 +28,7 @@ class PayloadPlan:
         in_scratch: uint8, whether it is read from scratch memory.
         sizes: int64, its bytes as it will be read.
         opened: what payloads became by decryption or by joining chunks, by the entry's row.
+        first_chunks: ledger and entry of the first chunk of a message that was joined, by the row of its last.
         encrypted, chunks, transactional: how many of each there are.
     """
 
@@ -35,6 +36,7 @@ class PayloadPlan:
     in_scratch: Bytes
     sizes: npt.NDArray[np.int64]
     opened: dict[int, bytes] = field(default_factory=dict)
+    first_chunks: dict[int, tuple[int, int]] = field(default_factory=dict)
     encrypted: int
     chunks: int
     transactional: int

@@ -105,8 +105,9 @@ def _path(place: str) -> Path:
 
 def _load(name: str, place: str) -> rsa.RSAPrivateKey:
     what = f"the private key for {name!r}"
+    content = _read(what, place)
     try:
-        key: Any = load_pem_private_key(_read(what, place), password=None)
+        key: Any = load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):  # their text is about the file's content
         raise OptionError(
             f"{what} cannot be read", expected="a PEM file with a private key that has no password"

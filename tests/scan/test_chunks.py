@@ -22,7 +22,7 @@ from offload_core.catalogue import TopicName
 from offload_core.scan import Position
 from offload_core.tier import Tier
 from offload_hooks.errors import BadLengthError, IncompleteMessageError, OptionError
-from offload_proto.messages_pb2 import LZ4
+from offload_proto.messages_pb2 import LZ4, MessageIdData
 
 COLUMNS = ["__ledgerId", "__entryId", "value"]
 FIRST_LEDGER = 10
@@ -150,6 +150,17 @@ def test_a_joined_message_has_the_facts_of_its_last_chunk() -> None:
     assert list(row.values()) == [3, "a-0", 3, 4, -1, 0, False]
 
 
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_the_id_of_a_message_also_says_where_it_begins(tasks: int) -> None:
+    tier = tier_of(entries_of(message(1, chunks=1), message()), [2])
+    ids = tier.scan(columns=["__messageId"], min_partitions=tasks).to_table()["__messageId"].to_pylist()
+    plain, chunked = (MessageIdData.FromString(each) for each in ids)
+    assert not plain.HasField("first_chunk_message_id")
+    assert (chunked.ledgerId, chunked.entryId) == (11, 2)
+    first = chunked.first_chunk_message_id
+    assert (first.ledgerId, first.entryId, first.HasField("partition")) == (10, 1, False)
+
+
 def test_chunks_are_passed_on_one_by_one_when_asked_for() -> None:
     sent_message = message(chunks=3)
     rows = tier_of(entries_of(sent_message)).scan(
@@ -254,7 +265,7 @@ def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing() -> No
         scan = TierReader(Tier(driver)).scan(min_partitions=20, chunks=chunks)
         driver.reads.clear()
         scan.to_table()
-        reads.append(driver.reads)
+        reads.append(sorted(driver.reads))
     joined, raw = reads
     assert any(task.neighbours for task in TierReader(Tier(driver)).scan(min_partitions=20).tasks)
     assert joined == raw
