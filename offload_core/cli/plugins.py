@@ -13,7 +13,7 @@ from offload_core.tier import survey
 
 
 def plugins(context: typer.Context, as_json: AsJson = False, debug: Debug = False) -> None:
-    """List drivers, URL schemes and layers, whose they are, and which are broken and why; or begin a new driver."""
+    """List what plugins there are, whose they are, and which are broken and why; or begin a new driver."""
     if context.invoked_subcommand is not None:
         return
     with reported(debug):
