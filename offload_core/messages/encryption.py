@@ -109,11 +109,9 @@ class Decryptor:
 
 
 def _open(cipher: Any, vector: bytes, payload: bytes) -> bytes:
-    from cryptography.exceptions import InvalidTag
-
     try:
         opened: bytes = cipher.decrypt(vector, payload, None)
-    except InvalidTag:
+    except _invalid_tag():
         raise DecryptionError(
             "an entry does not decrypt: its bytes were changed, or the key is another"
         ) from None
@@ -123,6 +121,12 @@ def _open(cipher: Any, vector: bytes, payload: bytes) -> bytes:
             expected="8 to 128 bytes",
         ) from None
     return opened
+
+
+def _invalid_tag() -> type[Exception]:
+    from cryptography.exceptions import InvalidTag
+
+    return InvalidTag
 
 
 def _aes(name: str, data_key: bytes) -> Any:

@@ -7,14 +7,14 @@ block of them at most once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import replace
 
 from offload_core.messages.chunks import Before, Chunk, ChunkJoiner, MessageKey
 from offload_core.scan.tasks import Neighbours, Run
 
-ReadChunks = Callable[[Run], Iterator[Chunk]]
+ReadChunks = Callable[[Run], Generator[Chunk, None, None]]
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class LookBack:
 
     def __call__(self, key: MessageKey) -> Before:
         """What lies before, of one message."""
-        while self._blocks and not _begins(self._found.get(key)):
+        while self._blocks and not _begins(self._found.get(key, [])):
             if self._held() > self._max_bytes:
                 return Before(chunks=self._found.pop(key, []), reaches_beginning=False)
             self._search(self._blocks.pop())
@@ -54,7 +54,7 @@ class LookBack:
 
     def _search(self, run: Run) -> None:
         here: dict[MessageKey, list[Chunk]] = {}
-        with closing(self._read(run)) as chunks:  # type: ignore[type-var]
+        with closing(self._read(run)) as chunks:
             for chunk in chunks:
                 earlier = [] if chunk.chunk_id == 0 else here.get(chunk.key, [])
                 together = [*earlier, chunk]
@@ -67,8 +67,8 @@ class LookBack:
                 self._found[key] = [*found, *later]
 
 
-def _begins(chunks: list[Chunk] | None) -> bool:
-    return bool(chunks) and chunks is not None and chunks[0].chunk_id == 0
+def _begins(chunks: list[Chunk]) -> bool:
+    return bool(chunks) and chunks[0].chunk_id == 0
 
 
 def settle_pending(
@@ -88,7 +88,7 @@ def settle_pending(
     for run in neighbours.after:
         if not near:
             return
-        with closing(read(run)) as chunks:  # type: ignore[type-var]
+        with closing(read(run)) as chunks:
             for chunk in chunks:
                 near.pop(chunk.key, None)
                 if not near:

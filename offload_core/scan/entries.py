@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +52,9 @@ def message_decoder(
     )
 
 
-def read_chunks(tier: Tier, run: Run, options: ReadOptions, opener: PayloadOpener) -> Iterator[Chunk]:
+def read_chunks(
+    tier: Tier, run: Run, options: ReadOptions, opener: PayloadOpener
+) -> Generator[Chunk, None, None]:
     """The chunks among a run's entries, in order. Who does not read to the end closes it.
 
     Raises:

@@ -115,7 +115,7 @@ def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, 
     assert result.err.splitlines() == [
         "ledger 7 of persistent://acme/cold/orders has 1 complete copies that are not read, since newer ones are: "
         "00000000-0000-4000-8000-000000000001-ledger-7",
-        "persistent://acme/cold/orders, ledger 7: 1 entries of transactions are passed on whether committed or not "
+        "persistent://acme/cold/orders: 1 entries of transactions are passed on whether committed or not "
         "(columns __txnId…)",
     ]
 

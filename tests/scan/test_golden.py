@@ -106,9 +106,8 @@ def test_a_failed_offload_left_nothing_to_read(broker: TierReader) -> None:
 def test_messages_of_transactions_are_warned_of(broker: TierReader, caplog: pytest.LogCaptureFixture) -> None:
     broker.scan(topic="acme/cold/txn").to_table()
     assert caplog.messages == [
-        f"persistent://acme/cold/txn, ledger {ledger_id}: {number} entries of transactions are passed on whether "
-        "committed or not (columns __txnId…)"
-        for ledger_id, number in [(49, 652), (51, 603)]
+        "persistent://acme/cold/txn: 1255 entries of transactions are passed on whether committed or not "
+        "(columns __txnId…)"
     ]
 
 
