@@ -12,7 +12,8 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.checksum import crc32c
 from offload_core.messages.compression import Compression
 from offload_core.messages.schema import MESSAGE_COLUMNS, arrow_schema
-from offload_core.scan.read import message_decoder, message_reader
+from offload_core.scan.entries import message_decoder
+from offload_core.scan.read import message_reader
 from offload_core.scan.tasks import ReadOptions
 
 BLOCK_BYTES = 32 << 20

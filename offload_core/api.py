@@ -26,10 +26,9 @@ from offload_core.export import (
     Listener,
     ParquetOptions,
     ThreadExecutor,
-    export_once,
-    follow_export,
-    open_target,
+    run_export,
 )
+from offload_core.messages.encryption import CryptoFailureAction
 from offload_core.messages.schema import Level, Mode
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.scan import (
@@ -48,7 +47,16 @@ from offload_core.scan import (
     select_topics,
     time_range,
 )
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS, Isolation
+from offload_core.scan.opening import key_provider_of, key_provider_spec
+from offload_core.scan.tasks import (
+    DEFAULT_CHUNK_LOOK_BACK_BYTES,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DEFAULT_MAX_PENDING_CHUNK_BYTES,
+    DEFAULT_TIME_SLACK_MS,
+    Chunks,
+    Isolation,
+    KeyProviderSpec,
+)
 from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
 from offload_core.tier import Tier, open_store
@@ -124,6 +132,11 @@ class TierReader:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         isolation: Isolation = "committed",
         summaries: str | os.PathLike[str] | None = None,
+        key_provider: str | tuple[str, Mapping[str, object]] | KeyProviderSpec | None = None,
+        crypto_failure_action: CryptoFailureAction | None = None,
+        chunks: Chunks = "joined",
+        chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES,
+        max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES,
         prefix: str = "",
         records: RecordSource | None = None,
         records_options: Mapping[str, object] | None = None,
@@ -152,9 +165,17 @@ class TierReader:
             task_bytes: plan tasks of about this many bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
             verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
-            max_message_bytes: the most that one payload may decompress to.
+            max_message_bytes: the most that one payload may decompress to, or the chunks of a message have together.
             isolation: `committed` for what a consumer sees of transactions, `uncommitted` for all.
             summaries: a path or URL where ledgers' summaries are kept, so that transactions are looked up only once.
+            key_provider: who has the keys of encrypted messages (docs/encryption.md): a pair of name and options, or a
+                text, `pem:directory=/keys`.
+            crypto_failure_action: what becomes of messages for which there is no key, in Pulsar's words: `FAIL`,
+                `DISCARD` or `CONSUME`, which passes on ciphertext. None for FAIL with a key provider, CONSUME without.
+            chunks: `joined` to messages, or `raw`, one by one as they are stored.
+            chunk_look_back_bytes: how far the chunks of a message may be apart, in stored bytes, where a task lacks its
+                beginning.
+            max_pending_chunk_bytes: the most that a task holds of messages that are not complete yet.
             prefix: only objects whose keys begin so.
             records: managed ledgers' records, which say what there is to read (see `catalogue`).
             records_options: the options of `records`.
@@ -162,13 +183,14 @@ class TierReader:
                 provider's name. The columns are then those of the payload in place of `value`.
             reader_schema: the version of the schema, or an AVRO definition, that all messages are resolved to; None
                 for each topic's newest.
-            mode: what becomes of messages that cannot be decoded: `FAILFAST` raises, `PERMISSIVE` gives null columns
-                and the payload in `corrupt_column`, `DROPMALFORMED` leaves them out.
+            mode: what becomes of messages that cannot be read: that cannot be decoded, do not decrypt, or lack chunks.
+                `FAILFAST` raises; `PERMISSIVE` gives null columns and the payload in `corrupt_column`, or passes on
+                ciphertext, and warns; `DROPMALFORMED` leaves them out.
             corrupt_column: the name of that column.
 
         Raises:
             OptionError, UnknownTopicError, UnknownLedgerError, DataLossError, StoreError; of records FormatError; of
-            schemas SchemaError, PluginError.
+            schemas SchemaError; of schema and key providers PluginError.
         """
         options = ReadOptions(
             level=level,
@@ -178,9 +200,16 @@ class TierReader:
             fail_on_data_loss=fail_on_data_loss,
             times=restrict_times(time_range(start_time, stop_time, time_slack_ms), conditions, time_slack_ms),
             isolation=isolation,
+            mode=mode,
+            key_provider=key_provider_spec(key_provider),
+            crypto_failure_action=crypto_failure_action,
+            chunks=chunks,
+            chunk_look_back_bytes=chunk_look_back_bytes,
+            max_pending_chunk_bytes=max_pending_chunk_bytes,
         )
         if schemas is None:
             options.check()
+        key_provider_of(options.key_provider)  # a wrong name or option is told here
         names = (topic,) if isinstance(topic, str) else tuple(topic)
         selection = Selection(topics=names, topics_pattern=topics_pattern, ledger_id=ledger, cluster=cluster)
         catalogue = self.look(
@@ -191,11 +220,8 @@ class TierReader:
             start = resume_offsets(topics, resume, start)
         if schemas is not None:
             if not isinstance(schemas, Payloads):
-                nameless = [topic.label for topic in topics if topic.name is None]
-                if nameless:
-                    raise OptionError(
-                        "ledgers whose topic is not known have no schema", found=", ".join(nameless)
-                    )
+                if any(topic.name is None for topic in topics):
+                    raise OptionError("ledgers whose topic is not known have no schema")
                 schemas = self.payloads(
                     schemas,
                     [str(topic.name) for topic in topics],
@@ -212,7 +238,14 @@ class TierReader:
             times=options.times,
             conditions=tuple(conditions),
         )
-        tasks = plan_tasks(self.store, topics, bounds, min_partitions=min_partitions, task_bytes=task_bytes)
+        tasks = plan_tasks(
+            self.store,
+            topics,
+            bounds,
+            min_partitions=min_partitions,
+            task_bytes=task_bytes,
+            neighbour_bytes=chunk_look_back_bytes if options.joins_chunks else None,
+        )
         place = None if summaries is None else SummaryPlace(location=summaries, options=self.options)
         resolver = TransactionResolver(
             tier=self.store,
@@ -315,27 +348,21 @@ class TierReader:
             As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
         """
         wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
-        ended = threading.Event() if ended is None else ended
-        target = open_target(to, to_options or {})
 
         def plan(resume: Mapping[TopicName, Position]) -> Scan:
             return self.scan(**{**scan, "columns": wanted, "resume": resume, "task_bytes": file_bytes})
 
-        def once() -> ExportReport:
-            return export_once(
-                plan,
-                target,
-                executor=executor or ThreadExecutor(),
-                parquet=parquet or ParquetOptions(),
-                columns=columns,
-                stop=ended,
-                listener=listener,
-            )
-
-        try:
-            return once() if follow_s is None else follow_export(once, interval_s=follow_s, stop=ended)
-        finally:
-            target.close()
+        return run_export(
+            plan,
+            to,
+            to_options or {},
+            executor=executor or ThreadExecutor(),
+            parquet=parquet or ParquetOptions(),
+            columns=columns,
+            follow_s=follow_s,
+            ended=threading.Event() if ended is None else ended,
+            listener=listener,
+        )
 
     def close(self) -> None:
         """Give back the store's connections and threads."""

@@ -240,6 +240,14 @@ class PayloadError(FormatError):
     """A message's payload that is not what its schema says."""
 
 
+class DecryptionError(FormatError):
+    """A payload that cannot be decrypted: there is no key for it, or a wrong one, or its bytes were changed."""
+
+
+class IncompleteMessageError(FormatError):
+    """A chunked message some of whose chunks are missing."""
+
+
 class UnsupportedVersionError(FormatError):
     """A format version newer than this program knows."""
 

@@ -23,6 +23,7 @@ from offload_core.cli.rows import print_table, write_jsonl, write_parquet
 from offload_core.cli.shared import (
     Debug,
     Driver,
+    KeyProvider,
     Layers,
     Prefix,
     Records,
@@ -123,6 +124,7 @@ def cat(
     mode: Annotated[
         ModeName, typer.Option(help="What becomes of messages that cannot be read.")
     ] = ModeName.FAILFAST,
+    key_provider: KeyProvider = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -159,6 +161,7 @@ def cat(
                 schemas=schemas,
                 reader_schema=reader_schema,
                 mode=mode.value,
+                key_provider=key_provider,
             )
             if format_ is Format.TABLE:
                 print_table(

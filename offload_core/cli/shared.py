@@ -57,6 +57,13 @@ Schemas = Annotated[
         help="Who knows the topics' schemas: saved ones, a literal one, or a provider's name. Payloads become columns.",
     ),
 ]
+KeyProvider = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME[:OPTION=VALUE,…]",
+        help="Who has the keys of encrypted messages: pem:directory=/keys, for instance.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 

@@ -4,7 +4,7 @@ from offload_core.export.executors import Executor, ProcessExecutor, ThreadExecu
 from offload_core.export.model import DEFAULT_ROW_GROUP_BYTES, ExportProgress, ExportReport, ParquetOptions
 from offload_core.export.opening import open_target
 from offload_core.export.partitions import NEEDED_COLUMNS
-from offload_core.export.run import Listener, export_once, follow_export
+from offload_core.export.run import Listener, run_export
 
 __all__ = [
     "DEFAULT_ROW_GROUP_BYTES",
@@ -16,7 +16,6 @@ __all__ = [
     "ParquetOptions",
     "ProcessExecutor",
     "ThreadExecutor",
-    "export_once",
-    "follow_export",
     "open_target",
+    "run_export",
 ]

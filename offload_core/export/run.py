@@ -6,9 +6,11 @@ that a killed one has written besides is not seen by anybody and written again.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,6 +23,7 @@ from offload_core.export.model import (
     Target,
     TaskResult,
 )
+from offload_core.export.opening import open_target
 from offload_core.export.partitions import NEEDED_COLUMNS
 from offload_core.export.task import WriteTask
 from offload_core.scan import Position, Scan, ScanTask
@@ -111,6 +114,32 @@ def follow_export(
         )
         if stop.wait(interval_s):
             return total
+
+
+def run_export(
+    plan: Plan,
+    to: str | os.PathLike[str],
+    to_options: Mapping[str, Any],
+    *,
+    executor: Executor,
+    parquet: ParquetOptions,
+    columns: Sequence[str] | None,
+    follow_s: float | None,
+    ended: threading.Event,
+    listener: Listener | None,
+) -> ExportReport:
+    """Open a target and export once, or with `follow_s` again and again; errors as of `export_once`."""
+    target = open_target(to, to_options)
+
+    def once() -> ExportReport:
+        return export_once(
+            plan, target, executor=executor, parquet=parquet, columns=columns, stop=ended, listener=listener
+        )
+
+    try:
+        return once() if follow_s is None else follow_export(once, interval_s=follow_s, stop=ended)
+    finally:
+        target.close()
 
 
 def _until(stop: threading.Event | None, tasks: Iterable[ScanTask]) -> Iterator[ScanTask]:

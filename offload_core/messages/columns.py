@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import binascii
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,7 @@ from offload_core.messages.arrays import (
     checked_text,
     new_bytes,
     new_offsets,
+    nulls,
     numbers_to_array,
     spans_to_array,
     times_to_array,
@@ -32,7 +33,7 @@ from offload_core.messages.kernels import columns as kernels
 from offload_core.messages.kernels import fields as f
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_hooks.errors import BadLengthError, MetadataError
-from offload_proto.messages_pb2 import MessageMetadata
+from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
 
 SHORT_BYTES = 256
 """A name of at most so many bytes that all entries of a group share is made once, and kept for the next."""
@@ -54,7 +55,8 @@ class Group:
 
     `block` and `scratch` are uint8.
 
-    `first_entry_id` is the id of row 0 of `entries`.
+    `first_entry_id` is the id of row 0 of `entries`. `first_chunks` has ledger and entry of the first chunk of a
+    message that was joined, by the row of its last.
     """
 
     block: Bytes
@@ -64,6 +66,7 @@ class Group:
     ledger_id: int
     partition: int
     first_entry_id: int
+    first_chunks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def entry_rows(self) -> npt.NDArray[np.int64]:
@@ -154,9 +157,24 @@ def _message_id(group: Group) -> pa.Array:
         values,
         offsets,
     )
-    return pa.Array.from_buffers(
+    ids = pa.Array.from_buffers(
         pa.binary(), rows, [None, offsets_buffer, buffer.slice(0, size)], null_count=0
     )
+    return _with_first_chunks(group, ids) if group.first_chunks else ids
+
+
+def _with_first_chunks(group: Group, ids: pa.Array) -> pa.Array:
+    """A chunked message's id also has that of its first chunk, where a consumer that seeks it begins."""
+    packed = ids.to_pylist()
+    for row, entry in enumerate(group.entry_rows.tolist()):
+        if entry in group.first_chunks:
+            message_id = MessageIdData.FromString(packed[row])
+            first = message_id.first_chunk_message_id
+            first.ledgerId, first.entryId = group.first_chunks[entry]
+            if group.partition >= 0:
+                first.partition = group.partition
+            packed[row] = message_id.SerializeToString()
+    return pa.array(packed, type=pa.binary())
 
 
 def _properties(group: Group) -> pa.Array:
@@ -200,36 +218,43 @@ def _no_properties() -> Constant:
     return Constant(pa.scalar([], type=MESSAGE_COLUMNS["__messageProperties"]))
 
 
-def _encryption_keys(group: Group) -> pa.Array:
-    keys: list[list[dict[str, object]] | None] = []
-    by_entry: dict[int, list[dict[str, object]] | None] = {}
-    for row in group.entry_rows.tolist():
-        if row not in by_entry:
-            entry = group.entries[row]
-            stored = group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes()
-            by_entry[row] = _keys_of(stored) if entry[f.E_ENCRYPTION_KEYS] else None
-        keys.append(by_entry[row])
-    return _checked_keys(keys)
+def _parsed(
+    counted: int, of: Callable[[MessageMetadata], object], data_type: pa.DataType
+) -> Callable[[Group], pa.Array]:
+    """A column of a list that few entries have, by the generated class; null where the field `counted` is 0."""
+
+    def make(group: Group) -> pa.Array:
+        rows = group.entry_rows
+        if not group.entries[rows, counted].any():
+            return nulls(data_type).rows(len(rows))
+        by_entry = {
+            row: of(_metadata(group, row)) if group.entries[row, counted] else None
+            for row in np.unique(rows).tolist()
+        }
+        try:
+            return pa.array([by_entry[row] for row in rows.tolist()], type=data_type)
+        except pa.ArrowInvalid as error:
+            raise MetadataError(f"a name in an entry's metadata is not UTF-8 text: {error}") from error
+
+    return make
 
 
-def _keys_of(stored: bytes) -> list[dict[str, object]]:
+def _metadata(group: Group, row: int) -> MessageMetadata:
+    entry = group.entries[row]
+    stored = group.block[entry[f.E_METADATA] : entry[f.E_METADATA_END]].tobytes()
     try:
-        metadata = MessageMetadata.FromString(stored)
+        return MessageMetadata.FromString(stored)
     except DecodeError as error:
-        raise MetadataError(f"an encryption key cannot be parsed: {error}") from error
+        raise MetadataError(f"an entry's metadata cannot be parsed: {error}") from error
+
+
+def _keys_of(metadata: MessageMetadata) -> list[dict[str, object]]:
     if not all(key.IsInitialized() for key in metadata.encryption_keys):
         raise MetadataError("an encryption key lacks its name or value")
     return [
         {"name": key.key, "value": key.value, "metadata": [(item.key, item.value) for item in key.metadata]}
         for key in metadata.encryption_keys
     ]
-
-
-def _checked_keys(keys: list[list[dict[str, object]] | None]) -> pa.Array:
-    try:
-        return pa.array(keys, type=EXTRA_MESSAGE_COLUMNS["__encryptionKeys"])
-    except pa.ArrowInvalid as error:
-        raise MetadataError(f"an encryption key's name is not UTF-8 text: {error}") from error
 
 
 def _entry_number(field: int, data_type: pa.DataType, absent: int | None) -> Callable[[Group], pa.Array]:
@@ -285,6 +310,12 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__keyIsBase64": lambda group: pa.array(group.messages[f.M_FLAGS] & f.KEY_IS_BASE64 != 0),
     "__orderingKey": lambda group: group.message_spans(f.M_ORDERING_KEY, f.METADATA_IN_SCRATCH, pa.binary()),
     "__schemaVersion": lambda group: group.entry_spans(f.E_SCHEMA_VERSION, pa.binary()),
+    "__nullValue": lambda group: pa.array(group.messages[f.M_FLAGS] & f.NULL_VALUE != 0),
+    "__deliverAtTime": lambda group: times_to_array(group.of_entries(f.E_DELIVER_AT_TIME), -1),
+    "__replicatedFrom": lambda group: group.entry_spans(f.E_REPLICATED_FROM, pa.string()),
+    "__replicateTo": _parsed(
+        f.E_REPLICATE_TO, lambda metadata: list(metadata.replicate_to), EXTRA_MESSAGE_COLUMNS["__replicateTo"]
+    ),
     "__brokerPublishTime": _broker_publish_time,
     "__brokerIndex": _broker_index,
     "__txnIdMost": _entry_number(f.E_TXN_MOST, pa.int64(), -1),
@@ -296,8 +327,9 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__chunkedSize": _entry_number(f.E_CHUNKED_SIZE, pa.int32(), -1),
     "__compression": _entry_number(f.E_COMPRESSION, pa.int32(), None),
     "__uncompressedSize": _entry_number(f.E_UNCOMPRESSED_SIZE, pa.int64(), -1),
+    "__valueIsRaw": lambda group: pa.array(group.messages[f.M_FLAGS] & f.VALUE_IS_RAW != 0),
     "__encryptionAlgorithm": lambda group: group.entry_spans(f.E_ENCRYPTION_ALGORITHM, pa.string()),
     "__encryptionParam": lambda group: group.entry_spans(f.E_ENCRYPTION_PARAM, pa.binary()),
-    "__encryptionKeys": _encryption_keys,
+    "__encryptionKeys": _parsed(f.E_ENCRYPTION_KEYS, _keys_of, EXTRA_MESSAGE_COLUMNS["__encryptionKeys"]),
 }
 """How each column is made, but for those that are the same for a whole ledger."""

@@ -1,13 +1,15 @@
 """Runs of entries → Arrow record batches of messages, by the kernels.
 
-Entries whose payload cannot be read here (encrypted, chunks) are passed on raw, one row each, and counted. Left out are
-markers, compacted-out messages, and entries of transactions that the caller says are not to be seen.
+Entries that are encrypted or chunks are passed on raw, one row each, unless a `PayloadOpener` can do better. Left out
+are markers, compacted-out messages, and entries of transactions that the caller says are not to be seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -15,31 +17,22 @@ import pyarrow as pa
 
 from offload_core.messages.arrays import Bytes, Constant, Table
 from offload_core.messages.checksum import crc32c_address
+from offload_core.messages.chunks import Chunk
 from offload_core.messages.columns import MAKERS, Group
-from offload_core.messages.compression import decompress_into
 from offload_core.messages.entry import read_messages, split_entry
 from offload_core.messages.kernels import batches, entries
 from offload_core.messages.kernels import fields as f
-from offload_hooks.errors import (
-    FormatError,
-    MetadataError,
-    OffloadError,
-    UnresolvedTransactionError,
-    placed,
-)
+from offload_core.messages.opening import EntryCounts, PayloadOpener
+from offload_core.messages.payloads import WrongPayloadError, fill_scratch, survey_payloads
+from offload_hooks.errors import FormatError, MetadataError, UnresolvedTransactionError, placed
+
+__all__ = ["BATCH_BYTES", "EntryCounts", "MessageDecoder"]
 
 BATCH_BYTES = 1 << 20
 """About how large a record batch is: it ends with the entry that reaches this."""
 
 _EMPTY = np.empty(0, dtype=np.uint8)
-
-
-@dataclass(slots=True, kw_only=True)
-class EntryCounts:
-    """What a decoder passed on that a consumer would not have seen so."""
-
-    encrypted: int = 0
-    chunks: int = 0
+_NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class MessageDecoder:
@@ -56,10 +49,13 @@ class MessageDecoder:
         hide_unsettled: leave out entries whose state is not `COMMITTED`.
         refuse_transactions: raise an `UnresolvedTransactionError` before any of the entries that are given together,
             if one of them is of a transaction, or its marker.
+        opener: decrypts and joins; None passes on what is encrypted or a chunk.
 
     Attributes:
         earliest_ms: the earliest publish time of the entries that were decoded last.
         names_schemas: whether an entry named a version of its topic's schema.
+        opener: the one given, or one that passes on.
+        counts: what became of entries so far, those of the opener's other decoders included.
     """
 
     def __init__(
@@ -74,6 +70,7 @@ class MessageDecoder:
         times: tuple[int | None, int | None] = (None, None),
         hide_unsettled: bool = False,
         refuse_transactions: bool = False,
+        opener: PayloadOpener | None = None,
     ) -> None:
         self._times = times
         self.earliest_ms = -(2**63)
@@ -92,7 +89,8 @@ class MessageDecoder:
         }
         self._scratch: Bytes = _EMPTY
         self._entry_table, self._message_table = _Table(), _Table()
-        self.counts = EntryCounts()
+        self.opener = PayloadOpener() if opener is None else opener
+        self.counts = self.opener.counts
         self.names_schemas = False
 
     def decode(
@@ -125,40 +123,42 @@ class MessageDecoder:
             UnresolvedTransactionError: see `refuse_transactions`.
         """
         count = len(offsets)
-        table = self._entry_table.shaped(count, f.E_FIELDS)
-        right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
-        if right < count:
-            self._explain(block, block_offset, first_entry_id, offsets, lengths, right)
+        table = self._read_entries(block, block_offset, first_entry_id, offsets, lengths)
         self.names_schemas |= count > 0 and bool(table[0, f.E_SCHEMA_VERSION_LENGTH] >= 0)
         if states is not None:
             table[:, f.E_TXN_STATE] = states
             if self._hide_unsettled:
                 table[states != f.COMMITTED, f.E_MARKER_TYPE] = f.HIDDEN
-        self._leave_out(table)
-        compressed, raw, sizes, packed, transactional = self._survey(table)
-        if transactional and self._refuse_transactions:
+        left_out = self._leave_out(table)
+        plan = survey_payloads(table)
+        if plan.transactional and self._refuse_transactions:
             raise UnresolvedTransactionError(
                 "an entry is of a transaction whose outcome is not known",
                 ledger_id=self._ledger_id,
                 entry_id=first_entry_id,
                 hint="Read the tasks that a Scan has.",
             )
-        if packed:
-            too_large = np.flatnonzero((compressed != 0) & ((sizes < 0) | (sizes > self._max_message_bytes)))
-            if len(too_large):
-                self._explain(block, block_offset, first_entry_id, offsets, lengths, int(too_large[0]))
-        for first, last in _groups(sizes):
+        self.opener.open(block, table, plan, self._ledger_id, first_entry_id)
+        plan.treatment[left_out] = f.LEAVE_OUT
+        explain = functools.partial(
+            self._explain, block, block_offset, first_entry_id, offsets, lengths, plan.opened
+        )
+        too_large = plan.too_large(self._max_message_bytes)
+        if too_large is not None:
+            explain(too_large)
+        for first, last in _groups(plan.sizes):
             try:
-                scratch, scratch_offsets = self._decompress(block, table, compressed, sizes, first, last)
-            except _WrongEntryError as wrong:
-                self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong.row)
-            room = batches.message_room(table, first, last, sizes, raw)
+                filled, scratch_offsets = fill_scratch(block, table, plan, first, last, self._room)
+            except WrongPayloadError as wrong:
+                explain(wrong.row)
+            scratch = _EMPTY if filled is None else filled
+            room = batches.message_room(table, first, last, plan.sizes, plan.treatment)
             messages = self._message_table.shaped(f.M_FIELDS, room)
             made, wrong_row = batches.read_messages(
-                block, scratch, table, first, last, scratch_offsets, raw, messages
+                block, scratch, table, first, last, scratch_offsets, plan.sizes, plan.treatment, messages
             )
             if wrong_row >= 0:
-                self._explain(block, block_offset, first_entry_id, offsets, lengths, wrong_row)
+                explain(wrong_row)
             messages = messages[:, :made]
             if start_batch and first == 0:
                 messages = messages[:, (messages[f.M_ENTRY] != 0) | (_batch_index(messages) >= start_batch)]
@@ -176,6 +176,7 @@ class MessageDecoder:
                 ledger_id=self._ledger_id,
                 partition=self._partition,
                 first_entry_id=first_entry_id,
+                first_chunks=plan.first_chunks,
             )
             try:
                 batch = self._to_batch(group)
@@ -188,11 +189,14 @@ class MessageDecoder:
                 ) from error.__cause__
             yield batch
 
-    def _leave_out(self, table: Table) -> None:
-        """Hide entries that were published outside the range of times, as a broker's markers are hidden."""
+    def _leave_out(self, table: Table) -> npt.NDArray[np.int64]:
+        """Hide entries that were published outside the range of times, as a broker's markers are hidden.
+
+        Answers the rows of chunks that were: these are to be left out when they have been joined.
+        """
         start, stop = self._times
         if start is None and stop is None:
-            return
+            return _NO_ROWS
         published = table[:, f.E_PUBLISH_TIME]
         self.earliest_ms = int(published.min())
         outside = np.zeros(len(table), dtype=np.bool_)
@@ -200,52 +204,44 @@ class MessageDecoder:
             outside |= published < start
         if stop is not None:
             outside |= published >= stop
-        table[outside, f.E_MARKER_TYPE] = 0
+        is_chunk = (table[:, f.E_CHUNKS] > 1) & (table[:, f.E_MARKER_TYPE] < 0)
+        table[outside & ~is_chunk, f.E_MARKER_TYPE] = 0
+        return np.flatnonzero(outside & is_chunk)
 
-    def _survey(self, table: Table) -> tuple[Bytes, Bytes, npt.NDArray[np.int64], int, int]:
-        """Per entry: to be decompressed? passed on raw? and the size of its payload as it will be read.
-
-        Last, how many are to be decompressed, and how many are of transactions.
-        """
-        count = len(table)
-        sizes = np.empty(count, dtype=np.int64)
-        compressed, raw = np.empty(count, dtype=np.uint8), np.empty(count, dtype=np.uint8)
-        encrypted, chunks, transactional, packed = batches.survey_entries(table, sizes, compressed, raw)
-        self.counts.encrypted += encrypted
-        self.counts.chunks += chunks
-        return compressed, raw, sizes, packed, transactional
-
-    def _decompress(
+    def chunks(
         self,
         block: Bytes,
-        table: Table,
-        compressed: Bytes,
-        sizes: npt.NDArray[np.int64],
-        first: int,
-        last: int,
-    ) -> tuple[Bytes, npt.NDArray[np.int64]]:
-        """Decompress a group's payloads one behind another; the buffer, and each entry's place in it or −1."""
-        places = np.full(len(table), -1, dtype=np.int64)
-        chosen = np.flatnonzero(compressed[first:last]) + first
-        if len(chosen) == 0:
-            return _EMPTY, places
-        ends = np.cumsum(sizes[chosen])
-        if len(self._scratch) < ends[-1]:
-            self._scratch = np.empty(max(int(ends[-1]), BATCH_BYTES), dtype=np.uint8)
-        places[chosen] = ends - sizes[chosen]
-        starts = table[chosen, f.E_PAYLOAD].tolist()
-        stops = (table[chosen, f.E_PAYLOAD] + table[chosen, f.E_PAYLOAD_LENGTH]).tolist()
-        codecs = table[chosen, f.E_COMPRESSION].tolist()
-        place = 0
-        for row, codec, start, stop, end in zip(
-            chosen.tolist(), codecs, starts, stops, ends.tolist(), strict=True
-        ):
-            try:
-                decompress_into(codec, block[start:stop], self._scratch[place:end])
-            except OffloadError as error:
-                raise _WrongEntryError(row) from error
-            place = end
-        return self._scratch, places
+        block_offset: int | None,
+        first_entry_id: int,
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+    ) -> list[Chunk]:
+        """The chunks among consecutive entries, decrypted; arguments and errors as of `decode`."""
+        table = self._read_entries(block, block_offset, first_entry_id, offsets, lengths)
+        plan = survey_payloads(table)
+        return self.opener.chunks_of(block, table, plan, self._ledger_id, first_entry_id)
+
+    def _read_entries(
+        self,
+        block: Bytes,
+        block_offset: int | None,
+        first_entry_id: int,
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+    ) -> Table:
+        """The table of the entries, a row each."""
+        count = len(offsets)
+        table = self._entry_table.shaped(count, f.E_FIELDS)
+        right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
+        if right < count:
+            self._explain(block, block_offset, first_entry_id, offsets, lengths, {}, right)
+        return table
+
+    def _room(self, size: int) -> Bytes:
+        """Scratch memory of at least `size` bytes, used again and again."""
+        if len(self._scratch) < size:
+            self._scratch = np.empty(max(size, BATCH_BYTES), dtype=np.uint8)
+        return self._scratch
 
     def _to_batch(self, group: Group) -> pa.RecordBatch:
         count = len(group.entry_rows)
@@ -277,8 +273,9 @@ class MessageDecoder:
         first_entry_id: int,
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
+        opened: Mapping[int, bytes],
         row: int,
-    ) -> None:
+    ) -> NoReturn:
         """Raise what is wrong with an entry that the kernels refused."""
         start = int(offsets[row])
         entry = block[start : start + int(lengths[row])].tobytes()
@@ -289,6 +286,8 @@ class MessageDecoder:
             except FormatError as error:
                 error.offset = None if place is None else place + (error.offset or 0)
                 raise
+            if row in opened:
+                parts = parts.opened(opened[row])
             try:
                 read_messages(parts, max_message_bytes=self._max_message_bytes)
             except FormatError as error:
@@ -309,14 +308,6 @@ class _Table:
         if len(self._memory) < size:
             self._memory = np.empty(size, dtype=np.int64)
         return self._memory[:size].reshape(rows, columns)
-
-
-class _WrongEntryError(Exception):
-    """Carries the row of an entry that does not decompress to the place that explains it."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
 
 
 def _batch_index(messages: Table) -> npt.NDArray[np.int64]:

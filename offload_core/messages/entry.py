@@ -45,6 +45,14 @@ class EntryParts:
         """Whether its payload is passed on as it is: encrypted, or one chunk of a message."""
         return bool(self.metadata.encryption_keys) or self.metadata.num_chunks_from_msg > 1
 
+    def opened(self, payload: bytes) -> EntryParts:
+        """The same with what the payload becomes by decryption, or by joining chunks: it can be read now."""
+        metadata = MessageMetadata()
+        metadata.CopyFrom(self.metadata)
+        metadata.ClearField("encryption_keys")
+        metadata.ClearField("num_chunks_from_msg")
+        return EntryParts(broker=self.broker, metadata=metadata, payload=payload)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:

@@ -46,6 +46,10 @@ EXTRA_MESSAGE_COLUMNS: dict[str, pa.DataType] = {
     "__keyIsBase64": pa.bool_(),
     "__orderingKey": pa.binary(),
     "__schemaVersion": pa.binary(),
+    "__nullValue": pa.bool_(),
+    "__deliverAtTime": _TIMESTAMP,
+    "__replicatedFrom": pa.string(),
+    "__replicateTo": pa.list_(pa.string()),
     "__brokerPublishTime": _TIMESTAMP,
     "__brokerIndex": pa.int64(),
     "__txnIdMost": pa.int64(),
@@ -57,6 +61,7 @@ EXTRA_MESSAGE_COLUMNS: dict[str, pa.DataType] = {
     "__chunkedSize": pa.int32(),
     "__compression": pa.int32(),
     "__uncompressedSize": pa.int64(),
+    "__valueIsRaw": pa.bool_(),
     "__encryptionAlgorithm": pa.string(),
     "__encryptionParam": pa.binary(),
     "__encryptionKeys": pa.list_(

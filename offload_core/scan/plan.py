@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue import Ledger, Topic, concurrently
 from offload_core.scan.conditions import Condition, restrict_shares
 from offload_core.scan.gaps import AskedRange, report_gaps
+from offload_core.scan.neighbours import add_neighbours
 from offload_core.scan.positions import Offsets, Position, check_offsets, check_topics, position_of
 from offload_core.scan.runs import read_share, runs_of
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run, ScanTask, TimeRange
@@ -46,8 +47,13 @@ def plan_tasks(
     *,
     min_partitions: int = 1,
     task_bytes: int = DEFAULT_TASK_BYTES,
+    neighbour_bytes: int | None = None,
+    around: Sequence[Topic] | None = None,
 ) -> list[ScanTask]:
     """Tasks that together read the topics once; about as many as `min_partitions` where there are enough blocks.
+
+    With `neighbour_bytes` each task is told so much of what lies around it, for messages in chunks: in `around`, if
+    `topics` have not all of their ledgers.
 
     Raises:
         OptionError: a bound of another form.
@@ -71,7 +77,17 @@ def plan_tasks(
     total = sum(each.data_bytes for each in planned)
     share_bytes = max(1, min(task_bytes, -(-total // max(1, min_partitions))))
     planned = _runs_of_some(tier, planned, lambda share: share.data_bytes > share_bytes, fail)
-    return list(_pack(planned, share_bytes))
+    tasks = list(_pack(planned, share_bytes))
+    if neighbour_bytes is None:
+        return tasks
+    whole = AskedRange(first=None, stop=None)
+    ledgers = {
+        str(topic.name) if topic.name else None: [
+            share for share in _shares(topic, whole) if share.ledger.is_readable
+        ]
+        for topic in (topics if around is None else around)
+    }
+    return add_neighbours(tasks, ledgers, neighbour_bytes)
 
 
 def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:

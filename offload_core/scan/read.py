@@ -16,21 +16,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.catalogue import TopicName
-from offload_core.codec.cursor import EntryCursor, open_cursor
+from offload_core.codec.cursor import EntryCursor
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.messages.arrays import Constant, new_bytes, new_offsets
-from offload_core.messages.decode import BATCH_BYTES, EntryCounts, MessageDecoder
+from offload_core.messages.decode import BATCH_BYTES, MessageDecoder
 from offload_core.messages.kernels.fields import ABORTED, COMMITTED, OPEN
+from offload_core.messages.opening import PayloadOpener
 from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
+from offload_core.scan.entries import ENTRIES_AT_ONCE, message_decoder, open_window
 from offload_core.scan.fetch import Window, fetch_windows
+from offload_core.scan.opening import TaskOpening
 from offload_core.scan.runs import runs_ahead
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
 from offload_core.schemas import PayloadDecoder, decoded
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, placed
-
-_ENTRIES_AT_ONCE = 16384
 
 _log = logging.getLogger(__name__)
 
@@ -45,13 +46,14 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         StoreError: the store fails.
         DataLossError: entries are missing in the middle of a ledger (`fail_on_data_loss`).
         UnresolvedTransactionError: the task is none of those that `Scan.tasks` has, and it would have to know more.
+        OptionError, PluginError: the key provider cannot be used.
     """
-    typing = _Typing(options)
+    typing, opening = _Typing(options), TaskOpening(tier, task, options)
     if options.times is None:
-        yield from _read_runs(tier, task.runs, typing, options)
+        yield from _read_runs(tier, task.runs, typing, opening, options)
         return
     for _, of_topic in itertools.groupby(task.runs, key=lambda run: run.topic):
-        yield from _read_runs(tier, tuple(of_topic), typing, options)
+        yield from _read_runs(tier, tuple(of_topic), typing, opening, options)
 
 
 class _Typing:
@@ -74,19 +76,26 @@ class _Typing:
 
 
 def _read_runs(
-    tier: Tier, planned: Sequence[Run | LedgerShare], typing: _Typing, options: ReadOptions
+    tier: Tier,
+    planned: Sequence[Run | LedgerShare],
+    typing: _Typing,
+    opening: TaskOpening,
+    options: ReadOptions,
 ) -> Iterator[pa.RecordBatch]:
     # Closed at once on errors too, not when garbage is collected: that may be in the middle of a thread's start.
     with (
         contextlib.closing(runs_ahead(tier, planned, options.fail_on_data_loss)) as runs,
         contextlib.closing(fetch_windows(tier, runs)) as fetched,
     ):
+        ended = False
         for run, windows in itertools.groupby(fetched, key=lambda window: window.run):
+            opener = opening.of(run)
             with placed(key=run.data_key, ledger_id=run.ledger_id):
                 verifier = checksum_verifier(tier, run) if options.verify_checksums else None
-                ended = yield from _read_run(run, windows, typing, options, verifier)
+                ended = yield from _read_run(run, windows, typing, options, verifier, opener)
             if ended:
-                return
+                break
+        opening.finish(is_over=ended)
 
 
 def _read_run(
@@ -95,10 +104,11 @@ def _read_run(
     typing: _Typing,
     options: ReadOptions,
     verifier: ChecksumVerifier | None,
+    opener: PayloadOpener,
 ) -> Generator[pa.RecordBatch, None, bool]:
     """A run's batches; in the end whether nothing of the range of times is expected in what follows of its topic."""
     schema, typed = typing.of(run)
-    decoder = message_decoder(run, schema, options)
+    decoder = message_decoder(run, schema, options, opener)
     end_ms = None if options.times is None else options.times.end_ms
     read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
     payload_bytes, ended = 0, False
@@ -117,7 +127,6 @@ def _read_run(
         ended = end_ms is not None and decoder.earliest_ms >= end_ms
         if ended:
             break
-    _warn_of_raw(run, decoder.counts)
     if typed is not None:
         typed.report()
     elif decoder.names_schemas:
@@ -129,22 +138,6 @@ def _read_run(
     if not ended:
         _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
     return ended
-
-
-def open_window(run: Run, window: Window) -> EntryCursor:
-    """The cursor over the block that a window begins."""
-    stop, block = run.stop_entry_id, window.block
-    if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
-        stop = None  # the whole block is asked for: its end is checked as well
-    return open_cursor(
-        window.data,
-        run.object_format,
-        run.ledger_id,
-        block,
-        sequence_file=run.sequence_file,
-        stop_entry_id=stop,
-        more=not window.ends_block,
-    )
 
 
 def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
@@ -161,7 +154,7 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
             room = large or min(BATCH_BYTES, len(cursor.array))
             (values_buffer, values), (offsets_buffer, offsets) = (
                 new_bytes(room),
-                new_offsets(_ENTRIES_AT_ONCE),
+                new_offsets(ENTRIES_AT_ONCE),
             )
             count = cursor.copy(values, offsets)
             large = 0
@@ -184,25 +177,10 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
     return read
 
 
-def message_decoder(run: Run, schema: pa.Schema, options: ReadOptions) -> MessageDecoder:
-    """The decoder of a run's entries."""
-    return MessageDecoder(
-        topic=run.topic,
-        partition=run.partition,
-        ledger_id=run.ledger_id,
-        schema=schema,
-        verify_checksums=options.verify_checksums,
-        max_message_bytes=options.max_message_bytes,
-        times=(None, None) if options.times is None else (options.times.start_ms, options.times.stop_ms),
-        hide_unsettled=options.isolation == "committed",
-        refuse_transactions=options.needs_outcomes and not run.resolved,
-    )
-
-
 def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
     """How the blocks of a run are read at level `messages`: cursor → batches of its window."""
-    offsets = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
-    lengths = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
+    offsets = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+    lengths = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
         while not cursor.done and not cursor.starved:
@@ -233,15 +211,6 @@ def _states(run: Run, first: int, count: int) -> npt.NDArray[np.int8] | None:
             states = np.full(count, COMMITTED, dtype=np.int8) if states is None else states
             states[mask] = state
     return states
-
-
-def _warn_of_raw(run: Run, counts: EntryCounts) -> None:
-    for number, what in (
-        (counts.encrypted, "encrypted entries are passed on as ciphertext (columns __encryption…)"),
-        (counts.chunks, "chunks of messages are passed on one by one (columns __uuid, __chunkId)"),
-    ):
-        if number:
-            _log.warning("%s, ledger %d: %d %s", run.topic or "(unknown topic)", run.ledger_id, number, what)
 
 
 def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:

@@ -80,6 +80,20 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
     if asked.start < there and (asked.stop is None or asked.start < asked.stop):
         what = f"the first entries of a ledger of {share.label} have no copy here"
         lose(what, ledger.ledger_id, fail, found=f"entries from {there} on")
+    yield from _runs(share)
+
+
+def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
+    """The runs of a task's neighbour. What is missing of it is said where it is read for itself.
+
+    Raises:
+        StoreError: the store fails.
+    """
+    return (planned,) if isinstance(planned, Run) else tuple(_runs(read_share(tier, planned)))
+
+
+def _runs(share: LedgerShare) -> Iterator[Run]:
+    ledger, asked = share.ledger, share.asked
     for piece in ledger.pieces:
         end = _least(piece.stop_entry_id, asked.stop)
         blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))

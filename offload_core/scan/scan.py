@@ -8,7 +8,7 @@ only in topics that have transactions, from the first one on.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from offload_core.scan.read import read_task
 from offload_core.scan.runs import read_share, runs_of
-from offload_core.scan.tasks import ReadOptions, Run, ScanTask
+from offload_core.scan.tasks import LedgerShare, Neighbours, ReadOptions, Run, ScanTask
 from offload_core.scan.transactions import TransactionResolver
 from offload_core.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
@@ -91,6 +91,12 @@ class Scan:
         return pa.Table.from_batches(iter(self), schema=self.schema)
 
 
+def _with_read(near: Neighbours, read: Sequence[Run | LedgerShare | None], topic: str | None) -> Neighbours:
+    """The neighbours of what is left of a task, whose first part has been read: chunks may begin there."""
+    of_topic = tuple(each for each in read if each is not None and each.topic == topic)
+    return replace(near, before=(*near.before, *of_topic))
+
+
 def _behind(
     tier: Tier, task: ScanTask, met: UnresolvedTransactionError, fail: bool
 ) -> tuple[ScanTask, str | None]:
@@ -102,5 +108,8 @@ def _behind(
         for j, run in enumerate(runs):
             if run.data_key == met.key:
                 rest = (run.starting_at(met.entry_id), *runs[j + 1 :], *task.runs[i + 1 :])
-                return replace(task, runs=rest), run.topic
+                read = (*task.runs[:i], *runs[:j], run.stopping_at(met.entry_id))
+                near = _with_read(task.neighbours.get(run.topic, Neighbours()), read, run.topic)
+                neighbours = {**task.neighbours, run.topic: near}
+                return replace(task, runs=rest, neighbours=neighbours), run.topic
     raise AssertionError("a read stops in a run of its task")

@@ -6,7 +6,8 @@ whose index the worker reads itself. Source: design in docs/spark.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import pyarrow as pa
@@ -15,7 +16,8 @@ from offload_core.catalogue import Ledger
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.messages.schema import Level, arrow_schema
+from offload_core.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
+from offload_core.messages.schema import MODES, Level, Mode, arrow_schema
 from offload_core.scan.entry_ranges import NO_ENTRIES, EntryRanges
 from offload_core.scan.positions import Position
 from offload_core.schemas import Payloads
@@ -23,6 +25,8 @@ from offload_hooks.errors import OptionError
 
 DEFAULT_MAX_MESSAGE_BYTES = 128 << 20
 DEFAULT_TIME_SLACK_MS = 60_000
+DEFAULT_CHUNK_LOOK_BACK_BYTES = 128 << 20
+DEFAULT_MAX_PENDING_CHUNK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,17 @@ class TimeRange:
 Isolation = Literal["committed", "uncommitted"]
 """Which messages of transactions are read: those that a consumer sees, or all."""
 
+Chunks = Literal["joined", "raw"]
+"""Whether chunks become messages, or are passed on one by one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyProviderSpec:
+    """A key provider: its entry-point name and its options, whose values are in no repr."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
@@ -59,6 +74,13 @@ class ReadOptions:
         times: leave out messages that were not published in this range.
         payloads: how payloads become typed columns; None to leave `value` as it is.
         isolation: `committed` or `uncommitted`; of no consequence at level `entries`.
+        mode: what becomes of messages that cannot be read: encrypted ones that do not decrypt, incomplete ones.
+        key_provider: who decrypts the data keys of encrypted messages; None for nobody.
+        crypto_failure_action: what becomes of messages for which there is no key; None for FAIL with a key provider,
+            CONSUME without.
+        chunks: `joined` to messages, or `raw`, one by one.
+        chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
+        max_pending_chunk_bytes: the most that is held of messages that are not complete yet.
     """
 
     level: Level = "messages"
@@ -69,6 +91,12 @@ class ReadOptions:
     times: TimeRange | None = None
     payloads: Payloads | None = None
     isolation: Isolation = "committed"
+    mode: Mode = "FAILFAST"
+    key_provider: KeyProviderSpec | None = None
+    crypto_failure_action: CryptoFailureAction | None = None
+    chunks: Chunks = "joined"
+    chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES
+    max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,10 +114,15 @@ class ReadOptions:
                 )
             if self.payloads is not None:
                 raise OptionError("entries have no schema", expected="level messages", found=self.level)
-        if self.isolation not in get_args(Isolation):
-            raise OptionError(
-                "there is no such isolation", expected=" or ".join(get_args(Isolation)), found=self.isolation
-            )
+        for what, given, known in (
+            ("mode", self.mode, MODES),
+            ("crypto failure action", self.crypto_failure_action, (None, *CRYPTO_FAILURE_ACTIONS)),
+            ("isolation", self.isolation, get_args(Isolation)),
+            ("way to read chunks", self.chunks, ("joined", "raw")),
+        ):
+            if given not in known:
+                words = ", ".join(word for word in known if word is not None)
+                raise OptionError(f"there is no such {what}", expected=words, found=given)
         self.schema  # noqa: B018 - raises
 
     @property
@@ -97,6 +130,18 @@ class ReadOptions:
         """Whether what is read depends on what became of transactions."""
         wanted = self.isolation == "committed" or "__txnState" in (self.columns or ())
         return self.level == "messages" and wanted
+
+    @property
+    def joins_chunks(self) -> bool:
+        """Whether messages are put together from chunks."""
+        return self.level == "messages" and self.chunks == "joined"
+
+    @property
+    def without_key(self) -> CryptoFailureAction:
+        """What becomes of messages for which there is no key."""
+        if self.crypto_failure_action is not None:
+            return self.crypto_failure_action
+        return "CONSUME" if self.key_provider is None else "FAIL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,10 +267,29 @@ class LedgerShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbours:
+    """What lies around a task's runs of one topic, in order, as far as messages in chunks may reach.
+
+    Attributes:
+        before: what ends where the task begins; `reaches_beginning` if there is nothing before it.
+        after: what begins where the task ends; `reaches_end` if there is nothing after it.
+    """
+
+    before: tuple[Run | LedgerShare, ...] = ()
+    reaches_beginning: bool = True
+    after: tuple[Run | LedgerShare, ...] = ()
+    reaches_end: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """Runs that one worker reads one after another, and ledgers whose indexes it reads to find theirs."""
+    """Runs that one worker reads one after another, and ledgers whose indexes it reads to find theirs.
+
+    `neighbours`: what lies around them, by their topics.
+    """
 
     runs: tuple[Run | LedgerShare, ...]
+    neighbours: Mapping[str | None, Neighbours] = field(default_factory=dict)
 
     @property
     def data_bytes(self) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, Mode
 from offload_core.schemas.decoders import KeyValues, make_decoder
 from offload_core.schemas.spans import Spans, ValueDecoder, spans_of
-from offload_hooks.errors import OptionError, SchemaError, placed
+from offload_hooks.errors import OptionError, PayloadError, SchemaError, placed
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 
 CORRUPT_RECORD = "_corrupt_record"
@@ -28,6 +28,7 @@ CORRUPT_RECORD = "_corrupt_record"
 _KNOWN = MESSAGE_COLUMNS | EXTRA_MESSAGE_COLUMNS
 _OWN = {name: kind for name, kind in _KNOWN.items() if name != "value"}
 _VALUE = "value"
+_RAW = "__valueIsRaw"
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +130,7 @@ class PayloadDecoder:
         self._wanted = [name for name in schema.names if name in names]
         self._type = make_decoder(self._reader, self._reader, self._wanted).data_type
         own = [name for name in schema.names if name in _OWN]
-        inner = [_VALUE, "__schemaVersion", "__key", "__entryId"]
+        inner = [_VALUE, "__schemaVersion", "__key", "__entryId", _RAW]
         self.needed: tuple[str, ...] = tuple(dict.fromkeys([*own, *inner]))
         self._decoders: dict[bytes | None, ValueDecoder | SchemaError] = {}
         self._left_out = 0
@@ -141,7 +142,17 @@ class PayloadDecoder:
             PayloadError, SchemaError: a message that cannot be decoded (mode FAILFAST), with its entry.
         """
         spans, keys = spans_of(batch.column(_VALUE)), spans_of(batch.column("__key"))
+        raw_rows = batch.column(_RAW).to_numpy(zero_copy_only=False)
+        if raw_rows.any():
+            if self._payloads.mode == "FAILFAST":
+                raise PayloadError(
+                    "a message is encrypted, or a chunk: its payload is as stored, and has no typed columns",
+                    entry_id=_entry(batch, np.flatnonzero(raw_rows)[0]),
+                    hint="Name a keyProvider, or read without schemas.",
+                )
+            spans = replace(spans, lengths=np.where(raw_rows, -1, spans.lengths))
         array, faults = self._typed(spans, keys, batch.column("__schemaVersion"), batch)
+        faults |= raw_rows
         columns = self._columns(array)
         if self._payloads.mode == "PERMISSIVE":
             raw = pc.if_else(pa.array(faults), batch.column(_VALUE), pa.scalar(None, type=pa.binary()))

@@ -9,9 +9,19 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from offload_core.messages.encryption import CryptoFailureAction
 from offload_core.messages.schema import MODES, Level, Mode
 from offload_core.scan import DEFAULT_TASK_BYTES, Offsets, parse_offsets
-from offload_core.scan.tasks import DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_TIME_SLACK_MS, Isolation
+from offload_core.scan.opening import key_provider_spec
+from offload_core.scan.tasks import (
+    DEFAULT_CHUNK_LOOK_BACK_BYTES,
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DEFAULT_MAX_PENDING_CHUNK_BYTES,
+    DEFAULT_TIME_SLACK_MS,
+    Chunks,
+    Isolation,
+    KeyProviderSpec,
+)
 from offload_core.schemas import CORRUPT_RECORD
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
@@ -68,6 +78,11 @@ class SourceOptions:
     refresh_interval_ms: int = 10_000
     isolation: Isolation = "committed"
     summaries: str | None = None
+    key_provider: KeyProviderSpec | None = None
+    crypto_failure_action: CryptoFailureAction | None = None
+    chunks: Chunks = "joined"
+    chunk_look_back_bytes: int = DEFAULT_CHUNK_LOOK_BACK_BYTES
+    max_pending_chunk_bytes: int = DEFAULT_MAX_PENDING_CHUNK_BYTES
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -179,7 +194,6 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "maxPartitionBytes": ("max_partition_bytes", _number),
     "failOnDataLoss": ("fail_on_data_loss", _truth),
     "verifyChecksums": ("verify_checksums", _truth),
-    "maxMessageBytes": ("max_message_bytes", _number),
     "isolation": ("isolation", _text),
     "summaries": ("summaries", _text),
     "schemas": ("schemas", _text),
@@ -189,5 +203,11 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "maxBytesPerTrigger": ("max_bytes_per_trigger", _number),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", _number),
     "refreshIntervalMs": ("refresh_interval_ms", _number),
+    "maxMessageBytes": ("max_message_bytes", _number),
+    "keyProvider": ("key_provider", lambda text, _: key_provider_spec(text)),
+    "cryptoFailureAction": ("crypto_failure_action", lambda text, _: text.upper()),
+    "chunks": ("chunks", lambda text, _: text.lower()),
+    "chunkLookBackBytes": ("chunk_look_back_bytes", _number),
+    "maxPendingChunkBytes": ("max_pending_chunk_bytes", _number),
 }
 """Every option but `storage.*` and `records.*`: its name → the field of `SourceOptions` and how its text is read."""

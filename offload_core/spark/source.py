@@ -86,13 +86,18 @@ class OffloadReader(DataSourceReader):
         self.conditions: tuple[Condition, ...] = ()
 
     @property
+    def joins_chunks(self) -> bool:
+        """Whether messages are put together from chunks."""
+        return self._read_options.joins_chunks
+
+    @property
     def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
         """What Spark hands filters down to, where it is told to."""
         return PushFilters(self)
 
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
-        options = self._options
+        options, read = self._options, self._read_options
         with open_source(options) as tier:
             scan = tier.scan(
                 topic=options.topics,
@@ -100,7 +105,7 @@ class OffloadReader(DataSourceReader):
                 ledger=options.ledger,
                 cluster=options.cluster,
                 level=options.level,
-                columns=self._read_options.columns,
+                columns=read.columns,
                 start=options.starting_offsets,
                 stop=options.ending_offsets,
                 start_time=options.starting_time,
@@ -114,6 +119,12 @@ class OffloadReader(DataSourceReader):
                 max_message_bytes=options.max_message_bytes,
                 isolation=options.isolation,
                 summaries=options.summaries,
+                mode=read.mode,
+                key_provider=read.key_provider,
+                crypto_failure_action=read.crypto_failure_action,
+                chunks=read.chunks,
+                chunk_look_back_bytes=read.chunk_look_back_bytes,
+                max_pending_chunk_bytes=read.max_pending_chunk_bytes,
                 prefix=options.prefix,
                 records=options.records,
                 records_options=options.records_options,
@@ -143,6 +154,12 @@ def _read_options(options: SourceOptions, columns: tuple[str, ...] | None) -> Re
         max_message_bytes=options.max_message_bytes,
         fail_on_data_loss=options.fail_on_data_loss,
         isolation=options.isolation,
+        mode=options.mode,
+        key_provider=options.key_provider,
+        crypto_failure_action=options.crypto_failure_action,
+        chunks=options.chunks,
+        chunk_look_back_bytes=options.chunk_look_back_bytes,
+        max_pending_chunk_bytes=options.max_pending_chunk_bytes,
     )
     if options.schemas is not None:
         with open_source(options) as tier:

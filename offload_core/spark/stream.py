@@ -98,6 +98,8 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             Bounds(start=starts, stop=stops, fail_on_data_loss=self._options.fail_on_data_loss),
             min_partitions=self._options.min_partitions,
             task_bytes=self._options.max_partition_bytes,
+            neighbour_bytes=self._options.chunk_look_back_bytes if self._reader.joins_chunks else None,
+            around=topics,
         )
         return [OffloadPartition(task) for task in tasks]
 

@@ -9,6 +9,7 @@ from offload_core.tier.registry import (
     driver_of_scheme,
     is_schema_provider,
     load_driver,
+    make_key_provider,
     make_schema_provider,
 )
 from offload_core.tier.spec import LayerSpec, TierSpec
@@ -27,6 +28,7 @@ __all__ = [
     "driver_of_scheme",
     "is_schema_provider",
     "load_driver",
+    "make_key_provider",
     "make_schema_provider",
     "open_like",
     "open_store",

@@ -25,6 +25,7 @@ from offload_hooks.errors import (
     OptionError,
     UnknownPluginError,
 )
+from offload_hooks.key_providers import KeyProvider
 from offload_hooks.metadata_stores import MetadataStore
 from offload_hooks.schemas import SchemaProvider
 
@@ -32,8 +33,9 @@ DRIVERS = "pulsar_offload.drivers"
 URL_SCHEMES = "pulsar_offload.url_schemes"
 LAYERS = "pulsar_offload.layers"
 METADATA_STORES = "pulsar_offload.metadata_stores"
+KEY_PROVIDERS = "pulsar_offload.key_providers"
 SCHEMA_PROVIDERS = "pulsar_offload.schema_providers"
-GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, METADATA_STORES, SCHEMA_PROVIDERS)
+GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, METADATA_STORES, SCHEMA_PROVIDERS, KEY_PROVIDERS)
 
 _NOUNS = {
     DRIVERS: "driver",
@@ -41,6 +43,7 @@ _NOUNS = {
     LAYERS: "layer",
     METADATA_STORES: "metadata store",
     SCHEMA_PROVIDERS: "schema provider",
+    KEY_PROVIDERS: "key provider",
 }
 
 
@@ -89,6 +92,17 @@ def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProv
 def is_schema_provider(name: str) -> bool:
     """Whether an installed distribution offers a schema provider of this name, importing nothing."""
     return any(entry.name == name for entry in entry_points(group=SCHEMA_PROVIDERS))
+
+
+def make_key_provider(name: str, options: Mapping[str, object]) -> KeyProvider:
+    """Import a key provider and construct it; errors as `make_driver`."""
+    entry = find(KEY_PROVIDERS, name)
+    provider = _construct(entry, load_factory_entry(entry), (), options)
+    if not callable(getattr(provider, "decrypt_data_key", None)):
+        raise BrokenPluginError(
+            f"the key provider {name!r} of {distribution_of(entry)} has no method 'decrypt_data_key'"
+        )
+    return provider  # type: ignore[return-value]
 
 
 def driver_of_scheme(scheme: str) -> str:

@@ -75,4 +75,5 @@ _CHECKS: dict[str, Callable[[EntryPoint], object]] = {
     registry.LAYERS: registry.load_factory_entry,
     registry.METADATA_STORES: registry.load_factory_entry,
     registry.SCHEMA_PROVIDERS: registry.load_factory_entry,
+    registry.KEY_PROVIDERS: registry.load_factory_entry,
 }

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from commands import Offload
+from encryption import sealed_entry, write_keys
 from entries import WrittenObject, batch_entry, entry, pip17_object
 from expected import COLUMNS, assert_topic_is_as_expected
 from golden import TOPICS
@@ -145,6 +146,18 @@ def test_start_stop_and_limit_bound_what_is_written(
     result = offload("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "value", *arguments)
     assert (result.code, result.err) == (0, "")
     assert [row["value"] for row in lines_of(result.out)] == values
+
+
+def test_what_cannot_be_read_is_up_to_the_key_provider_and_the_mode(offload: Offload, tmp_path: Path) -> None:
+    keys = write_keys(tmp_path / "keys", "orders")
+    secrets = [sealed_entry(b"a"), sealed_entry(b"b", tampered=True), sealed_entry(b"c")]
+    lay_out(tmp_path / "tier", pip17_object(secrets))
+    read = ("cat", tmp_path / "tier", "-t", ORDERS, "-f", "jsonl", "--key-provider", f"pem:directory={keys}")
+    failed = offload(*read)
+    assert failed.code == 1
+    assert "found key 'orders'" in failed.err
+    result = offload(*read, "--mode", "DROPMALFORMED")
+    assert [row["value"] for row in lines_of(result.out)] == [b"a", b"c"]
 
 
 def test_json_lines_go_into_a_file_with_output(offload: Offload, orders: Path, tmp_path: Path) -> None:

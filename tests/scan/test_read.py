@@ -275,7 +275,7 @@ def test_a_part_of_a_ledger_is_not_compared_with_the_length_of_all_of_it(
     [
         (
             [encrypted_entry(b"?"), encrypted_entry(b"?"), entry(b"a")],
-            "2 encrypted entries are passed on as ciphertext (columns __encryption…)",
+            "2 encrypted entries are passed on as ciphertext (column __valueIsRaw)",
         ),
         (
             chunk_entries(b"abc", 1),
@@ -287,8 +287,8 @@ def test_entries_that_are_passed_on_raw_are_counted_in_a_warning(
     caplog: pytest.LogCaptureFixture, entries: list[bytes], message: str
 ) -> None:
     tier = in_memory(pip17_object(entries, max_block_bytes=400))
-    assert tier.scan().to_table().num_rows == len(entries)
-    assert caplog.messages == [f"{TOPIC}, ledger 7: {message}"]
+    assert tier.scan(chunks="raw").to_table().num_rows == len(entries)
+    assert caplog.messages == [f"{TOPIC}: {message}"]
 
 
 # --- open_tier ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from offload_core.scan import Position
+from offload_core.scan.tasks import KeyProviderSpec
 from offload_core.spark.options import parse_options
 from offload_hooks.errors import OptionError
 
@@ -29,6 +30,12 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
             "failondataloss": "False",
             "verifychecksums": "TRUE",
             "maxmessagebytes": "99",
+            "mode": "dropMalformed",
+            "keyprovider": "pem:directory=/keys",
+            "cryptofailureaction": "discard",
+            "chunks": "RAW",
+            "chunklookbackbytes": "5",
+            "maxpendingchunkbytes": "6",
         }
     )
     assert options.storage == {"root": "/y"}
@@ -38,6 +45,13 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
     assert list(options.starting_offsets.values()) == [Position(3, 4, 5)]
     assert (options.min_partitions, options.max_partition_bytes, options.max_message_bytes) == (8, 1000, 99)
     assert (options.fail_on_data_loss, options.verify_checksums) == (False, True)
+    assert (options.mode, options.crypto_failure_action, options.chunks) == (
+        "DROPMALFORMED",
+        "DISCARD",
+        "raw",
+    )
+    assert options.key_provider == KeyProviderSpec(name="pem", options={"directory": "/keys"})
+    assert (options.chunk_look_back_bytes, options.max_pending_chunk_bytes) == (5, 6)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +68,7 @@ def test_all_options_in_the_lower_case_that_spark_hands_over():
         ({"path": "x", "ledger": "-1"}, "option ledger is not a ledger's id"),
         ({"path": "x", "failondataloss": "yes"}, "neither true nor false"),
         ({"path": "x", "startingoffsets": "sometime"}, "startingOffsets is neither a word nor JSON"),
+        ({"path": "x", "keyprovider": "pem=hunter2"}, "the key provider 'pem' is written in another form"),
         ({"path": "x", "endingoffsets": '{"a/b/c": "1:1"}'}, "endingOffsets has another form"),
     ],
 )
@@ -64,4 +79,5 @@ def test_what_makes_no_sense_is_refused(options, says):
 
 def test_values_of_storage_and_records_options_are_not_shown():
     given = {"path": "x", "storage.secret": "hunter2", "records": "y", "records.token": "hunter2"}
+    given["keyProvider"] = "vault:token=hunter2"
     assert "hunter2" not in repr(parse_options(given))

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from offload_core.messages.decode import EntryCounts, MessageDecoder
 from offload_core.messages.entry import EntryParts, Message, read_messages, split_entry
+from offload_core.messages.opening import PayloadOpener
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
 from offload_hooks.errors import MetadataError
 from offload_proto.messages_pb2 import MessageIdData, MessageMetadata
@@ -36,6 +37,7 @@ def decoder(
     partition: int = -1,
     verify_checksums: bool = True,
     max_message_bytes: int = 1 << 20,
+    opener: PayloadOpener | None = None,
 ) -> MessageDecoder:
     """A decoder of the topic `TOPIC`."""
     return MessageDecoder(
@@ -45,6 +47,7 @@ def decoder(
         schema=arrow_schema("messages", columns),
         verify_checksums=verify_checksums,
         max_message_bytes=max_message_bytes,
+        opener=opener,
     )
 
 
@@ -73,13 +76,13 @@ def decoded_rows(
     **options: Any,
 ) -> list[Row]:
     """The rows of consecutive entries by the decoder; `options` are those of `decoder`."""
-    made = decoder(columns, **options)
-    rows = comparable(
+    opener = PayloadOpener()
+    if counts is not None:
+        opener.counts = counts
+    made = decoder(columns, **{"opener": opener} | options)
+    return comparable(
         list(made.decode(entry_spans(entries)[0], block_offset, first_entry_id, *entry_spans(entries)[1:]))
     )
-    if counts is not None:
-        counts.encrypted, counts.chunks = made.counts.encrypted, made.counts.chunks
-    return rows
 
 
 # --- the twin ----------------------------------------------------------------------------------
@@ -125,6 +128,10 @@ def _row(parts: EntryParts, message: Message, place: Row) -> Row:
         "__keyIsBase64": own.partition_key_b64_encoded,
         "__orderingKey": own.ordering_key if own.HasField("ordering_key") else None,
         "__schemaVersion": whole.schema_version if whole.HasField("schema_version") else None,
+        "__nullValue": message.value is None,
+        "__deliverAtTime": _time(_number(whole, "deliver_at_time")),
+        "__replicatedFrom": _text(whole.replicated_from) if whole.HasField("replicated_from") else None,
+        "__replicateTo": [_text(name) for name in whole.replicate_to] or None,
         "__txnIdMost": _number(whole, "txnid_most_bits"),
         "__txnIdLeast": _number(whole, "txnid_least_bits"),
         "__txnState": None
@@ -136,6 +143,7 @@ def _row(parts: EntryParts, message: Message, place: Row) -> Row:
         "__chunkedSize": _number(whole, "total_chunk_msg_size"),
         "__compression": whole.compression,
         "__uncompressedSize": whole.uncompressed_size if whole.HasField("uncompressed_size") else None,
+        "__valueIsRaw": parts.is_raw,
         "__encryptionAlgorithm": _text(whole.encryption_algo) if whole.HasField("encryption_algo") else None,
         "__encryptionParam": whole.encryption_param if whole.HasField("encryption_param") else None,
         "__encryptionKeys": _encryption_keys(whole),
@@ -193,6 +201,10 @@ def _number(whole: MessageMetadata, field: str) -> int | None:
 
 def _signed(number: int) -> int:
     return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _time(milliseconds: int | None) -> int | None:
+    return None if milliseconds is None else _micros(milliseconds)
 
 
 def _micros(milliseconds: int) -> int | None:

@@ -225,7 +225,7 @@ def test_each_topic_has_its_own_open_transactions(tmp_path: Path) -> None:
 
 def test_an_isolation_that_there_is_not_is_refused() -> None:
     tier = in_memory(ledger(1, PLAIN))
-    with pytest.raises(OptionError, match="committed or uncommitted, found read_committed"):
+    with pytest.raises(OptionError, match="committed, uncommitted, found read_committed"):
         tier.scan(topic=TOPIC, isolation="read_committed")  # type: ignore[arg-type]
 
 

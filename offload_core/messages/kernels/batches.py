@@ -31,6 +31,7 @@ from offload_core.messages.kernels.fields import (
     E_TXN_MOST,
     E_UNCOMPRESSED_SIZE,
     KEY_IS_BASE64,
+    LEAVE_OUT,
     M_BATCH_INDEX,
     M_ENTRY,
     M_EVENT_TIME,
@@ -48,7 +49,10 @@ from offload_core.messages.kernels.fields import (
     METADATA_IN_SCRATCH,
     NULL_KEY,
     NULL_VALUE,
+    PASS_ON,
+    READ,
     VALUE_IN_SCRATCH,
+    VALUE_IS_RAW,
 )
 from offload_core.messages.kernels.protobuf import LAST_FIELD, read_varint, skip_field
 
@@ -60,8 +64,8 @@ LEAST_MESSAGE_BYTES = 6
 def survey_entries(entries, sizes, compressed, raw):
     """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
 
-    `entries` int64 table; `sizes` int64, `compressed` and `raw` uint8 (outputs). Answers how many are encrypted,
-    chunks, of transactions (markers as well), and compressed.
+    `entries` int64 table; `sizes` int64, `compressed` and `raw` (`READ` or `PASS_ON`) uint8 (outputs). Answers how many
+    are encrypted, chunks, of transactions (markers as well), and compressed.
     """
     encrypted = chunks = transactional = packed = 0
     for i in range(len(entries)):
@@ -72,8 +76,8 @@ def survey_entries(entries, sizes, compressed, raw):
         encrypted += is_encrypted
         chunks += is_chunk
         transactional += entry[E_TXN_MOST] != -1 and entry[E_TXN_LEAST] != -1
-        raw[i] = is_encrypted or is_chunk
-        compressed[i] = seen and not raw[i] and entry[E_COMPRESSION] != 0
+        raw[i] = PASS_ON if is_encrypted or is_chunk else READ
+        compressed[i] = seen and raw[i] == READ and entry[E_COMPRESSION] != 0
         packed += compressed[i]
         sizes[i] = entry[E_UNCOMPRESSED_SIZE] if compressed[i] else entry[E_PAYLOAD_LENGTH]
     return encrypted, chunks, transactional, packed
@@ -85,7 +89,7 @@ def message_room(entries, first, last, sizes, raw):
     room = np.int64(0)
     for i in range(first, last):
         declared = entries[i, E_BATCH_SIZE]
-        room += 1 if raw[i] or declared < 0 else min(declared, sizes[i] // LEAST_MESSAGE_BYTES)
+        room += 1 if raw[i] != READ or declared < 0 else min(declared, sizes[i] // LEAST_MESSAGE_BYTES)
     return room
 
 
@@ -188,24 +192,25 @@ def _set_whole(entry, index, offset, length, flags, table, at):
 
 
 @numba.njit(cache=True, nogil=True)
-def read_messages(block, scratch, entries, first, last, scratch_offsets, raw, table):
+def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, raw, table):
     """Columns for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
 
-    `entries` int64 table, `scratch_offsets` int64 per entry (−1: the payload is in `block`), `raw` uint8 per entry
-    (1: pass the payload on as it is), `table` the output: `M_FIELDS` × messages, with room for all that the batches
-    can hold.
+    `entries` int64 table; per entry `scratch_offsets` int64 (−1: the payload is in `block`), `sizes` int64, the bytes
+    of its payload as it is read, and `raw` uint8, `READ`, `PASS_ON` as it is, or `LEAVE_OUT`; `table` the output:
+    `M_FIELDS` × messages, with room for all that the batches can hold.
     """
     count = np.int64(0)
     for i in range(first, last):
         entry = entries[i]
-        if entry[E_MARKER_TYPE] >= 0:
+        if entry[E_MARKER_TYPE] >= 0 or raw[i] == LEAVE_OUT:
             continue
         in_scratch = scratch_offsets[i] >= 0
         offset = scratch_offsets[i] if in_scratch else entry[E_PAYLOAD]
-        length = entry[E_UNCOMPRESSED_SIZE] if in_scratch else entry[E_PAYLOAD_LENGTH]
+        length = sizes[i] if in_scratch else entry[E_PAYLOAD_LENGTH]
         size = entry[E_BATCH_SIZE]
-        if raw[i] or size < 0:
-            _set_whole(entry, i, offset, length, VALUE_IN_SCRATCH if in_scratch else 0, table, count)
+        if raw[i] == PASS_ON or size < 0:
+            flags = (VALUE_IN_SCRATCH if in_scratch else 0) | (VALUE_IS_RAW if raw[i] == PASS_ON else 0)
+            _set_whole(entry, i, offset, length, flags, table, count)
             count += 1
             continue
         if size * LEAST_MESSAGE_BYTES > length or count + size > table.shape[1]:

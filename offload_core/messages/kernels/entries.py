@@ -17,6 +17,7 @@ from offload_core.messages.kernels.fields import (
     E_CHUNKED_SIZE,
     E_CHUNKS,
     E_COMPRESSION,
+    E_DELIVER_AT_TIME,
     E_ENCRYPTION_ALGORITHM,
     E_ENCRYPTION_ALGORITHM_LENGTH,
     E_ENCRYPTION_KEYS,
@@ -37,6 +38,9 @@ from offload_core.messages.kernels.fields import (
     E_PRODUCER_LENGTH,
     E_PROPERTIES,
     E_PUBLISH_TIME,
+    E_REPLICATE_TO,
+    E_REPLICATED_FROM,
+    E_REPLICATED_FROM_LENGTH,
     E_SCHEMA_VERSION,
     E_SCHEMA_VERSION_LENGTH,
     E_SEQUENCE_ID,
@@ -87,6 +91,8 @@ def _set_number(row, field, value):
         row[E_BATCH_SIZE] = max(np.int64(np.int32(value)), np.int64(0))
     elif field == 12:
         row[E_EVENT_TIME] = value
+    elif field == 19:
+        row[E_DELIVER_AT_TIME] = value
     elif field == 20:
         row[E_MARKER_TYPE] = np.uint32(value)
     elif field == 22:
@@ -111,8 +117,12 @@ def _set_span(row, field, offset, length):
         row[E_PRODUCER], row[E_PRODUCER_LENGTH] = offset, length
     elif field == 4:
         row[E_PROPERTIES] += 1
+    elif field == 5:
+        row[E_REPLICATED_FROM], row[E_REPLICATED_FROM_LENGTH] = offset, length
     elif field == 6:
         row[E_KEY], row[E_KEY_LENGTH] = offset, length
+    elif field == 7:
+        row[E_REPLICATE_TO] += 1
     elif field == 13:
         row[E_ENCRYPTION_KEYS] += 1
     elif field == 14:
@@ -168,6 +178,7 @@ def read_entry(data, position, end, checksum, row):
         E_UNCOMPRESSED_SIZE, E_BATCH_SIZE, E_KEY_LENGTH, E_ORDERING_KEY_LENGTH, E_SCHEMA_VERSION_LENGTH,
         E_MARKER_TYPE, E_TXN_LEAST, E_TXN_MOST, E_UUID_LENGTH, E_CHUNK_ID, E_CHUNKS, E_CHUNKED_SIZE,
         E_BROKER_TIMESTAMP, E_BROKER_INDEX, E_ENCRYPTION_ALGORITHM_LENGTH, E_ENCRYPTION_PARAM_LENGTH,
+        E_REPLICATED_FROM_LENGTH, E_DELIVER_AT_TIME,
     ):  # fmt: skip
         row[field] = _ABSENT
     if end - position >= 6 and load_u32(data, position) >> 16 == _BROKER_MAGIC:

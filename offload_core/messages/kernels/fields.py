@@ -27,8 +27,11 @@ E_BROKER_TIMESTAMP, E_BROKER_INDEX = 28, 29
 E_ENCRYPTION_ALGORITHM, E_ENCRYPTION_ALGORITHM_LENGTH = 30, 31
 E_ENCRYPTION_PARAM, E_ENCRYPTION_PARAM_LENGTH = 32, 33
 E_ENCRYPTION_KEYS = 34
-E_TXN_STATE = 35
-E_FIELDS = 36
+E_REPLICATED_FROM, E_REPLICATED_FROM_LENGTH = 35, 36
+E_REPLICATE_TO = 37
+E_DELIVER_AT_TIME = 38
+E_TXN_STATE = 39
+E_FIELDS = 40
 
 # --- one column per message: each fact of all messages lies together ---------------------------
 M_ENTRY = 0
@@ -49,6 +52,10 @@ NULL_VALUE = 2
 NULL_KEY = 4
 VALUE_IN_SCRATCH = 8
 METADATA_IN_SCRATCH = 16
+VALUE_IS_RAW = 32
+
+# --- what is to be done with an entry's payload ------------------------------------------------
+READ, PASS_ON, LEAVE_OUT = 0, 1, 2
 
 # --- states of a transaction's entry, and what stands for a marker's type where it is not to be seen ---
 COMMITTED, ABORTED, OPEN = 0, 1, 2

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from offload_core.messages.transactions import NO_TIMES, TransactionFinder, join_ranges
+from offload_core.scan.entries import open_window
 from offload_core.scan.fetch import fetch_windows
-from offload_core.scan.read import open_window
 from offload_core.scan.tasks import Run
 from offload_core.scan.transactions.summary import LedgerSummary
 from offload_core.scan.transactions.summary_store import SummaryStore

@@ -197,6 +197,7 @@ class Broker(Server):
             "httpServerHost": self.host,
             "httpServerPort": self.bookie_web_port,
             "journalSyncData": "false",
+            "nettyMaxFrameSizeBytes": 5_253_120,  # Pulsar's; the bookie's own has no room for the largest entry
             "diskUsageThreshold": 0.99,
             "diskUsageWarnThreshold": 0.99,
         }

@@ -1,0 +1,153 @@
+"""Chunked, encrypted and delayed messages of a running broker: we read what the official client reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from encryption import public_pem, write_keys
+from pulsar_admin import PulsarAdmin
+from pulsar_topics import RECEIVED_WITHIN_S, consume, produce, scanned
+from servers.broker import Broker
+from stores import Store
+
+from offload_core.api import TierReader
+from offload_hooks.errors import DecryptionError
+
+CHUNK_BYTES = 5 << 20
+"""About the most that a broker takes in one entry, by default."""
+
+SENT_WITHIN_MS = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A namespace whose topics are offloaded to a bucket."""
+
+    namespace: str
+    store: Store
+    admin: PulsarAdmin
+
+    def offload(self, topic: str) -> None:
+        self.admin.offload_all(topic)
+        self.admin.drop_bookkeeper_copies(topic)
+
+
+@pytest.fixture(scope="module")
+def place(
+    broker: Broker,
+    admin: PulsarAdmin,
+    new_namespace: Callable[[dict[str, object]], str],
+    new_store: Callable[[], tuple[str, Store]],
+) -> Place:
+    bucket, store = new_store()
+    return Place(new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0)), store, admin)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the private key `orders.pem` and the public key `orders.pub`."""
+    folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")
+    (folder / "orders.pub").write_bytes(public_pem("orders"))
+    return folder
+
+
+def key_reader(keys: Path) -> pulsar.CryptoKeyReader:
+    return pulsar.CryptoKeyReader(str(keys / "orders.pub"), str(keys / "orders.pem"))
+
+
+def large(seed: str, size: int) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def read_values(client: pulsar.Client, topic: str, count: int, **options: Any) -> list[tuple[bytes, bytes]]:
+    """Message ids and values of the topic, by an exclusive consumer."""
+    consumer = client.subscribe(topic, "reading", initial_position=pulsar.InitialPosition.Earliest, **options)
+    messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in range(count)]
+    consumer.close()
+    return [(message.message_id().serialize(), message.data()) for message in messages]
+
+
+def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes, bytes]]:
+    rows = tier.scan(topic=topic, columns=["__messageId", "value"], **options).to_table().to_pylist()
+    return [(row["__messageId"], row["value"]) for row in rows]
+
+
+def test_chunks_of_two_producers_are_what_the_client_joins(place: Place, client: pulsar.Client) -> None:
+    topic = f"persistent://{place.namespace}/chunked"
+    sizes = [CHUNK_BYTES * 2, 10, CHUNK_BYTES + 1]
+    producers = [
+        client.create_producer(
+            topic,
+            producer_name=name,
+            batching_enabled=False,
+            chunking_enabled=True,
+            compression_type=compression,
+            send_timeout_millis=SENT_WITHIN_MS,
+        )
+        for name, compression in (("one", pulsar.CompressionType.LZ4), ("two", pulsar.CompressionType.NONE))
+    ]
+    for i, size in enumerate(sizes):  # both are sending at once, so that their chunks come interleaved
+        for number, producer in enumerate(producers):
+            producer.send_async(large(f"{number}:{i}", size), lambda *_: None)
+    for producer in producers:
+        producer.flush()
+        producer.close()
+    read = read_values(client, topic, 2 * len(sizes))
+    place.offload(topic)
+    with place.store.open_reader() as tier:
+        raw = tier.scan(topic=topic, columns=["__producerName"], chunks="raw").to_table()
+        assert raw.num_rows > len(read)
+        assert our_values(tier, topic) == read
+        assert our_values(tier, topic, min_partitions=20) == read
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_encrypted_messages_are_what_the_client_decrypts(
+    place: Place, client: pulsar.Client, keys: Path, chunked: bool
+) -> None:
+    topic = f"persistent://{place.namespace}/encrypted-{chunked}"
+    options: Mapping[str, Any] = (
+        {"chunking_enabled": True, "batching_enabled": False}
+        if chunked
+        else {"batching_enabled": True, "batching_max_messages": 5, "batching_max_publish_delay_ms": 10_000}
+    )
+    producer = client.create_producer(
+        topic,
+        encryption_key="orders",
+        crypto_key_reader=key_reader(keys),
+        compression_type=pulsar.CompressionType.ZSTD,
+        send_timeout_millis=SENT_WITHIN_MS,
+        **options,
+    )
+    for i in range(3 if chunked else 12):
+        producer.send_async(large(str(i), CHUNK_BYTES + 1 if chunked else 50 * i), lambda *_: None)
+    producer.flush()
+    producer.close()
+    read = read_values(client, topic, 3 if chunked else 12, crypto_key_reader=key_reader(keys))
+    place.offload(topic)
+    with place.store.open_reader() as tier:
+        assert our_values(tier, topic, key_provider=("pem", {"directory": str(keys)})) == read
+        with pytest.raises(DecryptionError, match="'orders'"):
+            our_values(tier, topic, crypto_failure_action="FAIL")
+        raw = tier.scan(topic=topic, columns=["__valueIsRaw"]).to_table()["__valueIsRaw"].to_pylist()
+        assert raw
+        assert all(raw)
+
+
+def test_delayed_messages_are_read_where_they_stand(place: Place, client: pulsar.Client) -> None:
+    topic = f"persistent://{place.namespace}/delayed"
+    due_ms = 4_000_000_000_000
+    messages = [{"content": b"at once"}, {"content": b"later", "deliver_at": due_ms}, {"content": b"now"}]
+    sent = produce(client, topic, messages, batching_enabled=False)
+    read = consume(client, topic, sent)
+    place.offload(topic)
+    with place.store.open_reader() as tier:
+        assert scanned(tier, topic) == read
+        times = tier.scan(topic=topic, columns=["__deliverAtTime"]).to_table()["__deliverAtTime"].to_pylist()
+    assert [time and round(time.timestamp() * 1000) for time in times] == [None, due_ms, None]

@@ -1,0 +1,297 @@
+"""Messages in chunks: joined wherever their chunks lie, over ledgers, blocks and tasks."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chunked import SentMessage, Stored, interleaved, readable
+from encryption import write_keys
+from entries import CODECS, entry, pip17_object
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
+
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.scan import Position
+from offload_core.tier import Tier
+from offload_hooks.errors import BadLengthError, IncompleteMessageError, OptionError
+from offload_proto.messages_pb2 import LZ4, MessageIdData
+
+COLUMNS = ["__ledgerId", "__entryId", "value"]
+FIRST_LEDGER = 10
+Rows = list[tuple[int, int, bytes]]
+
+
+def tier_of(entries: Sequence[bytes], cuts: Sequence[int] = (), max_block_bytes: int = 300) -> TierReader:
+    """The entries in ledgers, each up to one of the sorted `cuts`."""
+    edges = [0, *cuts, len(entries)]
+    return in_memory(
+        *(
+            pip17_object(
+                entries[start:stop], ledger_id=FIRST_LEDGER + number, max_block_bytes=max_block_bytes
+            )
+            for number, (start, stop) in enumerate(pairwise(edges))
+        )
+    )
+
+
+def place(index: int, cuts: Sequence[int]) -> tuple[int, int]:
+    """Ledger and entry of the entry with this index."""
+    ledger = sum(cut <= index for cut in cuts)
+    return FIRST_LEDGER + ledger, index - [0, *cuts][ledger]
+
+
+def rows_of(tier: TierReader, **options: Any) -> Rows:
+    table = tier.scan(topic=TOPIC, columns=COLUMNS, **options).to_table()
+    return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in table.to_pylist()]
+
+
+MESSAGES = st.lists(
+    st.builds(
+        lambda producer, chunks, codec, length, lost: (producer, chunks, codec, length, lost),
+        st.sampled_from("abc"),
+        st.integers(1, 5),
+        st.sampled_from(sorted(CODECS)),
+        st.integers(0, 60),
+        st.one_of(st.just(frozenset()), st.just(frozenset()), st.frozensets(st.integers(0, 4), max_size=2)),
+    ),
+    max_size=9,
+)
+
+
+def sent(drawn: Sequence[tuple[str, int, int, int, frozenset[int]]]) -> list[SentMessage]:
+    return [
+        SentMessage(
+            producer=producer,
+            number=number,
+            value=b"%d:" % number + b"x%d" % number * length,
+            chunks=chunks,
+            codec=codec,
+            lost=frozenset(i for i in lost if i < chunks),
+        )
+        for number, (producer, chunks, codec, length, lost) in enumerate(drawn)
+    ]
+
+
+@settings(deadline=None, max_examples=150)  # the first example may compile
+@given(MESSAGES, st.lists(st.integers(0, 2), max_size=60), st.data())
+def test_all_complete_messages_are_read_at_their_last_chunk(
+    drawn: list[Any], order: list[int], data: st.DataObject
+) -> None:
+    stored = interleaved(sent(drawn), order)
+    if not stored:
+        return
+    places = range(1, len(stored))
+    cuts = sorted(data.draw(st.sets(st.sampled_from(places), max_size=4))) if places else []
+    tier = tier_of([each.payload for each in stored], cuts, data.draw(st.sampled_from([150, 300, 2000])))
+    start, stop = sorted([data.draw(st.integers(0, len(stored))), data.draw(st.integers(0, len(stored)))])
+    options: dict[str, Any] = {
+        "min_partitions": data.draw(st.integers(1, 6)),
+        "mode": "DROPMALFORMED",
+        "start": {TopicName(TOPIC): Position(*place(min(start, len(stored) - 1), cuts))},
+    }
+    if stop < len(stored):
+        options["stop"] = {TopicName(TOPIC): Position(*place(stop, cuts))}
+    start = min(start, len(stored) - 1)
+    expected = [
+        (*place(at, cuts), value)
+        for at, value in readable(stored)
+        if start <= at and (at < stop or stop == len(stored))
+    ]
+    assert rows_of(tier, **options) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(MESSAGES, st.lists(st.integers(0, 2), max_size=60), st.integers(1, 6))
+def test_nothing_is_wrong_where_nothing_is_lost(drawn: list[Any], order: list[int], tasks: int) -> None:
+    stored = interleaved(sent([(*message[:4], frozenset()) for message in drawn]), order)
+    if stored:
+        tier = tier_of([each.payload for each in stored], [len(stored) // 2] if len(stored) > 1 else [])
+        found = rows_of(tier, min_partitions=tasks, mode="FAILFAST")
+        assert [value for _, _, value in found] == [value for _, value in readable(stored)]
+
+
+# --- by example --------------------------------------------------------------------------------
+
+
+def message(number: int = 0, producer: str = "a", chunks: int = 4, **fields: Any) -> SentMessage:
+    return SentMessage(
+        producer=producer, number=number, value=b"value %d " % number * 5, chunks=chunks, **fields
+    )
+
+
+def stored_of(*messages: SentMessage) -> list[Stored]:
+    return interleaved(messages, ())
+
+
+def entries_of(*messages: SentMessage) -> list[bytes]:
+    return [each.payload for each in stored_of(*messages)]
+
+
+def test_a_joined_message_has_the_facts_of_its_last_chunk() -> None:
+    tier = tier_of(entries_of(message(codec=LZ4)))
+    columns = [
+        "__entryId",
+        "__uuid",
+        "__chunkId",
+        "__numChunks",
+        "__batchIndex",
+        "__sequenceId",
+        "__valueIsRaw",
+    ]
+    (row,) = tier.scan(columns=columns).to_table().to_pylist()
+    assert list(row.values()) == [3, "a-0", 3, 4, -1, 0, False]
+
+
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_the_id_of_a_message_also_says_where_it_begins(tasks: int) -> None:
+    tier = tier_of(entries_of(message(1, chunks=1), message()), [2])
+    ids = tier.scan(columns=["__messageId"], min_partitions=tasks).to_table()["__messageId"].to_pylist()
+    plain, chunked = (MessageIdData.FromString(each) for each in ids)
+    assert not plain.HasField("first_chunk_message_id")
+    assert (chunked.ledgerId, chunked.entryId) == (11, 2)
+    first = chunked.first_chunk_message_id
+    assert (first.ledgerId, first.entryId, first.HasField("partition")) == (10, 1, False)
+
+
+def test_chunks_are_passed_on_one_by_one_when_asked_for() -> None:
+    sent_message = message(chunks=3)
+    rows = tier_of(entries_of(sent_message)).scan(
+        columns=["value", "__chunkId", "__valueIsRaw"], chunks="raw"
+    )
+    found = rows.to_table().to_pylist()
+    assert b"".join(row["value"] for row in found) == sent_message.value
+    assert [(row["__chunkId"], row["__valueIsRaw"]) for row in found] == [(0, True), (1, True), (2, True)]
+
+
+def test_each_chunk_is_decrypted_by_itself(tmp_path: Path) -> None:
+    keys = ("pem", {"directory": str(write_keys(tmp_path / "keys", "orders"))})
+    secret = [message(key_name="orders", codec=LZ4), message(1, "b", key_name="orders")]
+    tier = tier_of([each.payload for each in interleaved(secret, [0, 1] * 4)], [3], 900)
+    found = rows_of(tier, key_provider=keys, min_partitions=3)
+    assert [value for _, _, value in found] == [each.value for each in secret]
+
+
+@pytest.mark.parametrize("tasks", [1, 9])
+def test_a_message_that_lost_a_chunk_is_an_error_that_names_it(tasks: int) -> None:
+    tier = tier_of(entries_of(message(), message(1, lost=frozenset({2}))), [2])
+    with pytest.raises(IncompleteMessageError) as caught:
+        rows_of(tier, min_partitions=tasks)
+    assert (caught.value.ledger_id, caught.value.entry_id) == (11, 3)
+    assert caught.value.expected == "4 chunks of 'a-1' by 'a'"
+    assert caught.value.found == 2
+
+
+def test_a_message_that_lost_a_chunk_is_named_in_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    tier = tier_of(entries_of(message(0, lost=frozenset({2})), message(1)))
+    with caplog.at_level(logging.WARNING):
+        found = rows_of(tier, mode="PERMISSIVE")
+    assert [value for _, _, value in found] == [message(1).value]
+    named, counted = caplog.messages
+    assert "a-0" in named
+    assert counted == f"{TOPIC}: 1 chunked messages are incomplete, and left out"
+
+
+def test_a_message_that_lost_a_chunk_is_only_counted(caplog: pytest.LogCaptureFixture) -> None:
+    tier = tier_of(entries_of(message(0, lost=frozenset({2})), message(1)))
+    with caplog.at_level(logging.WARNING):
+        assert len(rows_of(tier, mode="DROPMALFORMED")) == 1
+    assert caplog.messages == [f"{TOPIC}: 1 chunked messages are incomplete, and left out"]
+
+
+@pytest.mark.parametrize("lost", [{0}, {0, 1}, {3}, {2, 3}])
+def test_a_message_that_the_ends_of_a_topic_cut_is_a_warning(
+    lost: set[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert rows_of(tier_of(entries_of(message(lost=frozenset(lost))))) == []
+    (warning,) = caplog.messages
+    assert warning.startswith(f"{TOPIC}: 1 chunked messages")
+
+
+@pytest.mark.parametrize("tasks", [1, 40])
+def test_a_message_that_its_producer_never_finished_is_an_error(tasks: int) -> None:
+    others = [entry(b"%d" % i * 50) for i in range(40)]
+    tier = tier_of([*entries_of(message(lost=frozenset({2, 3}))), *others])
+    with pytest.raises(IncompleteMessageError, match="no more of it follows within 500 bytes") as caught:
+        rows_of(tier, min_partitions=tasks, chunk_look_back_bytes=500)
+    assert (caught.value.entry_id, caught.value.found) == (1, 2)
+
+
+def test_a_message_that_begins_too_far_back_is_incomplete() -> None:
+    chunks = entries_of(message(chunks=2))
+    others = [entry(b"%d" % i * 50) for i in range(40)]
+    tier = tier_of([chunks[0], *others, chunks[1]])
+    assert len(rows_of(tier, min_partitions=40, chunk_look_back_bytes=20_000)) == 41
+    with pytest.raises(IncompleteMessageError):
+        rows_of(tier, min_partitions=40, chunk_look_back_bytes=500)
+
+
+def test_chunks_that_were_sent_again_are_passed_over() -> None:
+    first, second = entries_of(message()), entries_of(message(1, chunks=2))
+    again = [*first[:3], *first[1:3], first[3], *first[2:], *second, *first[1:2]]
+    for tasks in (1, 9):
+        found = rows_of(tier_of(again, [4]), min_partitions=tasks)
+        assert [value for _, _, value in found] == [message().value, message(1).value]
+
+
+def test_a_message_that_is_begun_anew_is_read_once() -> None:
+    chunks = entries_of(message())
+    found = rows_of(tier_of([*chunks[:2], *chunks], [1, 3]), min_partitions=9)
+    assert [(entry_id, value) for _, entry_id, value in found] == [(2, message().value)]
+
+
+def test_producers_may_use_the_same_uuid() -> None:
+    here, there = message(producer="a"), message(producer="b")
+    mixed = [stored.payload.replace(b"b-0", b"a-0") for stored in interleaved([here, there], [0, 1] * 4)]
+    found = rows_of(tier_of(mixed), verify_checksums=False)
+    assert len(found) == 2
+
+
+def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing() -> None:
+    reads = []
+    for chunks in ("joined", "raw"):
+        whole = pip17_object(
+            [*entries_of(message()), *(entry(b"x" * 50) for _ in range(20))], max_block_bytes=600
+        )
+        driver = MemoryDriver(numbered(whole), metadata=Names().as_metadata("data"), range_bytes=600)
+        scan = TierReader(Tier(driver)).scan(min_partitions=20, chunks=chunks)
+        driver.reads.clear()
+        scan.to_table()
+        reads.append(sorted(read for read in driver.reads if not read[0].endswith("-index")))
+    joined, raw = reads
+    assert any(task.neighbours for task in TierReader(Tier(driver)).scan(min_partitions=20).tasks)
+    assert joined == raw
+
+
+def test_tasks_with_neighbours_travel() -> None:
+    scan = tier_of(entries_of(message(), message(1)), [3]).scan(min_partitions=4)
+    assert pickle.loads(pickle.dumps(scan.tasks)) == scan.tasks
+
+
+def test_a_message_larger_than_is_allowed_is_refused() -> None:
+    with pytest.raises(BadLengthError, match="option max_message_bytes"):
+        rows_of(tier_of(entries_of(message())), max_message_bytes=20)
+
+
+def test_no_more_is_held_of_incomplete_messages_than_is_allowed() -> None:
+    many = [message(i, f"p{i}") for i in range(5)]
+    tier = tier_of([each.payload for each in interleaved(many, list(range(5)) * 4)])
+    assert len(rows_of(tier)) == 5
+    with pytest.raises(IncompleteMessageError, match="maxPendingChunkBytes"):
+        rows_of(tier, max_pending_chunk_bytes=100)
+
+
+@pytest.mark.parametrize(
+    "options", [{"mode": "STRICT"}, {"chunks": "some"}, {"crypto_failure_action": "IGNORE"}]
+)
+def test_words_that_there_are_not_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match="there is no such"):
+        rows_of(tier_of(entries_of(message())), **options)
