@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from offload_core.catalogue import TopicName
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.export.model import FilePlace, ParquetOptions, TaskResult
 from offload_core.export.parquet_files import ParquetFiles
-from offload_core.scan import LedgerShare, Position, ReadOptions, Run, ScanTask, read_task
+from offload_core.scan import Position, ReadOptions, Run, ScanTask, read_task
+from offload_core.scan.runs import runs_ahead
 from offload_core.tier import Tier
 
 
@@ -29,35 +30,32 @@ class WriteTask:
 
     def __call__(self, task: ScanTask) -> TaskResult:
         """Errors: those of `read_task`, and `StoreError` of the target."""
+        runs = tuple(runs_ahead(self.tier, task.runs, self.read.fail_on_data_loss))
         with ParquetFiles(self.place, self.parquet, self.columns) as files:
-            for batch in read_task(self.tier, task, self.read):
+            for batch in read_task(self.tier, ScanTask(runs=runs), self.read):
                 files.write(batch)
             written = files.finish()
-            return TaskResult(files=written, reached=_reached(task, files.last), data_bytes=task.data_bytes)
+            return TaskResult(files=written, reached=_reached(runs, files.last), data_bytes=task.data_bytes)
 
 
-def _reached(task: ScanTask, last: Mapping[str, Position]) -> dict[TopicName, Position]:
+def _reached(runs: Sequence[Run], last: Mapping[str, Position]) -> dict[TopicName, Position]:
     reached: dict[TopicName, Position] = {}
-    for run in task.runs:
+    for run in runs:
         position = position_after(run, last.get(run.topic or ""))
         if run.topic is not None and position is not None:
             reached[TopicName(run.topic)] = position
     return reached
 
 
-def position_after(run: Run | LedgerShare, last: Position | None) -> Position | None:
+def position_after(run: Run, last: Position | None) -> Position | None:
     """Where to go on after a run whose last row was at `last`; None if nothing was read and its end is not known.
 
     A ledger in an object of its own is closed: after its end comes the next ledger, whichever that is. A streaming
     ledger may grow.
     """
-    of_run = last is not None and last.ledger_id == run.ledger_id
-    if isinstance(
-        run, LedgerShare
-    ):  # whole, and in an object of its own; the last one may still be on its way
-        return Position(run.ledger_id + 1, 0) if of_run or not run.is_last else None
     end = run.blocks[-1].end_entry_id if run.blocks else None
     if end is None:
+        of_run = last is not None and last.ledger_id == run.ledger_id
         return Position(run.ledger_id, last.entry_id + 1) if last is not None and of_run else None
     if run.stop_entry_id is not None and run.stop_entry_id < end:
         if run.stop_batch:
