@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from oracle import Oracle
 from required import need
 from servers.azurite import Azurite
@@ -25,6 +26,12 @@ from servers.zookeeper import ZooKeeper
 
 # Read when gcsfs is imported; otherwise it asks the server for an API that only Google has, for minutes.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+# A busy machine is no fault of a property.
+settings.register_profile(
+    "any machine", settings(), deadline=None, suppress_health_check=(HealthCheck.too_slow,)
+)
+settings.load_profile("any machine")
 
 
 _SERVER_FIXTURES = frozenset(

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import itertools
 import random
-import uuid
 
 import pytest
-from azure.storage.blob import BlobServiceClient
 from http_front import Front
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +13,6 @@ from offload_drivers.azure import listing as azure_listing
 from offload_drivers.azure.listing import common_start, in_utf8_order
 
 NAMES = st.lists(st.text(alphabet="a/\u00e9\ud7ff\ue000\uff5e\U00010000\U0001f600", max_size=6), unique=True)
-
-
-@pytest.fixture
-def container(azurite):
-    with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-        yield service.get_container_client(azurite.make_container(f"tier-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 OLD = ["old bytes, rather long", {"which": "old"}, "old/type"]
 NEW = ["new bytes", {"which": "new"}, "new/type"]
-SCRIPT = Path(__file__).parents[1] / "support" / "hdfs_crashes.py"
+SCRIPT = Path(__file__).parents[2] / "support" / "hdfs_crashes.py"
 
 _numbers = itertools.count()
 

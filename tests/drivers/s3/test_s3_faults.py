@@ -6,8 +6,8 @@ import json
 import traceback
 
 import pytest
-from http_front import NEVER_ANSWERED, Front
-from s3 import HOOKS, PREFIX, Boto, every_hook, new_bucket, opened, options
+from http_front import NEVER_ANSWERED
+from s3 import HOOKS, PREFIX, every_hook, new_bucket, opened, options
 from s3_front import refusal
 from servers.versitygw import Versitygw
 
@@ -22,29 +22,6 @@ from offload_hooks.errors import (
 
 MIB = 1 << 20
 BLOCKS = [b"a" * 5 * MIB, b"b" * 5 * MIB, b"the last one"]
-
-
-@pytest.fixture
-def bucket(versitygw):
-    return new_bucket(versitygw)
-
-
-@pytest.fixture
-def given(versitygw, bucket):
-    return options(versitygw, bucket=bucket, prefix=PREFIX)
-
-
-@pytest.fixture
-def boto(versitygw, bucket):
-    boto = Boto(versitygw, bucket)
-    yield boto
-    boto.close()
-
-
-@pytest.fixture
-def front(versitygw):
-    with Front(versitygw.endpoint) as front:
-        yield front
 
 
 def write(driver, upload, blocks, first=1, offset=0):

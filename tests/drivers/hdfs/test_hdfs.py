@@ -13,7 +13,6 @@ import textwrap
 import pytest
 from commit_races import race_of_processes
 from hdfs_native import Client, WriteOptions
-from webhdfs import WebHdfs
 
 from offload_core.tier import open_store
 from offload_drivers.hdfs import CAPABILITIES, HdfsDriver
@@ -41,11 +40,6 @@ def driver(minihdfs, root):
     driver = HdfsDriver(url=minihdfs.url, root=root, user=minihdfs.superuser, replication=2)
     yield driver
     driver.close()
-
-
-@pytest.fixture
-def web(minihdfs, root):
-    return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
 
 
 def write(driver, key, *blocks, create_only=True, **about):

@@ -6,8 +6,7 @@ from functools import partial
 
 import pytest
 from commit_races import race_of_commits_and_indexes
-from gcs import PREFIX, Rest, new_bucket, opened
-from http_front import Front
+from gcs import PREFIX, opened
 
 from offload_drivers.gcs import CAPABILITIES
 from offload_drivers.gcs import bucket as gcs_bucket
@@ -23,11 +22,6 @@ from offload_hooks.errors import (
 
 
 @pytest.fixture
-def bucket(fake_gcs):
-    return new_bucket(fake_gcs)
-
-
-@pytest.fixture
 def options(fake_gcs, bucket):
     return {"bucket": bucket, "prefix": PREFIX, "endpoint_url": fake_gcs.endpoint, "anonymous": True}
 
@@ -36,17 +30,6 @@ def options(fake_gcs, bucket):
 def driver(options):
     with opened(**options) as driver:
         yield driver
-
-
-@pytest.fixture
-def rest(fake_gcs, bucket):
-    return Rest(fake_gcs, bucket)
-
-
-@pytest.fixture
-def front(fake_gcs):
-    with Front(fake_gcs.endpoint) as front:
-        yield front
 
 
 @pytest.fixture

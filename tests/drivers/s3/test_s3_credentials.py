@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from http_front import Answer, Front
-from s3 import Boto, new_bucket, opened, options
+from s3 import Boto, opened, options
 from s3_front import signed_anew
 
 from offload_hooks import ByteRange
@@ -26,11 +26,6 @@ def _no_aws_settings(monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
-@pytest.fixture
-def bucket(versitygw):
-    return new_bucket(versitygw)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from webhdfs import WebHdfs
 
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs import turns as hdfs_turns
@@ -44,11 +43,6 @@ def new_driver(minihdfs, root):
 @pytest.fixture
 def driver(new_driver):
     return new_driver()
-
-
-@pytest.fixture
-def web(minihdfs, root):
-    return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
 
 
 @pytest.fixture

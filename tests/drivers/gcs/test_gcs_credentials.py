@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from certificates import make_certificate
 from cryptography.hazmat.primitives.asymmetric import rsa
-from gcs import PREFIX, new_bucket, opened
+from gcs import PREFIX, opened
 from google_front import SECRET, Google
 from http_front import NEVER_SENT, Answer, Front
 
@@ -20,11 +20,6 @@ from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, Sto
 def google(fake_gcs):
     with Google(fake_gcs) as google:
         yield google
-
-
-@pytest.fixture
-def bucket(fake_gcs):
-    return new_bucket(fake_gcs)
 
 
 @pytest.fixture

@@ -6,10 +6,9 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import uuid
 
 import pytest
-from azure.storage.blob import BlobServiceClient, ContentSettings
+from azure.storage.blob import ContentSettings
 
 from offload_drivers.azure import CAPABILITIES, AzureDriver
 from offload_drivers.azure.metadata import is_folder
@@ -24,12 +23,6 @@ from offload_hooks.errors import (
 )
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def container(azurite):
-    with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-        yield service.get_container_client(azurite.make_container(f"tier-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture

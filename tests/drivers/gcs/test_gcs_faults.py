@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from gcs import PREFIX, Rest, new_bucket, opened
-from http_front import NEVER_ANSWERED, NEVER_SENT, Answer, Front
+from gcs import PREFIX, opened
+from http_front import NEVER_ANSWERED, NEVER_SENT, Answer
 from servers.fake_gcs import FakeGcs
 
 from offload_hooks.errors import (
@@ -14,22 +14,6 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UploadError,
 )
-
-
-@pytest.fixture
-def bucket(fake_gcs):
-    return new_bucket(fake_gcs)
-
-
-@pytest.fixture
-def rest(fake_gcs, bucket):
-    return Rest(fake_gcs, bucket)
-
-
-@pytest.fixture
-def front(fake_gcs):
-    with Front(fake_gcs.endpoint) as front:
-        yield front
 
 
 @pytest.fixture

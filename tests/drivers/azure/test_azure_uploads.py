@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import json
 import threading
-import uuid
 from dataclasses import replace
 
 import pytest
-from azure.storage.blob import BlobBlock, BlobServiceClient
+from azure.storage.blob import BlobBlock
 from http_front import NEVER_ANSWERED, Front
 
 from offload_drivers.azure import AzureDriver
@@ -17,12 +16,6 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UploadError,
 )
-
-
-@pytest.fixture
-def container(azurite):
-    with BlobServiceClient.from_connection_string(azurite.connection_string) as service:
-        yield service.get_container_client(azurite.make_container(f"tier-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture

@@ -8,22 +8,10 @@ from dataclasses import replace
 
 import pytest
 from http_front import Front
-from s3 import PREFIX, Boto, new_bucket, opened, options
+from s3 import PREFIX, opened, options
 from s3_front import signed_anew
 
 KEYS = sorted([f"t/{number}" for number in range(10)] + ["t/ä", "t/\U0001f600", "t/\uffee"], key=str.encode)
-
-
-@pytest.fixture
-def bucket(versitygw):
-    return new_bucket(versitygw)
-
-
-@pytest.fixture
-def boto(versitygw, bucket):
-    boto = Boto(versitygw, bucket)
-    yield boto
-    boto.close()
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ import pytest
 from hook_calls import calls
 from proxy import WHOLE, Proxy, Spoil
 from servers.minihdfs import MiniHdfs
-from webhdfs import WebHdfs
 
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs.errors import translation
@@ -50,11 +49,6 @@ def open_driver(minihdfs, root):
     yield open_one
     for driver in opened:
         driver.close()
-
-
-@pytest.fixture
-def web(minihdfs, root):
-    return WebHdfs(minihdfs.endpoint, root, minihdfs.superuser)
 
 
 def all_fail(driver, kind, *, but=()):

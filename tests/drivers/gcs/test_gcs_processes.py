@@ -6,19 +6,7 @@ import sys
 import textwrap
 
 import pytest
-from gcs import PREFIX, Rest, new_bucket
-from http_front import Front
-
-
-@pytest.fixture
-def bucket(fake_gcs):
-    return new_bucket(fake_gcs)
-
-
-@pytest.fixture
-def front(fake_gcs):
-    with Front(fake_gcs.endpoint) as front:
-        yield front
+from gcs import PREFIX, Rest
 
 
 def run(program, *arguments, **environment):
