@@ -303,7 +303,7 @@ def test_errors_and_warnings_are_shown_escaped(offload_process: Offload, hostile
     warning = offload_process("cat", hostile, "-t", f"persistent://acme/cold/{HOSTILE}")
     assert warning.code == 0
     assert SHOWN in warning.err
-    assert "has no complete copy (ledger 8)" in warning.err
+    assert "ledger 8 has no complete copy" in warning.err
     for text in (error.err, warning.err):
         assert steers(text) == set()
         assert text.count("\n") == 1
