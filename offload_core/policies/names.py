@@ -1,0 +1,97 @@
+"""Policies as people and Pulsar write them: a mapping by any of their names → `OffloadPolicies`, or a clear refusal.
+
+Accepted are our names, Pulsar's, those of broker.conf that differ from them, and those of PIP-17.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from offload_core.policies.model import OffloadPolicies
+from offload_hooks.errors import OptionError
+
+EXTRA_PREFIX = "managedLedgerOffloadExtraConfig"
+"""What begins so in broker.conf is an extra configuration by the rest of its name."""
+
+_MIB = 1 << 20
+
+
+def _times(factor: int) -> Callable[[int], int]:
+    """A threshold in a smaller unit; negative stays off."""
+    return lambda number: number * factor if number >= 0 else -1
+
+
+_OTHER_NAMES: Mapping[str, tuple[str, Callable[[int], int] | None]] = {
+    "managedLedgerOffloadAutoTriggerSizeThresholdBytes": ("threshold_in_bytes", None),
+    "managedLedgerOffloadDeletionLagMs": ("deletion_lag_in_millis", None),
+    "managedLedgerDataReadPriority": ("offloaded_read_priority", None),
+    "offloadSizeInMB": ("threshold_in_bytes", _times(_MIB)),
+    "offloadTimeInMinutes": ("threshold_in_seconds", _times(60)),
+}
+
+
+def pulsar_names() -> dict[str, str]:
+    """Our name of each field by Pulsar's."""
+    return {str(field.alias): name for name, field in OffloadPolicies.model_fields.items()}
+
+
+def parse_policies(given: Mapping[str, object], where: str = "offload policies") -> OffloadPolicies:
+    """Policies from a mapping by any of their names; None says nothing. `where` names it in errors.
+
+    Raises:
+        OptionError: an unknown name, one field by two names with two values, or a value that makes no sense.
+    """
+    known = {name: name for name in OffloadPolicies.model_fields} | pulsar_names()
+    said: dict[str, Any] = {}
+    named: dict[str, str] = {}
+    extra: dict[str, str] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        if name.startswith(EXTRA_PREFIX) and name not in known:
+            extra[name.removeprefix(EXTRA_PREFIX)] = str(value)
+            continue
+        field, convert = _OTHER_NAMES[name] if name in _OTHER_NAMES else (known.get(name), None)
+        if field is None:
+            raise _unknown(name, [*known, *_OTHER_NAMES], where)
+        value = value if convert is None else convert(_whole_number(name, value, where))
+        if field in said and said[field] != value:
+            raise OptionError(
+                f"{where}: {named[field]} and {name} are the same and differ",
+                expected=f"{said[field]!r} by {named[field]}",
+                found=f"{value!r} by {name}",
+            )
+        said[field], named[field] = value, name
+    if extra:
+        said["extra_configurations"] = {**said.get("extra_configurations", {}), **extra}
+    try:
+        return OffloadPolicies(**said)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        field = str(first["loc"][0])
+        name = named.get(
+            field, next((alias for alias, ours in pulsar_names().items() if ours == field), field)
+        )
+        raise OptionError(f"{where}: {name}: {first['msg']}", found=_shown(name, given.get(name))) from None
+
+
+def _whole_number(name: str, value: object, where: str) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise OptionError(f"{where}: {name} is no whole number", found=repr(value)) from None
+
+
+def _unknown(name: str, known: list[str], where: str) -> OptionError:
+    close = difflib.get_close_matches(name, known, n=1)
+    return OptionError(
+        f"{where}: there is no policy {name!r}", hint=f"Did you mean {close[0]}?" if close else None
+    )
+
+
+def _shown(name: str, value: object) -> str | None:
+    return None if value is None or "Credential" in name or "credential" in name else repr(value)

@@ -1,0 +1,192 @@
+"""What holds for a topic of what three levels say; what a driver is told; what retention refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offload_core.policies import (
+    DEFAULTS,
+    OffloadPolicies,
+    ReadPriority,
+    RetentionPolicies,
+    check_retention,
+    parse_policies,
+    resolve_policies,
+)
+from offload_core.tier import open_store
+from offload_hooks.errors import OptionError
+
+MIB = 1 << 20
+
+SAID = st.fixed_dictionaries(
+    {},
+    optional={
+        "driver": st.sampled_from(["s3", "gcs", "local"]),
+        "bucket": st.sampled_from(["a", "b"]),
+        "threshold_in_bytes": st.integers(-1, 5),
+        "threshold_in_seconds": st.integers(-1, 5),
+        "max_threads": st.integers(1, 5),
+    },
+)
+
+
+@given(levels=st.tuples(SAID, SAID, SAID))
+def test_each_field_is_the_lowest_levels_that_says_it(levels: tuple[dict[str, Any], ...]) -> None:
+    topic, namespace, broker = (OffloadPolicies(**said) for said in levels)
+    found = resolve_policies(topic=topic, namespace=namespace, broker=broker)
+    for name in OffloadPolicies.model_fields:
+        expected = (getattr(DEFAULTS, name), "default")
+        for said, origin in reversed(list(zip(levels, ("topic", "namespace", "broker"), strict=True))):
+            if name in said:
+                expected = (said[name], origin)
+        assert (found.settings[name].value, found.settings[name].origin) == expected
+
+
+def test_without_any_level_nothing_is_offloaded_and_the_defaults_hold() -> None:
+    found = resolve_policies()
+    assert (found.driver, found.threshold_bytes, found.threshold_s) == (None, None, None)
+    assert found.deletion_lag_s == 4 * 3600
+    assert found.read_priority is ReadPriority.OFFLOADED_FIRST
+    assert (found.max_threads, found.max_block_bytes, found.read_buffer_bytes) == (2, 64 * MIB, MIB)
+    assert found.rate_limit_bytes_per_s is None
+    with pytest.raises(OptionError, match="no tier is configured"):
+        found.driver_options()
+
+
+def test_zero_offloads_at_once_and_minus_one_never() -> None:
+    found = resolve_policies(topic=OffloadPolicies(threshold_in_bytes=0, threshold_in_seconds=-1))
+    assert (found.threshold_bytes, found.threshold_s) == (0, None)
+    never = resolve_policies(topic=OffloadPolicies(deletion_lag_in_millis=-1))
+    assert never.deletion_lag_s is None
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "priority"),
+    [
+        ({}, {"offloaded_read_priority": "bookkeeper-first"}, ReadPriority.BOOKKEEPER_FIRST),
+        (
+            {"offloaded_read_priority": "bookkeeper-first"},
+            {"tiered_read_priority": "OFFLOADED_ONLY"},
+            ReadPriority.BOOKKEEPER_FIRST,
+        ),
+        (
+            {"tiered_read_priority": "OFFLOADED_ONLY"},
+            {"offloaded_read_priority": "bookkeeper-first"},
+            ReadPriority.OFFLOADED_ONLY,
+        ),
+        (
+            {"tiered_read_priority": "BOOKKEEPER_ONLY", "offloaded_read_priority": "bookkeeper-first"},
+            {},
+            ReadPriority.BOOKKEEPER_ONLY,
+        ),
+    ],
+)
+def test_the_lowest_level_says_the_read_priority(
+    topic: dict[str, Any], broker: dict[str, Any], priority: ReadPriority
+) -> None:
+    found = resolve_policies(topic=parse_policies(topic), broker=parse_policies(broker))
+    assert found.read_priority is priority
+
+
+@pytest.mark.parametrize(
+    ("topic", "broker", "size"),
+    [
+        ({"driver": "google-cloud-storage"}, {}, 128 * MIB),
+        ({"driver": "gcs"}, {"max_block_size_in_bytes": 7 * MIB}, 7 * MIB),
+        (
+            {"driver": "gcs", "gcs_max_block_size_in_bytes": 8 * MIB},
+            {"max_block_size_in_bytes": 7 * MIB},
+            8 * MIB,
+        ),
+        ({"driver": "aws-s3"}, {"s3_max_block_size_in_bytes": 9 * MIB}, 9 * MIB),
+        ({"driver": "local"}, {"s3_max_block_size_in_bytes": 9 * MIB}, 64 * MIB),
+    ],
+)
+def test_a_drivers_own_size_counts_unless_a_lower_level_says_another(
+    topic: dict[str, Any], broker: dict[str, Any], size: int
+) -> None:
+    assert (
+        resolve_policies(topic=parse_policies(topic), broker=parse_policies(broker)).max_block_bytes == size
+    )
+
+
+def test_a_driver_is_told_what_is_its_own_and_takes_it() -> None:
+    policies = parse_policies(
+        {
+            "managedLedgerOffloadDriver": "aws-s3",
+            "managedLedgerOffloadBucket": "general",
+            "s3ManagedLedgerOffloadServiceEndpoint": "http://127.0.0.1:9",
+            "s3ManagedLedgerOffloadCredentialId": "an-id",
+            "s3ManagedLedgerOffloadCredentialSecret": "hunter2",
+            "s3ManagedLedgerOffloadMaxBlockSizeInBytes": 9 * MIB,
+            "gcsManagedLedgerOffloadBucket": "another",
+            "offloadersDirectory": "./offloaders",
+            "managedLedgerExtraConfigurations": {"addressing_style": "path"},
+        }
+    )
+    found = resolve_policies(namespace=policies)
+    options = found.driver_options()
+    assert options == {
+        "managedLedgerOffloadBucket": "general",
+        "s3ManagedLedgerOffloadServiceEndpoint": "http://127.0.0.1:9",
+        "s3ManagedLedgerOffloadCredentialId": "an-id",
+        "s3ManagedLedgerOffloadCredentialSecret": "hunter2",
+        "addressing_style": "path",
+    }
+    assert found.driver is not None
+    with open_store(found.driver, **options) as store:
+        assert "general" in store.describe().location
+    assert "hunter2" not in f"{policies!r} {found!r} {found.explain()}"
+
+
+def test_what_holds_is_explained_with_where_it_comes_from() -> None:
+    found = resolve_policies(
+        topic=OffloadPolicies(threshold_in_bytes=5),
+        namespace=OffloadPolicies(driver="s3", s3_credential_secret="hunter2"),  # type: ignore[arg-type]
+        broker=OffloadPolicies(threshold_in_bytes=7, tiered_read_priority=ReadPriority.OFFLOADED_ONLY),
+    )
+    rows = found.explain()
+    assert ("managedLedgerOffloadThresholdInBytes", "5", "topic") in rows
+    assert ("managedLedgerOffloadDriver", "s3", "namespace") in rows
+    assert ("tieredReadPriority", "OFFLOADED_ONLY", "broker") in rows
+    assert ("managedLedgerOffloadThresholdInSeconds", "-1", "default") in rows
+    assert ("s3ManagedLedgerOffloadCredentialSecret", "**********", "namespace") in rows
+
+
+@pytest.mark.parametrize(
+    ("policies", "retention", "refused"),
+    [
+        (
+            {"threshold_in_seconds": 600},
+            (10, -1),
+            ["InSeconds = 600 (topic)", "retentionTimeInMinutes = 10 (600 s)"],
+        ),
+        ({"threshold_in_seconds": 599}, (10, -1), []),
+        ({"threshold_in_seconds": 601}, (-1, -1), []),
+        ({"threshold_in_seconds": 601}, (0, 0), []),
+        ({"threshold_in_seconds": 0}, (1, 0), []),
+        ({"threshold_in_seconds": -1}, (1, 1), []),
+        (
+            {"threshold_in_bytes": 3 * MIB},
+            (-1, 3),
+            ["InBytes = 3145728 (topic)", "retentionSizeInMB = 3 (3145728 bytes)"],
+        ),
+        ({"threshold_in_bytes": 3 * MIB - 1}, (-1, 3), []),
+        ({"threshold_in_bytes": 3 * MIB}, (-1, -1), []),
+    ],
+)
+def test_a_threshold_that_is_not_below_retention_is_refused_with_both_values(
+    policies: dict[str, Any], retention: tuple[int, int], refused: list[str]
+) -> None:
+    kept = RetentionPolicies(time_in_minutes=retention[0], size_in_mb=retention[1])
+    found = resolve_policies(topic=OffloadPolicies(**policies))
+    if not refused:
+        check_retention(found, kept, "topic t")
+        return
+    with pytest.raises(OptionError, match="topic t: retention would delete") as caught:
+        check_retention(found, kept, "topic t")
+    assert all(text in str(caught.value) for text in refused)

@@ -1,0 +1,179 @@
+"""Policies by the names that people write: ours, Pulsar's, broker.conf's, PIP-17's; and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from offload_core.policies import (
+    OffloadPolicies,
+    ReadPriority,
+    parse_policies,
+    parse_read_priority,
+    pulsar_names,
+)
+from offload_hooks.errors import OptionError
+
+# The fields of org.apache.pulsar.common.policies.data.OffloadPoliciesImpl, 4.0.8.
+PULSARS = sorted(
+    {
+        "managedLedgerExtraConfigurations",
+        "offloadersDirectory",
+        "fileSystemProfilePath",
+        "fileSystemURI",
+        *(
+            f"managedLedgerOffload{each}"
+            for each in ("Driver", "MaxThreads", "ReadThreads", "PrefetchRounds")
+        ),
+        *(f"managedLedgerOffloadThresholdIn{each}" for each in ("Seconds", "Bytes")),
+        *(f"managedLedgerOffload{each}" for each in ("DeletionLagInMillis", "edReadPriority")),
+        *(
+            f"s3ManagedLedgerOffload{each}"
+            for each in ("CredentialId", "CredentialSecret", "Role", "RoleSessionName")
+        ),
+        *(f"{each}anagedLedgerOffloadServiceEndpoint" for each in ("m", "s3M")),
+        "gcsManagedLedgerOffloadServiceAccountKeyFile",
+        *(
+            f"{family}anagedLedgerOffload{each}"
+            for family in ("m", "s3M", "gcsM")
+            for each in ("Region", "Bucket", "MaxBlockSizeInBytes", "ReadBufferSizeInBytes")
+        ),
+    }
+)
+OURS = {"tieredReadPriority", "managedLedgerOffloadRateLimitInBytesPerSecond"}
+
+MIB = 1 << 20
+
+
+def a_value(name: str) -> Any:
+    if name == "managedLedgerExtraConfigurations":
+        return {"a": "b"}
+    if "Priority" in name:
+        return "BOOKKEEPER_FIRST"
+    numbers = ("Bytes", "Seconds", "Millis", "Threads", "Rounds", "Second")
+    return 6 * MIB if name.endswith(numbers[:3]) else 7 if name.endswith(numbers[3:]) else "text"
+
+
+def test_every_field_of_pulsar_is_known_and_two_are_ours() -> None:
+    assert set(pulsar_names()) == set(PULSARS) | OURS
+
+
+@pytest.mark.parametrize("name", [*PULSARS, *sorted(OURS)])
+def test_a_field_by_its_name_is_said_and_given_back(name: str) -> None:
+    policies = parse_policies({name: a_value(name)})
+    assert policies.to_json() == {name: a_value(name)}
+    assert parse_policies(json.loads(json.dumps(policies.to_json()))) == policies
+    assert parse_policies({pulsar_names()[name]: a_value(name)}) == policies
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field", "said"),
+    [
+        ("offloadSizeInMB", 10, "threshold_in_bytes", 10 * MIB),
+        ("offloadSizeInMB", "10", "threshold_in_bytes", 10 * MIB),
+        ("offloadSizeInMB", -1, "threshold_in_bytes", -1),
+        ("offloadSizeInMB", 0, "threshold_in_bytes", 0),
+        ("offloadTimeInMinutes", 3, "threshold_in_seconds", 180),
+        ("offloadTimeInMinutes", -5, "threshold_in_seconds", -1),
+        ("managedLedgerOffloadAutoTriggerSizeThresholdBytes", "77", "threshold_in_bytes", 77),
+        ("managedLedgerOffloadDeletionLagMs", 5, "deletion_lag_in_millis", 5),
+        (
+            "managedLedgerDataReadPriority",
+            "bookkeeper-first",
+            "offloaded_read_priority",
+            ReadPriority.BOOKKEEPER_FIRST,
+        ),
+        ("managedLedgerOffloadExtraConfigSome", "x", "extra_configurations", {"Some": "x"}),
+    ],
+)
+def test_names_of_pip_17_and_of_broker_conf_are_taken(
+    name: str, value: object, field: str, said: object
+) -> None:
+    policies = parse_policies({name: value})
+    assert getattr(policies, field) == said
+    assert len(policies.to_json()) == 1
+
+
+def test_none_says_nothing() -> None:
+    assert parse_policies(dict.fromkeys(PULSARS)) == OffloadPolicies()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"managedLedgerOffloadDrivers": "s3"},
+            "no policy 'managedLedgerOffloadDrivers'.*mean managedLedgerOffloadDriver\\?",
+        ),
+        (
+            {"managedLedgerOffloadThresholdInBytes": 5, "offloadSizeInMB": 5},
+            "are the same and differ.*5 by managed.*5242880 by off",
+        ),
+        ({"managedLedgerOffloadThresholdInBytes": -2}, "managedLedgerOffloadThresholdInBytes.*found -2"),
+        (
+            {"managedLedgerOffloadThresholdInSeconds": "soon"},
+            "managedLedgerOffloadThresholdInSeconds.*'soon'",
+        ),
+        ({"offloadTimeInMinutes": "soon"}, "offloadTimeInMinutes is no whole number: found 'soon'"),
+        ({"managedLedgerOffloadMaxThreads": 0}, "managedLedgerOffloadMaxThreads"),
+        (
+            {"s3ManagedLedgerOffloadMaxBlockSizeInBytes": 5 * MIB - 1},
+            "s3ManagedLedgerOffloadMaxBlockSizeInBytes",
+        ),
+        ({"max_block_size_in_bytes": 2**31}, "max_block_size_in_bytes"),
+        ({"managedLedgerOffloadBucket": ""}, "managedLedgerOffloadBucket"),
+        ({"tieredReadPriority": "hot"}, "no such tiered read priority.*found hot"),
+        ({"managedLedgerExtraConfigurations": {"a": 1}}, "managedLedgerExtraConfigurations"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_by_its_name(given: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message) as caught:
+        parse_policies(given, "namespace public/default")
+    if "tieredReadPriority" not in given:
+        assert "namespace public/default: " in str(caught.value)
+
+
+def test_the_same_by_two_names_is_no_contradiction() -> None:
+    policies = parse_policies({"offloadSizeInMB": 1, "threshold_in_bytes": MIB})
+    assert policies.threshold_in_bytes == MIB
+
+
+def test_a_credential_is_in_no_repr_error_or_answer_but_is_kept() -> None:
+    policies = parse_policies(
+        {"s3ManagedLedgerOffloadCredentialSecret": "hunter2", "s3ManagedLedgerOffloadBucket": "b"}
+    )
+    assert "hunter2" not in f"{policies!r} {policies} {policies.shown()}"
+    assert policies.shown() == {
+        "s3ManagedLedgerOffloadCredentialSecret": "********",
+        "s3ManagedLedgerOffloadBucket": "b",
+    }
+    assert policies.to_json()["s3ManagedLedgerOffloadCredentialSecret"] == "hunter2"
+    with pytest.raises(OptionError) as caught:
+        parse_policies({"s3ManagedLedgerOffloadCredentialSecret": ["hunter2"]})
+    assert "hunter2" not in f"{caught.value} {caught.value!r} {caught.value.__context__}"
+
+
+@pytest.mark.parametrize(
+    ("text", "priority"),
+    [
+        ("BOOKKEEPER_ONLY", ReadPriority.BOOKKEEPER_ONLY),
+        ("bookkeeper-first", ReadPriority.BOOKKEEPER_FIRST),
+        ("Offloaded-Only", ReadPriority.OFFLOADED_ONLY),
+        ("OFFLOADED_FIRST", ReadPriority.OFFLOADED_FIRST),
+        ("tiered-storage-first", ReadPriority.OFFLOADED_FIRST),
+        (" TIERED_STORAGE_FIRST ", ReadPriority.OFFLOADED_FIRST),
+    ],
+)
+def test_read_priorities_by_all_their_names(text: str, priority: ReadPriority) -> None:
+    assert parse_read_priority(text) is priority
+
+
+def test_what_a_read_priority_means() -> None:
+    assert [(each.hot_first, each.falls_back) for each in ReadPriority] == [
+        (True, False),
+        (True, True),
+        (False, False),
+        (False, True),
+    ]
