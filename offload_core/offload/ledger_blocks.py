@@ -1,0 +1,134 @@
+"""A sealed ledger of the hot tier → the blocks of its PIP-17 object, one after another, as Pulsar cuts them.
+
+Every block but the last is exactly the maximum long; an entry that fits no such block has one for itself. Entries are
+read in batches and framed by the kernel. Source: docs/formats/pip17.md; the twin is `codec.pip17.plan_blocks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.byte_arrays import Bytes, read_only
+from offload_core.codec.frames import FRAME_HEADER_BYTES
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.kernels.frames import fill_padding, frame_entries
+from offload_core.codec.object_format import ObjectFormat
+from offload_hooks.errors import DataLossError
+from offload_hooks.ledger_stores import LedgerReader, LedgerStatus
+
+READ_BYTES = 4 << 20
+"""How much is read of the hot tier at once."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Entries that were read, and how many of them are framed."""
+
+    first_entry_id: int
+    values: Bytes
+    offsets: npt.NDArray[np.int64]
+    done: int = 0
+
+    @property
+    def left(self) -> int:
+        return len(self.offsets) - 1 - self.done
+
+
+class LedgerBlocks:
+    """Iterates once over a ledger's blocks; `index` then has them, and `data_length` their bytes.
+
+    Args:
+        ledger: a sealed ledger.
+        status: what it says of itself; it has at least one entry.
+        max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
+
+    Raises (as it is iterated over):
+        StoreError, FormatError: of the hot tier.
+        DataLossError: it gave other entries than those it was asked for, or of another size than it says.
+    """
+
+    def __init__(self, ledger: LedgerReader, status: LedgerStatus, max_block_bytes: int) -> None:
+        self._ledger = ledger
+        self._entry_count = status.entry_count
+        self._payload_bytes = status.size_bytes
+        self._max_block_bytes = max_block_bytes
+        self.index: list[BlockEntry] = []
+        self.data_length = 0
+
+    def __iter__(self) -> Iterator[memoryview]:
+        batches = self._batches()
+        batch = next(batches, None)
+        while batch is not None:
+            first_entry_id = batch.first_entry_id + batch.done
+            block = np.empty(max(self._max_block_bytes, _alone(batch)), dtype=np.uint8)
+            end = BLOCK_HEADER_BYTES
+            while batch is not None:
+                end = _fill(batch, block, end)
+                if batch.left:
+                    break
+                batch = next(batches, None)
+            length = end if batch is None else len(block)
+            header = BlockHeader(
+                object_format=ObjectFormat.PIP17,
+                block_length=length,
+                first_entry_id=first_entry_id,
+                ledger_id=None,
+            )
+            block[:BLOCK_HEADER_BYTES] = np.frombuffer(pack_block_header(header), dtype=np.uint8)
+            fill_padding(block, end, length)
+            self.index.append(
+                BlockEntry(
+                    first_entry_id=first_entry_id, part_number=len(self.index) + 1, offset=self.data_length
+                )
+            )
+            self.data_length += length
+            yield block.data[:length]
+
+    def _batches(self) -> Iterator[_Batch]:
+        begin, size = 0, 0
+        while begin < self._entry_count:
+            read = self._ledger.read(begin, self._entry_count - 1, READ_BYTES)
+            if read.first_entry_id != begin or not 0 < len(read) <= self._entry_count - begin:
+                raise DataLossError(
+                    "the hot tier gave other entries than it was asked for",
+                    ledger_id=self._ledger.ledger_id,
+                    entry_id=begin,
+                    expected=f"entries from {begin} to {self._entry_count - 1} at most",
+                    found=f"{len(read)} from {read.first_entry_id}",
+                )
+            size += read.offsets[-1] - read.offsets[0]
+            begin = read.stop_entry_id
+            if size > self._payload_bytes or (begin == self._entry_count and size < self._payload_bytes):
+                raise DataLossError(
+                    "the hot tier gave entries of another size than it says that the ledger has",
+                    ledger_id=self._ledger.ledger_id,
+                    expected=f"{self._payload_bytes} bytes",
+                    found=f"{size} bytes up to entry {begin - 1}",
+                )
+            yield _Batch(read.first_entry_id, read_only(read.data), np.asarray(read.offsets))
+
+
+def _alone(batch: _Batch) -> int:
+    """How long a block of the batch's next entry alone is."""
+    length = int(batch.offsets[batch.done + 1] - batch.offsets[batch.done])
+    return BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + length
+
+
+def _fill(batch: _Batch, block: Bytes, end: int) -> int:
+    """Frame as many entries as fit the block from `end` on; where the last of them ends."""
+    borders = batch.offsets[batch.done + 1 :] - batch.offsets[batch.done]
+    borders = borders + FRAME_HEADER_BYTES * np.arange(1, len(borders) + 1)
+    fitting = int(np.searchsorted(borders, len(block) - end, side="right"))
+    if not fitting:
+        return end
+    first = batch.done
+    batch.done += fitting
+    written: int = frame_entries(
+        batch.values, batch.offsets, first, batch.done, batch.first_entry_id + first, block, end
+    )
+    return written

@@ -1,0 +1,44 @@
+"""What the objects of an offloaded ledger say of themselves: user metadata, and BookKeeper's record in the index.
+
+Source: docs/formats/index.md, User metadata; docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
+from offload_core.codec.object_format import FORMAT_VERSION_KEY
+from offload_hooks.ledger_stores import LedgerStatus
+
+FORMAT_VERSION = "1"
+SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
+ROLE_KEY = "role"
+
+_NO_BOOKIE = "bookie:0"
+"""BookKeeper's record names a bookie for each ensemble; the embedded store has none."""
+
+
+def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """What an object carries; `role` is `data` or `index`. Keys are lower-case; ours count before those of `extra`."""
+    return {key.lower(): value for key, value in extra.items()} | {
+        FORMAT_VERSION_KEY: FORMAT_VERSION,
+        SOFTWARE_VERSION_KEY: software_version,
+        ROLE_KEY: role,
+    }
+
+
+def ledger_metadata(status: LedgerStatus) -> LedgerMetadata:
+    """What BookKeeper would say of a sealed ledger that lies in another store."""
+    return LedgerMetadata(
+        write_quorum_size=1,
+        ensemble_size=1,
+        ack_quorum_size=1,
+        length=status.size_bytes,
+        last_entry_id=status.entry_count - 1,
+        state=LedgerState.CLOSED,
+        ensembles=(Ensemble(first_entry_id=0, members=(_NO_BOOKIE,)),),
+        digest_type=DigestType.CRC32C,
+        ctime_ms=status.created_at_ms,
+        custom=tuple(sorted(status.custom_metadata.items())),
+    )

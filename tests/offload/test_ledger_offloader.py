@@ -1,0 +1,238 @@
+"""A sealed ledger to a tier and away again: bytes as Pulsar's, what both objects say, and what every failure leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from uuid import UUID
+
+import numpy as np
+import pytest
+from entries import borders, read_object
+from golden import PIP17_MAX_BLOCK_BYTES, load_case
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offload_core import TierReader, open_tier
+from offload_core.codec.block_header import BlockHeader
+from offload_core.codec.blocks import write_block
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.codec.pip17 import plan_blocks
+from offload_core.ledgers import FileLedgerStore
+from offload_core.offload import LedgerOffloader, OffloadProgress
+from offload_core.offload.ledger_blocks import LedgerBlocks
+from offload_core.tier import MemoryBudget
+from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError, StoreUnavailableError
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
+
+Sealed = Callable[[Sequence[bytes]], LedgerReader]
+UUID_1 = UUID("00000000-1111-4222-8333-000000000001")
+NAMES = {"ManagedLedgerName": "acme/cold/persistent/orders", "pulsarclustername": "here"}
+
+
+def by_twin(payloads: list[bytes], max_block_bytes: int) -> bytes:
+    lengths = np.array([len(payload) for payload in payloads], dtype=np.int64)
+    data = b""
+    for plan in plan_blocks(lengths, max_block_bytes):
+        out = np.empty(plan.block_length, dtype=np.uint8)
+        header = BlockHeader(
+            object_format=ObjectFormat.PIP17,
+            block_length=plan.block_length,
+            first_entry_id=plan.first,
+            ledger_id=None,
+        )
+        values = np.frombuffer(b"".join(payloads[plan.first : plan.last]), dtype=np.uint8)
+        write_block(out, header, values, borders(payloads[plan.first : plan.last]), 0, plan.last - plan.first)
+        data += out.tobytes()
+    return data
+
+
+class InBatches:
+    """A ledger that gives its entries a few at a time."""
+
+    ledger_id = 7
+
+    def __init__(self, payloads: list[bytes], sizes: list[int]) -> None:
+        self._payloads = payloads
+        self._sizes = sizes
+
+    def status(self) -> LedgerStatus:
+        size = sum(map(len, self._payloads))
+        count = len(self._payloads)
+        return LedgerStatus(ledger_id=7, entry_count=count, size_bytes=size, sealed=True, created_at_ms=1)
+
+    def read(self, first: int, last: int, max_bytes: int = DEFAULT_READ_BYTES) -> EntryBatch:
+        del max_bytes
+        count = self._sizes.pop(0) if self._sizes else 100
+        return EntryBatch.of(first, self._payloads[first : min(last + 1, first + count)])
+
+    def close(self) -> None:
+        pass
+
+
+@given(
+    payloads=st.lists(st.integers(0, 400).map(bytes), min_size=1, max_size=30),
+    sizes=st.lists(st.integers(1, 5)),
+    max_block_bytes=st.integers(140, 700),
+)
+def test_blocks_are_the_twins_however_the_ledger_is_read(
+    payloads: list[bytes], sizes: list[int], max_block_bytes: int
+) -> None:
+    ledger = InBatches(payloads, sizes)
+    blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes)
+    data = b"".join(blocks)
+    assert data == by_twin(payloads, max_block_bytes)
+    assert blocks.data_length == len(data)
+    plans = list(plan_blocks(np.array([len(each) for each in payloads], dtype=np.int64), max_block_bytes))
+    assert [each.first_entry_id for each in blocks.index] == [plan.first for plan in plans]
+    assert [each.part_number for each in blocks.index] == list(range(1, len(plans) + 1))
+
+
+@pytest.mark.parametrize("name", ["multi-block", "single-entry", "zero-length-only", "one-block"])
+def test_the_data_object_is_what_pulsars_offloader_wrote(cold: TierReader, sealed: Sealed, name: str) -> None:
+    case = load_case("pip17", name)
+    ledger = sealed([payload for _, _, payload in read_object(case.data, case.index, case.key)])
+    LedgerOffloader(cold.store, max_block_bytes=PIP17_MAX_BLOCK_BYTES[name]).offload(ledger, UUID_1, {})
+    key = f"{UUID_1}-ledger-{ledger.ledger_id}"
+    assert bytes(cold.store.read_range(key, 0, len(case.data))) == case.data
+    assert cold.store.stat(key).size_bytes == len(case.data)
+
+
+def test_what_was_offloaded_is_listed_by_its_topic_and_read(cold: TierReader, sealed: Sealed) -> None:
+    payloads = [b"%d" % i * (i % 50) for i in range(1000)]
+    ledger = sealed(payloads)
+    seen: list[OffloadProgress] = []
+    done = LedgerOffloader(cold.store, max_block_bytes=4096).offload(
+        ledger, UUID_1, NAMES, listener=seen.append
+    )
+    (topic,) = cold.catalogue().topics
+    assert str(topic.name) == "persistent://acme/cold/orders"
+    (stored,) = topic.ledgers
+    assert (stored.ledger_id, stored.entries, len(stored.pieces)) == (ledger.ledger_id, 1000, 1)
+    assert cold.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+    assert (done.entries, done.blocks, done.data_bytes) == (1000, len(seen), stored.data_bytes)
+    assert [each.blocks for each in seen] == list(range(1, done.blocks + 1))
+    assert seen[-1].data_bytes == done.data_bytes
+    assert seen[-1].bytes_per_s > 0
+    for key, role in ((done.data_key, "data"), (done.index_key, "index")):
+        metadata = cold.store.stat(key).user_metadata
+        assert metadata["role"] == role
+        assert metadata["managedledgername"] == "acme/cold/persistent/orders"
+        assert metadata["pulsarclustername"] == "here"
+        assert metadata["s3managedledgeroffloaderformatversion"] == "1"
+
+
+def test_an_entry_larger_than_a_block_has_one_for_itself(cold: TierReader, sealed: Sealed) -> None:
+    payloads = [b"a" * 100, b"b" * 5000, b"c"]
+    done = LedgerOffloader(cold.store, max_block_bytes=1024).offload(sealed(payloads), UUID_1, NAMES)
+    assert done.blocks == 3
+    assert cold.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+
+
+def test_an_open_and_an_empty_ledger_are_refused_before_anything_is_sent(
+    cold: TierReader, hot: FileLedgerStore, sealed: Sealed
+) -> None:
+    writer = hot.create({})
+    writer.append(b"x")
+    offloader = LedgerOffloader(cold.store)
+    with pytest.raises(OptionError, match="a ledger that is open"):
+        offloader.offload(hot.open(writer.ledger_id), UUID_1, {})
+    with pytest.raises(OptionError, match="without entries"):
+        offloader.offload(sealed([]), UUID_1, {})
+    writer.close()
+    with pytest.raises(ObjectNotFoundError):
+        list(cold.store.list_objects())
+
+
+class Wrong(InBatches):
+    """Says that it has more than it gives."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__([b"a", b"b", b"c"], [])
+        self._how = how
+
+    def read(self, first: int, last: int, max_bytes: int = DEFAULT_READ_BYTES) -> EntryBatch:
+        del last, max_bytes
+        wrong: dict[str, tuple[int, list[bytes]]] = {
+            "others": (first + 1, [b"b"]),
+            "none": (first, []),
+            "more": (first, [b"a", b"b", b"c", b"d"]),
+            "longer": (first, [b"a", b"b", b"cc"]),
+        }
+        return EntryBatch.of(*wrong[self._how])
+
+
+@pytest.mark.parametrize("how", ["others", "none", "more", "longer"])
+def test_a_hot_tier_that_gives_other_entries_than_it_should_is_not_believed(
+    cold: TierReader, how: str
+) -> None:
+    with pytest.raises(DataLossError, match="hot tier gave") as caught:
+        LedgerOffloader(cold.store).offload(Wrong(how), UUID_1, {})
+    assert caught.value.ledger_id == 7
+    assert list(cold.store.list_objects()) == []
+    assert list(cold.store.list_uploads()) == []
+
+
+def test_deleting_where_nothing_was_ever_written_is_done_at_once(tmp_path: Path) -> None:
+    with open_tier(tmp_path / "nowhere") as tier:
+        LedgerOffloader(tier.store).delete_offloaded(7, UUID_1)
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_deleting_takes_objects_and_uploads_and_can_be_repeated(cold: TierReader, sealed: Sealed) -> None:
+    offloader = LedgerOffloader(cold.store)
+    done = offloader.offload(sealed([b"a"]), UUID_1, NAMES)
+    other = offloader.offload(sealed([b"b"]), UUID(int=5), NAMES)
+    cold.store.begin_data(done.data_key)
+    kept = cold.store.begin_data(other.data_key)
+    for _ in range(2):
+        offloader.delete_offloaded(done.ledger_id, UUID_1)
+        assert sorted(each.key for each in cold.store.list_objects()) == [other.data_key, other.index_key]
+        assert [each.upload for each in cold.store.list_uploads()] == [kept]
+    cold.store.abort_data(kept)
+
+
+@pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
+@pytest.mark.parametrize(
+    ("hook", "calls"), [("begin_data", 1), ("write_block", 3), ("commit_data", 1), ("write_index", 1)]
+)
+def test_after_a_failure_at_any_call_deleting_the_attempt_leaves_nothing_and_another_succeeds(
+    tmp_path: Path, sealed: Sealed, hook: str, calls: int, kind: str
+) -> None:
+    payloads = [b"x" * 100] * 12
+    ledger = sealed(payloads)
+    (tmp_path / "cold").mkdir()
+    for call in range(1, calls + 1):
+        layer = ("fault-plan", {"faults": f"{kind} {hook} #{call}"})
+        with open_tier(tmp_path / "cold", layers=[layer]) as faulty, pytest.raises(StoreUnavailableError):
+            LedgerOffloader(faulty.store, max_block_bytes=512).offload(ledger, UUID_1, NAMES)
+        with open_tier(tmp_path / "cold") as tier:
+            offloader = LedgerOffloader(tier.store, max_block_bytes=512)
+            offloader.delete_offloaded(ledger.ledger_id, UUID_1)
+            assert list(tier.store.list_objects()) == []
+            assert list(tier.store.list_uploads()) == []
+    with open_tier(tmp_path / "cold") as tier:
+        LedgerOffloader(tier.store, max_block_bytes=512).offload(ledger, UUID(int=2), NAMES)
+        assert tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist() == payloads
+
+
+def test_offloads_at_once_keep_to_one_budget(cold: TierReader, sealed: Sealed) -> None:
+    budget = MemoryBudget(3 << 20)
+    offloader = LedgerOffloader(cold.store, max_block_bytes=1 << 20, max_entry_bytes=1000, budget=budget)
+    ledgers = [sealed([bytes(1000)] * 4000) for _ in range(4)]
+    most = 0
+
+    def watch(_: OffloadProgress) -> None:
+        nonlocal most
+        most = max(most, budget.taken_bytes)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(
+            pool.map(
+                lambda each: offloader.offload(each, UUID(int=each.ledger_id), NAMES, listener=watch), ledgers
+            )
+        )
+    assert 0 < most <= 3 << 20
+    assert budget.taken_bytes == 0
+    assert cold.scan(level="entries", columns=["__entryId"]).to_table().num_rows == 16000
