@@ -2,6 +2,7 @@
 
 saved schemas           a path or URL of a directory or file: ./schemas, s3://bucket/prefix/schemas, orders.json
 a literal schema        JSON: {"type": "record", …}
+a broker                the URL of its admin REST: http://broker:8080
 a provider              its name, with options: literal:type=STRING, or an object that has `history`
 """
 
@@ -41,6 +42,8 @@ def open_provider(source: SchemaSource, tier: Tier, options: Mapping[str, object
     text = os.fspath(source)
     if text.lstrip().startswith(("{", "[", '"')):
         return LiteralSchema(text)
+    if text.lower().startswith(("http://", "https://")):
+        return make_schema_provider("admin", {"url": text})
     named = _NAME.match(text)
     if isinstance(source, str) and named is not None and is_schema_provider(named[1]):
         name, given = parse_plugin(text, "schema provider")
