@@ -181,7 +181,7 @@ class TierReader:
             records_options: the options of `records`.
             schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
                 provider's name. The columns are then those of the payload in place of `value`.
-            reader_schema: the version of the schema, or an AVRO definition, that all messages are resolved to; None
+            reader_schema: the version of the schema, or a definition, that all messages are resolved to; None
                 for each topic's newest.
             mode: what becomes of messages that cannot be read: that cannot be decoded, do not decrypt, or lack chunks.
                 `FAILFAST` raises; `PERMISSIVE` gives null columns and the payload in `corrupt_column`, or passes on

@@ -119,7 +119,7 @@ def cat(
     records_option: RecordsOptions = None,
     schemas: Schemas = None,
     reader_schema: Annotated[
-        str | None, typer.Option(help="Resolve to this version of the schema, or to this AVRO definition.")
+        str | None, typer.Option(help="Resolve to this version of the schema, or to this definition.")
     ] = None,
     mode: Annotated[
         ModeName, typer.Option(help="What becomes of messages that cannot be read.")

@@ -121,7 +121,10 @@ class PayloadDecoder:
     def __init__(self, payloads: Payloads, topic: str | None, schema: pa.Schema) -> None:
         history = payloads.histories.get(topic or "")
         if history is None:
-            raise SchemaError(f"the schemas of {topic or 'a topic without name'} are not known")
+            raise SchemaError(
+                f"the schemas of {topic or 'a topic without name'} are not known",
+                hint="They are asked for where a scan or a stream begins: of a topic that came later, begin again.",
+            )
         self._history, self._payloads, self._schema = history, payloads, schema
         self._reader = payloads.reader_of(topic or "")
         whole = make_decoder(self._reader, self._reader).data_type
@@ -255,7 +258,7 @@ class PayloadDecoder:
                 "the version of a message's schema is not known",
                 expected=f"one of {', '.join(str(each.version) for each in self._history.versions)}",
                 found=_shown(version),
-                hint="If the topic has had newer schemas since, pull them again: offload schemas pull.",
+                hint="If the topic has had newer schemas since, pull them (offload schemas pull) and begin again.",
             )
         return found
 
