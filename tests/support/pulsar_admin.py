@@ -109,6 +109,14 @@ class PulsarAdmin:
                 raise AdminError(f"{topic} is still in BookKeeper after {DONE_WITHIN_S:.0f} s: {held}")
             time.sleep(0.02)
 
+    def schema(self, topic: str, version: int | None = None) -> dict[str, Any]:
+        """What the broker tells of a version of a topic's schema; None for the newest."""
+        name = topic.removeprefix("persistent://")
+        found: dict[str, Any] = self._ask(
+            "GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}")
+        )
+        return found
+
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         return _request(method, f"{self._endpoint}/admin/v2{path}", body)
 

@@ -34,6 +34,7 @@ public final class Oracle {
             Map.entry("parse", Records::parse),
             Map.entry("send_transactions", Transactions::send),
             Map.entry("read_transactions", Transactions::read),
+            Map.entry("send_typed", Typed::send),
             Map.entry("time_writer", Timing::writer),
             Map.entry("time_reader", Timing::reader),
             Map.entry("time_client_reader", ClientTiming::reader));
