@@ -341,8 +341,8 @@ class TierReader:
             executor: who does the work; None for a thread a core.
             follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
             ended: once it is set no further file begins, and the export returns when those under way are committed.
-            listener: told after each commit.
-            scan: which topics, and how to read them: as in `scan`.
+            listener: told once all is planned, and after each task.
+            scan: which topics, and how to read them: as in `scan`, without an end in time.
 
         Raises:
             As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
