@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from offload_core.catalogue import (
     Catalogue,
@@ -18,15 +18,6 @@ from offload_core.catalogue import (
     open_records,
     parse_topic,
     record_catalogue,
-)
-from offload_core.export import (
-    NEEDED_COLUMNS,
-    Executor,
-    ExportReport,
-    Listener,
-    ParquetOptions,
-    ThreadExecutor,
-    run_export,
 )
 from offload_core.messages.encryption import CryptoFailureAction
 from offload_core.messages.schema import Level, Mode
@@ -61,6 +52,9 @@ from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
 from offload_core.tier import Tier, open_store
 from offload_hooks.errors import OptionError
+
+if TYPE_CHECKING:  # imported by whoever exports
+    from offload_core.export import Executor, ExportReport, Listener, ParquetOptions
 
 
 class TierReader:
@@ -347,6 +341,8 @@ class TierReader:
         Raises:
             As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
         """
+        from offload_core.export import NEEDED_COLUMNS, ParquetOptions, ThreadExecutor, run_export
+
         wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
 
         def plan(resume: Mapping[TopicName, Position]) -> Scan:

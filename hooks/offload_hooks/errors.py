@@ -135,6 +135,10 @@ class MissingExtraError(PluginError, ImportError):
     """A library that the plugin needs is not installed; the message has the install line."""
 
 
+class VersionMismatchError(OffloadError, RuntimeError):
+    """A worker in another place has other versions installed than the program that gives it work."""
+
+
 # --- stores ------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from offload_core.scan.conditions import Condition, Operator, restrict_times
 from offload_core.scan.message_ids import message_id_of_position, position_of_message_id
+from offload_core.scan.metrics import Report, TaskMetrics
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.scan.positions import Offsets, Position, parse_offsets, parse_position
 from offload_core.scan.read import read_task
@@ -20,10 +21,12 @@ __all__ = [
     "Operator",
     "Position",
     "ReadOptions",
+    "Report",
     "Run",
     "Scan",
     "ScanTask",
     "Selection",
+    "TaskMetrics",
     "TimeRange",
     "message_id_of_position",
     "parse_offsets",

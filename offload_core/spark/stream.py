@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from offload_core.api import TierReader
 from offload_core.catalogue import Catalogue, TopicName
-from offload_core.scan import Bounds, Selection, plan_tasks
+from offload_core.scan import Bounds, Report, Selection, plan_tasks
 from offload_core.scan.advance import Budget, advance, between
 from offload_core.scan.follow import TopicFollower
 from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
@@ -39,11 +39,13 @@ Offset = dict[str, Any]
 class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their tasks on executors."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
         if options.ending_offsets != "latest":
             raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
+        self._reader = OffloadReader(
+            options, schema, report
+        )  # the first to be unpickled: it compares versions
         self._options = options
-        self._reader = OffloadReader(options, schema)
         self._following: tuple[TierReader, TopicFollower] | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
