@@ -68,16 +68,29 @@ class _Step:
 
 
 def advance(
-    topics: Sequence[Topic], start: Frontier, budget: Budget, *, fail_on_data_loss: bool
+    topics: Sequence[Topic],
+    start: Frontier,
+    budget: Budget,
+    *,
+    stops: Frontier | None = None,
+    fail_on_data_loss: bool,
 ) -> dict[TopicName, Position]:
     """Where a stream that has come to `start` may read to; a block of each topic in turn, within the budget.
+
+    Topics end at `stops`, which take nothing off the budget of the others.
 
     Raises:
         DataLossError: a ledger will not be readable any more, but ones behind it are (`fail_on_data_loss`).
     """
     reached = dict(start)
     walks = deque(
-        (topic.name, _steps(topic, start.get(topic.name, _BEGINNING), fail_on_data_loss))
+        (
+            topic.name,
+            _up_to(
+                None if stops is None else stops.get(topic.name),
+                _steps(topic, start.get(topic.name, _BEGINNING), fail_on_data_loss),
+            ),
+        )
         for topic in topics
         if topic.name is not None
     )
@@ -148,6 +161,23 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
         yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, behind)
         if not _is_whole(ledger, behind):
             return
+
+
+def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
+    """The steps before the entry at `stop`; of one that it lies in, what comes before it."""
+    for step in steps:
+        if stop is None:
+            yield step
+            continue
+        if step.first >= stop:
+            return
+        count = step.entries
+        if step.first.ledger_id == stop.ledger_id:
+            count = min(count, stop.entry_id - step.first.entry_id)
+        if count < step.entries:
+            data_bytes = -(-step.data_bytes * count // step.entries)
+            step = replace(step, entries=count, data_bytes=data_bytes, end=step.after(count))
+        yield step
 
 
 def _is_lost(ledger: Ledger, behind: bool) -> bool:

@@ -91,6 +91,11 @@ class OffloadReader(DataSourceReader):
         return self._read_options.joins_chunks
 
     @property
+    def needs_outcomes(self) -> bool:
+        """Whether what is read depends on what became of transactions."""
+        return self._read_options.needs_outcomes
+
+    @property
     def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
         """What Spark hands filters down to, where it is told to."""
         return PushFilters(self)
