@@ -97,8 +97,12 @@ def cat(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=0, help="At most so many rows.")] = None,
     format_: Annotated[Format, typer.Option("--format", "-f", help="How to write rows.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option(help="Write to this file.", dir_okay=False)] = None,
-    start: Annotated[str, typer.Option(help="Where to start: earliest, or positions as JSON.")] = "earliest",
-    stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
+    start: Annotated[
+        str, typer.Option(help="Where to start: earliest, or positions or message ids as JSON.")
+    ] = "earliest",
+    stop: Annotated[
+        str, typer.Option(help="Where to stop: latest, or positions or message ids as JSON.")
+    ] = "latest",
     start_time: Annotated[
         str | None, typer.Option(help="Only messages published from then on: ISO 8601 with a zone, or ms.")
     ] = None,
