@@ -1,6 +1,7 @@
 """Plan what to read, and read it as Arrow record batches."""
 
 from offload_core.scan.conditions import Condition, Operator, restrict_times
+from offload_core.scan.frontier import resume_offsets
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
 from offload_core.scan.positions import (
     Offsets,
@@ -11,7 +12,6 @@ from offload_core.scan.positions import (
     position_of_message_id,
 )
 from offload_core.scan.read import read_task
-from offload_core.scan.resume import resume_offsets
 from offload_core.scan.scan import Scan
 from offload_core.scan.select import Selection, select_records, select_topics
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange

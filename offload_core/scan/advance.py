@@ -1,26 +1,20 @@
 """How far a stream may read on: from a position in each topic to the next, within a budget. Nothing is fetched.
 
-A position is that of the next message. Behind a ledger that takes no more entries it is the next id with entry 0,
-whether or not there is a ledger of that id. Where the next ledger is still on its way to the tier, the stream waits.
-Source: docs/spark.md.
+Where the next ledger is still on its way to the tier, the stream waits. Source: docs/spark.md.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Topic, TopicName
 from offload_core.codec.object_format import ObjectFormat
+from offload_core.scan.frontier import BEGINNING, Frontier
 from offload_core.scan.positions import Position
 from offload_hooks.errors import DataLossError
-
-Frontier = Mapping[TopicName, Position]
-"""The next position of each topic; one that is not in it is read from its beginning."""
-
-_BEGINNING = Position(0, 0)
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +82,7 @@ def advance(
             topic.name,
             _up_to(
                 None if stops is None else stops.get(topic.name),
-                _steps(topic, start.get(topic.name, _BEGINNING), fail_on_data_loss),
+                _steps(topic, start.get(topic.name, BEGINNING), fail_on_data_loss),
             ),
         )
         for topic in topics
@@ -106,44 +100,6 @@ def advance(
             break
         walks.append((name, walk))
     return reached
-
-
-def between(
-    topics: Sequence[Topic], start: Frontier, end: Frontier
-) -> tuple[list[Topic], Frontier, Frontier]:
-    """What lies between two frontiers: the topics with the ledgers in question, and their positions as a scan's bounds.
-
-    A position at a ledger's beginning needs no bound, nor does that ledger have to be there.
-    """
-    narrowed: list[Topic] = []
-    starts: dict[TopicName, Position] = {}
-    stops: dict[TopicName, Position] = {}
-    for topic in topics:
-        if topic.name is None or topic.name not in end:
-            continue
-        first, last = start.get(topic.name, _BEGINNING), end[topic.name]
-        if first >= last:
-            continue
-        if _is_inside(first):
-            starts[topic.name] = first
-        if _is_inside(last):
-            stops[topic.name] = last
-        narrowed.append(
-            replace(
-                topic,
-                ledgers=tuple(
-                    ledger
-                    for ledger in topic.ledgers
-                    if first.ledger_id <= ledger.ledger_id < last.ledger_id + _is_inside(last)
-                ),
-            )
-        )
-    return narrowed, starts, stops
-
-
-def _is_inside(position: Position) -> bool:
-    """Whether there are messages of the position's ledger before it."""
-    return position.entry_id > 0 or position.batch_index > 0
 
 
 def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:

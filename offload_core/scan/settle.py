@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from offload_core.catalogue import Topic, TopicName
-from offload_core.scan.advance import Budget, Frontier, advance, between
+from offload_core.scan.advance import Budget, advance
+from offload_core.scan.frontier import BEGINNING, Frontier, between
 from offload_core.scan.positions import Position
 from offload_core.scan.transactions import TransactionResolver
 
@@ -75,11 +76,10 @@ class SettledAdvance:
     ) -> dict[TopicName, Position]:
         """Where the first open entry of each topic lies between two frontiers."""
         narrowed, _, _ = between(topics, start, end)
-        beginning = Position(0, 0)
         ranges = {}
         for topic in narrowed:
             if topic.name is not None:
-                first, last = start.get(topic.name, beginning), end[topic.name]
+                first, last = start.get(topic.name, BEGINNING), end[topic.name]
                 ranges[topic.name] = (first.ledger_id, first.entry_id), (last.ledger_id, last.entry_id)
         found = {}
         for name, outcome in resolver.open_in(ranges).items():

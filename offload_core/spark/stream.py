@@ -25,8 +25,9 @@ from pyspark.sql.types import StructType
 from offload_core.api import TierReader
 from offload_core.catalogue import Catalogue, Topic, TopicName
 from offload_core.scan import Bounds, Selection, plan_tasks
-from offload_core.scan.advance import Budget, advance, between
+from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
+from offload_core.scan.frontier import between
 from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
 from offload_core.scan.settle import SettledAdvance
 from offload_core.scan.transactions import SummaryMemory, SummaryPlace, TransactionResolver

@@ -10,12 +10,12 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from offload_core.catalogue import Ledger, Topic, TopicName, concurrently
 from offload_core.scan.entry_ranges import NO_ENTRIES
-from offload_core.scan.positions import Position
+from offload_core.scan.plan import Bounds, first_asked
 from offload_core.scan.runs import read_share, runs_of
 from offload_core.scan.tasks import Isolation, LedgerShare, Run, ScanTask
 from offload_core.scan.transactions.look import NOTHING, Outcome, TransactionLook
@@ -47,7 +47,7 @@ class TransactionResolver:
         ledger_alone: whether the scan is of one ledger, whose topic's other ledgers are not looked through.
         summaries: where to keep summaries; None to keep none.
         memory: what this process has looked through before; None to remember nothing.
-        begins: by topic where its range begins, if that is before what the tasks read of it.
+        bounds: what was asked for, if conditions left out some of it: a transaction that is open there counts.
         is_settled: the range was found to have nothing open, so that with `committed` it is an error.
     """
 
@@ -59,7 +59,7 @@ class TransactionResolver:
     ledger_alone: bool = False
     summaries: SummaryPlace | None = None
     memory: SummaryMemory | None = None
-    begins: Mapping[str | None, Position] = field(default_factory=dict)
+    bounds: Bounds | None = None
     is_settled: bool = False
 
     def resolve(self, tasks: Sequence[ScanTask], topic: str | None) -> tuple[ScanTask, ...]:
@@ -147,8 +147,7 @@ class TransactionResolver:
         first, last = asked[0], asked[-1]
         (topic,) = (each for each in self.topics if _name(each) == first.topic)
         start = (first.ledger_id, first.start_entry_id)
-        begin = self.begins.get(first.topic)
-        if begin is not None:
+        if self.bounds is not None and (begin := first_asked(self.tier, topic, self.bounds)) is not None:
             start = min(start, (begin.ledger_id, begin.entry_id))
         stop = (last.ledger_id, END if last.stop_entry_id is None else last.stop_entry_id)
         outcome = look.look(topic, known, start, stop)
