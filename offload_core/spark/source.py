@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -28,11 +28,13 @@ from offload_core.scan import (
     select_topics,
     time_range,
 )
+from offload_core.schemas import Payloads
 from offload_core.spark.filters import PushFilters
 from offload_core.spark.options import SourceOptions, parse_options
 from offload_core.spark.types import spark_batch, spark_schema
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
+from offload_hooks.schemas import SchemaHistory
 
 
 class PulsarOffloadDataSource(DataSource):
@@ -60,11 +62,12 @@ class PulsarOffloadDataSource(DataSource):
 
 
 class OffloadPartition(InputPartition):
-    """One scan task."""
+    """One scan task. `histories` are the schemas of topics that the reader did not know when it was made."""
 
-    def __init__(self, task: ScanTask) -> None:
+    def __init__(self, task: ScanTask, histories: Mapping[str, SchemaHistory] | None = None) -> None:
         super().__init__(task)
         self.task = task
+        self.histories = dict(histories or {})
 
 
 class OffloadReader(DataSourceReader):
@@ -89,6 +92,11 @@ class OffloadReader(DataSourceReader):
     def joins_chunks(self) -> bool:
         """Whether messages are put together from chunks."""
         return self._read_options.joins_chunks
+
+    @property
+    def payloads(self) -> Payloads | None:
+        """How payloads become columns; None if they do not."""
+        return self._read_options.payloads
 
     @property
     def needs_outcomes(self) -> bool:
@@ -147,6 +155,8 @@ class OffloadReader(DataSourceReader):
         # Made where rows are read: Spark copies the reader before it asks for partitions.
         times = time_range(options.starting_time, options.ending_time, options.time_slack)
         read = replace(self._read_options, times=restrict_times(times, self.conditions, options.time_slack))
+        if read.payloads is not None and partition.histories:
+            read = replace(read, payloads=read.payloads.with_topics(partition.histories))
         return map(spark_batch, read_task(store, partition.task, read))
 
 

@@ -31,6 +31,7 @@ from offload_core.scan.frontier import between
 from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
 from offload_core.scan.settle import SettledAdvance
 from offload_core.scan.transactions import SummaryMemory, SummaryPlace, TransactionResolver
+from offload_core.spark.new_topics import NewTopics
 from offload_core.spark.options import SourceOptions
 from offload_core.spark.source import OffloadPartition, OffloadReader, open_source
 from offload_hooks.errors import OptionError
@@ -50,6 +51,8 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._following: tuple[TierReader, TopicFollower] | None = None
         self._memory = SummaryMemory()
         self._settled = SettledAdvance(self._resolver)
+        payloads, source = self._reader.payloads, options.schemas
+        self._new_topics = None if payloads is None or source is None else NewTopics(payloads, source)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query begins. A topic that has no position in it is read from its beginning."""
@@ -109,6 +112,7 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks between two offsets: the same rows whenever it is asked.
 
         Raises:
+            SchemaError: a topic that is new has other columns than the stream.
             UnresolvedTransactionError: a transaction has no marker any more, and had one when `end` was found.
         """
         topics = self._follower.topics()
@@ -127,7 +131,10 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         if self._reader.needs_outcomes:
             tasks = list(self._resolver(topics).resolve_all(tasks))
-        return [OffloadPartition(task) for task in tasks]
+        histories = (
+            None if self._new_topics is None else self._new_topics.histories(self._opened[0], narrowed)
+        )
+        return [OffloadPartition(task, histories) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task, read where this is called."""

@@ -108,8 +108,8 @@ def message(number: int = 0, **fields: Any) -> SentMessage:
     )
 
 
-def values(entries: Sequence[bytes], **options: Any) -> list[bytes]:
-    tier = in_memory(pip17_object(entries, ledger_id=1, max_block_bytes=300))
+def values(entries: Sequence[bytes], *, block_bytes: int = 300, **options: Any) -> list[bytes]:
+    tier = in_memory(pip17_object(entries, ledger_id=1, max_block_bytes=block_bytes))
     scan = tier.scan(topic=TOPIC, columns=["value"], **options)
     return [value for (value,) in rows(scan)]
 
@@ -121,9 +121,10 @@ def test_a_message_whose_last_chunk_lies_behind_an_open_transaction_is_not_lost(
     is_open = entry(b"x", txnid_most_bits=0, txnid_least_bits=1)
     others = [entry(b"%d" % i * 50) for i in range(40)]
     stored = [entry(b"first"), *chunks[:2], is_open, *chunks[2:], *others]
-    assert values(stored, min_partitions=tasks, chunk_look_back_bytes=400) == [b"first"]
+    options = {"min_partitions": tasks, "block_bytes": 1500}
+    assert values(stored, chunk_look_back_bytes=400, **options) == [b"first"]
     settled = [*stored, marker(21, txnid_most_bits=0, txnid_least_bits=1)]
-    found = values(settled, min_partitions=tasks, chunk_look_back_bytes=2000)
+    found = values(settled, chunk_look_back_bytes=400, **options)
     assert found[:3] == [b"first", b"x", message().value]
 
 
