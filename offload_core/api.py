@@ -155,8 +155,7 @@ class TierReader:
             conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
                 read may hold other rows as well.
             resume: instead of a start, where topics go on that were read up to here before (see `resume_offsets`).
-            min_partitions: plan at least so many tasks where there are enough blocks.
-            task_bytes: plan tasks of about this many bytes.
+            min_partitions, task_bytes: plan so many tasks where there are enough blocks, or more of about these bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
             verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
             max_message_bytes: the most that one payload may decompress to, or the chunks of a message have together.
@@ -210,8 +209,7 @@ class TierReader:
             selection, prefix=prefix, records=records, records_options=records_options, read_indexes=False
         )
         topics = select_topics(catalogue, selection)
-        if resume is not None:
-            start = resume_offsets(topics, resume, start)
+        read, start = (topics, start) if resume is None else resume_offsets(topics, resume, start)
         if schemas is not None:
             if not isinstance(schemas, Payloads):
                 if any(topic.name is None for topic in topics):
@@ -231,16 +229,17 @@ class TierReader:
             fail_on_data_loss=fail_on_data_loss,
             times=options.times,
             conditions=tuple(conditions),
+            asked_times=time_range(start_time, stop_time, time_slack_ms),
         )
         tasks = plan_tasks(
             self.store,
-            topics,
+            read,
             bounds,
             min_partitions=min_partitions,
             task_bytes=task_bytes,
             neighbour_bytes=chunk_look_back_bytes if options.joins_chunks else None,
+            around=topics,
         )
-        place = None if summaries is None else SummaryPlace(location=summaries, options=self.options)
         resolver = TransactionResolver(
             tier=self.store,
             topics=tuple(topics),
@@ -248,7 +247,8 @@ class TierReader:
             verify_checksums=verify_checksums,
             fail_on_data_loss=fail_on_data_loss,
             ledger_alone=ledger is not None,
-            summaries=place,
+            summaries=None if summaries is None else SummaryPlace(location=summaries, options=self.options),
+            bounds=bounds if conditions else None,
         )
         return Scan(
             tier=self.store,

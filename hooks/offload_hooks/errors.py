@@ -272,4 +272,4 @@ class DataLossError(OffloadError):
 
 
 class UnresolvedTransactionError(OffloadError):
-    """A task that was not told what became of transactions meets one, and would have to know."""
+    """What became of a transaction is not known where it would have to be."""

@@ -49,6 +49,10 @@ class Payloads:
     mode: Mode = "FAILFAST"
     corrupt_column: str = CORRUPT_RECORD
 
+    def with_topics(self, histories: Mapping[str, SchemaHistory]) -> Payloads:
+        """The same with more topics."""
+        return replace(self, histories={**self.histories, **histories})
+
     def reader_of(self, topic: str) -> SchemaVersion:
         """The version that a topic's messages are resolved to."""
         return self.reader or self.histories[topic].newest

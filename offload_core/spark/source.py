@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +31,14 @@ from offload_core.scan import (
     select_topics,
     time_range,
 )
+from offload_core.schemas import Payloads
 from offload_core.spark.filters import PushFilters
 from offload_core.spark.options import SourceOptions, parse_options
 from offload_core.spark.types import spark_batch, spark_schema
 from offload_core.spark.versions import check_versions, installed_versions
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
+from offload_hooks.schemas import SchemaHistory
 
 _KEEPS_LOGS = "PYSPARK_SPARK_SESSION_UUID"
 """Set by Spark for workers whose log records it keeps (`spark.sql.pyspark.worker.logging.enabled`)."""
@@ -75,11 +77,12 @@ class PulsarOffloadDataSource(DataSource):
 
 
 class OffloadPartition(InputPartition):
-    """One scan task."""
+    """One scan task. `histories` are the schemas of topics that the reader did not know when it was made."""
 
-    def __init__(self, task: ScanTask) -> None:
+    def __init__(self, task: ScanTask, histories: Mapping[str, SchemaHistory] | None = None) -> None:
         super().__init__(task)
         self.task = task
+        self.histories = dict(histories or {})
 
 
 class OffloadReader(DataSourceReader):
@@ -115,6 +118,16 @@ class OffloadReader(DataSourceReader):
     def joins_chunks(self) -> bool:
         """Whether messages are put together from chunks."""
         return self._read_options.joins_chunks
+
+    @property
+    def payloads(self) -> Payloads | None:
+        """How payloads become columns; None if they do not."""
+        return self._read_options.payloads
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether what is read depends on what became of transactions."""
+        return self._read_options.needs_outcomes
 
     @property
     def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
@@ -170,6 +183,8 @@ class OffloadReader(DataSourceReader):
         # Made where rows are read: Spark copies the reader before it asks for partitions.
         times = time_range(options.starting_time, options.ending_time, options.time_slack)
         read = replace(self._read_options, times=restrict_times(times, self.conditions, options.time_slack))
+        if read.payloads is not None and partition.histories:
+            read = replace(read, payloads=read.payloads.with_topics(partition.histories))
         return map(spark_batch, read_task(store, partition.task, read, self._report))
 
 

@@ -137,6 +137,7 @@ def test_a_ledger_needs_no_topic(offload: Offload, orders: Path) -> None:
         (["--start", '{"acme/cold/orders": {"-1": "3:2"}}', "--stop", '{"acme/cold/orders": {"-1": "4:1:1"}}'],
          [None, b"4:0", b"4:1:0"]),
         (["--start", '{"acme/cold/orders": {"-1": "3:1:1"}}', "--limit", "1"], [b"3:1:1"]),
+        (["--start", '{"acme/cold/orders": {"-1": "base64:CAMQASAB"}}', "--limit", "1"], [b"3:1:1"]),
         (["--limit", "0"], []),
     ],
 )  # fmt: skip
