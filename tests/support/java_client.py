@@ -92,6 +92,8 @@ def _as_read(message: Mapping[str, Any]) -> Read:
     message_id = MessageIdData.FromString(read["id"])
     if not message_id.batch_size:
         message_id.ClearField("batch_size")
+    if message_id.HasField("first_chunk_message_id"):
+        message_id.first_chunk_message_id.ClearField("batch_size")
     return read | {"id": message_id.SerializeToString(), "event_ms": message["event_ms"] or None}
 
 
