@@ -71,10 +71,17 @@ class ScanOptions:
     columns: Annotated[str | None, typer.Option(help="Columns, with commas between; as in Spark.")] = None
     start: Annotated[
         str,
-        typer.Option("--starting-offsets", "--start", help="Where to start: earliest, or positions or message ids as JSON."),
+        typer.Option(
+            "--starting-offsets",
+            "--start",
+            help="Where to start: earliest, or positions or message ids as JSON.",
+        ),
     ] = "earliest"
     stop: Annotated[
-        str, typer.Option("--ending-offsets", "--stop", help="Where to stop: latest, or positions as JSON.")
+        str,
+        typer.Option(
+            "--ending-offsets", "--stop", help="Where to stop: latest, or positions or message ids as JSON."
+        ),
     ] = "latest"
     start_time: Annotated[
         str | None,

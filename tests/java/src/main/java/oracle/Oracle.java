@@ -32,6 +32,8 @@ public final class Oracle {
             Map.entry("offload_files", FileCommands::offload),
             Map.entry("read_files", FileCommands::read),
             Map.entry("parse", Records::parse),
+            Map.entry("produce", Messages::produce),
+            Map.entry("consume", Messages::consume),
             Map.entry("send_transactions", Transactions::send),
             Map.entry("read_transactions", Transactions::read),
             Map.entry("send_typed", Typed::send),
