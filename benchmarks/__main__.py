@@ -28,6 +28,7 @@ SUITES = (
     "planning",
     "times",
     "spark",
+    "workers",
     "stores",
     "java",
     "mapfiles",

@@ -6,10 +6,13 @@ our default (1). Both read the same tier and write all columns; the rows are com
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from statistics import median
 
+import psutil
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 
@@ -46,9 +49,15 @@ def run(folder: Path) -> Iterator[Result]:
         ("Spark's executors, level 3", SparkExecutor(spark), SPARK_LEVEL, None),
     )
     for name, executor, level, target in cases:
+        our_cost: list[float] = []
+        peer_cost: list[float] = []
         ours, peer, ratio = seconds_side_by_side(
-            lambda executor=executor, level=level: export(tier, place / "ours", executor, level),
-            lambda: write_by_spark(spark, place / "tier", place / "spark"),
+            lambda executor=executor, level=level, cost=our_cost: metered(
+                lambda: export(tier, place / "ours", executor, level), cost
+            ),
+            lambda cost=peer_cost: metered(
+                lambda: write_by_spark(spark, place / "tier", place / "spark"), cost
+            ),
             rounds=3,
         )
         rows = check_same(place / "ours", place / "spark")
@@ -57,13 +66,31 @@ def run(folder: Path) -> Iterator[Result]:
         ]
         yield Result(
             name=f"export of 1 KiB messages to Parquet, {name}",
-            ours=f"{rows / ours / 1e3:.0f} k rows/s, {sizes[0] >> 20} MiB",
-            peer=f"write.parquet {rows / peer / 1e3:.0f} k rows/s, {sizes[1] >> 20} MiB",
+            ours=f"{rows / ours / 1e3:.0f} k rows/s, {median(our_cost) / rows * 1e6:.1f} s/M, {sizes[0] >> 20} MiB",
+            peer=f"write.parquet {rows / peer / 1e3:.0f} k rows/s, {median(peer_cost) / rows * 1e6:.1f} s/M, "
+            f"{sizes[1] >> 20} MiB",
             ratio=ratio,
             limit=target,
         )
     spark.stop()
     shutil.rmtree(place)
+
+
+def metered(work: Callable[[], None], cost: list[float]) -> None:
+    """Do the work, and note the processor time that this process and all below it have spent meanwhile."""
+    before = processor_seconds()
+    work()
+    cost.append(processor_seconds() - before)
+
+
+def processor_seconds() -> float:
+    """What this process and all below it have spent, those included that have ended."""
+    here = psutil.Process()
+    total = 0.0
+    for process in (here, *here.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+    return total
 
 
 def export(tier: TierReader, out: Path, executor: Executor, level: int | None) -> None:

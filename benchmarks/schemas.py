@@ -1,7 +1,8 @@
-"""Payloads to typed columns: AVRO and JSON of a flat record of ten fields. The peer is fastavro, datum by datum."""
+"""Payloads to typed columns: AVRO, JSON and Protobuf of a flat record of ten fields. Peers go message by message."""
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from offload_core.schemas.decoders import make_decoder
@@ -32,17 +36,33 @@ FIELDS: dict[str, Any] = {
 }
 
 
+PROTOBUF_TYPES = {
+    "id": 3,
+    "number": 5,
+    "name": 9,
+    "price": 1,
+    "ok": 8,
+    "note": 9,
+    "quantity": 5,
+    "at": 3,
+    "weight": 2,
+}
+"""The same fields as numbers of `FieldDescriptorProto.Type`; `kind` is an enum."""
+
+
 def run(_: Path) -> Iterator[Result]:
-    """One result per schema type: the rate itself is the ratio for AVRO, JSON is compared with Python's reader."""
+    """One result per schema type: the rate itself is the ratio for AVRO, the others are shown beside their peers."""
     definition = {
         "type": "record",
         "name": "Order",
         "fields": [{"name": name, "type": of} for name, of in FIELDS.items()],
     }
     schema = fastavro.parse_schema(definition)
+    order, native = protobuf_order()
     rows = [row(i) for i in range(MESSAGES)]
     datums = [written(schema, each) for each in rows]
     texts = [json.dumps(each).encode() for each in rows]
+    messages = [protobuf_of(order, each) for each in rows]
 
     def by_fastavro() -> pa.Table:
         return pa.Table.from_pylist([fastavro.schemaless_reader(io.BytesIO(d), schema, None) for d in datums])
@@ -50,12 +70,22 @@ def run(_: Path) -> Iterator[Result]:
     def by_json() -> pa.Table:
         return pa.Table.from_pylist([json.loads(text) for text in texts])
 
+    def by_protobuf() -> pa.Table:
+        columns: dict[str, list[Any]] = {name: [] for name in FIELDS}
+        for message in map(order.FromString, messages):
+            for name, column in columns.items():
+                is_null = name in ("note", "quantity") and not message.HasField(name)
+                column.append(None if is_null else getattr(message, name))
+        return pa.table(columns)
+
+    text = json.dumps(definition)
     with one_core():
-        for kind, payloads, peer, target in (
-            ("AVRO", datums, by_fastavro, 1.0),
-            ("JSON", texts, by_json, None),
+        for kind, stored, payloads, library, peer, target in (
+            ("AVRO", text, datums, "fastavro", by_fastavro, 1.0),
+            ("JSON", text, texts, "json", by_json, None),
+            ("PROTOBUF_NATIVE", native, messages, "protobuf", by_protobuf, None),
         ):
-            version = SchemaVersion(version=0, type=kind, definition=json.dumps(definition))
+            version = SchemaVersion(version=0, type=kind, definition=stored)
             decoder = make_decoder(version, version)
             column = pa.array(payloads, type=pa.binary())
             ours, theirs, _unused = seconds_side_by_side(
@@ -64,7 +94,7 @@ def run(_: Path) -> Iterator[Result]:
             yield Result(
                 name=f"{kind}, flat record of 10 fields: M messages/s",
                 ours=f"{MESSAGES / ours / 1e6:.2f} M/s",
-                peer=f"{'fastavro' if kind == 'AVRO' else 'json'} and pyarrow: {MESSAGES / theirs / 1e6:.2f} M/s",
+                peer=f"{library} and pyarrow: {MESSAGES / theirs / 1e6:.2f} M/s",
                 ratio=MESSAGES / ours / 1e6,
                 limit=target,
             )
@@ -91,3 +121,35 @@ def written(schema: Any, value: dict[str, Any]) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, schema, value)
     return out.getvalue()
+
+
+def protobuf_order() -> tuple[Any, str]:
+    """The class of the record as a message, and its schema as Pulsar keeps it."""
+    file = descriptor_pb2.FileDescriptorProto(name="order.proto", package="test", syntax="proto3")
+    kind = file.enum_type.add(name="Kind")
+    for i, symbol in enumerate("ABC"):
+        kind.value.add(name=symbol, number=i)
+    message = file.message_type.add(name="Order")
+    for i, name in enumerate(FIELDS):
+        field = message.field.add(name=name, number=i + 1, label=1, type=PROTOBUF_TYPES.get(name, 14))
+        if name == "kind":
+            field.type_name = ".test.Kind"
+        if name in ("note", "quantity"):
+            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{name}")
+    files = descriptor_pb2.FileDescriptorSet(file=[file])
+    pool = DescriptorPool()
+    pool.Add(file)
+    declared = {
+        "fileDescriptorSet": base64.b64encode(files.SerializeToString()).decode(),
+        "rootMessageTypeName": "test.Order",
+        "rootFileDescriptorName": file.name,
+    }
+    return GetMessageClass(pool.FindMessageTypeByName("test.Order")), json.dumps(declared)
+
+
+def protobuf_of(order: Any, value: dict[str, Any]) -> bytes:
+    """A record as a message."""
+    fields = {name: each for name, each in value.items() if each is not None}
+    message: bytes = order(**fields | {"kind": "ABC".index(value["kind"])}).SerializeToString()
+    return message

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from offload_core.catalogue import (
     Catalogue,
@@ -18,15 +18,6 @@ from offload_core.catalogue import (
     open_records,
     parse_topic,
     record_catalogue,
-)
-from offload_core.export import (
-    NEEDED_COLUMNS,
-    Executor,
-    ExportReport,
-    Listener,
-    ParquetOptions,
-    ThreadExecutor,
-    run_export,
 )
 from offload_core.messages.encryption import CryptoFailureAction
 from offload_core.messages.schema import Level, Mode
@@ -61,6 +52,9 @@ from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
 from offload_core.tier import Tier, open_store
 from offload_hooks.errors import OptionError
+
+if TYPE_CHECKING:  # imported by whoever exports
+    from offload_core.export import Executor, ExportReport, Listener, ParquetOptions
 
 
 class TierReader:
@@ -161,8 +155,7 @@ class TierReader:
             conditions: leave out topics, ledgers and blocks that cannot hold a row for which all of them hold. What is
                 read may hold other rows as well.
             resume: instead of a start, where topics go on that were read up to here before (see `resume_offsets`).
-            min_partitions: plan at least so many tasks where there are enough blocks.
-            task_bytes: plan tasks of about this many bytes.
+            min_partitions, task_bytes: plan so many tasks where there are enough blocks, or more of about these bytes.
             fail_on_data_loss: entries that are missing in the middle are an error, else a warning.
             verify_checksums: verify the CRC-32C of every entry that has one, and a MapFile by its `.crc` file.
             max_message_bytes: the most that one payload may decompress to, or the chunks of a message have together.
@@ -181,7 +174,7 @@ class TierReader:
             records_options: the options of `records`.
             schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
                 provider's name. The columns are then those of the payload in place of `value`.
-            reader_schema: the version of the schema, or an AVRO definition, that all messages are resolved to; None
+            reader_schema: the version of the schema, or a definition, that all messages are resolved to; None
                 for each topic's newest.
             mode: what becomes of messages that cannot be read: that cannot be decoded, do not decrypt, or lack chunks.
                 `FAILFAST` raises; `PERMISSIVE` gives null columns and the payload in `corrupt_column`, or passes on
@@ -216,8 +209,7 @@ class TierReader:
             selection, prefix=prefix, records=records, records_options=records_options, read_indexes=False
         )
         topics = select_topics(catalogue, selection)
-        if resume is not None:
-            start = resume_offsets(topics, resume, start)
+        read, start = (topics, start) if resume is None else resume_offsets(topics, resume, start)
         if schemas is not None:
             if not isinstance(schemas, Payloads):
                 if any(topic.name is None for topic in topics):
@@ -237,16 +229,17 @@ class TierReader:
             fail_on_data_loss=fail_on_data_loss,
             times=options.times,
             conditions=tuple(conditions),
+            asked_times=time_range(start_time, stop_time, time_slack_ms),
         )
         tasks = plan_tasks(
             self.store,
-            topics,
+            read,
             bounds,
             min_partitions=min_partitions,
             task_bytes=task_bytes,
             neighbour_bytes=chunk_look_back_bytes if options.joins_chunks else None,
+            around=topics,
         )
-        place = None if summaries is None else SummaryPlace(location=summaries, options=self.options)
         resolver = TransactionResolver(
             tier=self.store,
             topics=tuple(topics),
@@ -254,7 +247,8 @@ class TierReader:
             verify_checksums=verify_checksums,
             fail_on_data_loss=fail_on_data_loss,
             ledger_alone=ledger is not None,
-            summaries=place,
+            summaries=None if summaries is None else SummaryPlace(location=summaries, options=self.options),
+            bounds=bounds if conditions else None,
         )
         return Scan(
             tier=self.store,
@@ -341,12 +335,14 @@ class TierReader:
             executor: who does the work; None for a thread a core.
             follow_s: look for what is new after so many seconds, again and again, until `ended` is set.
             ended: once it is set no further file begins, and the export returns when those under way are committed.
-            listener: told after each commit.
-            scan: which topics, and how to read them: as in `scan`.
+            listener: told once all is planned, and after each task.
+            scan: which topics, and how to read them: as in `scan`, without an end in time.
 
         Raises:
             As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
         """
+        from offload_core.export import NEEDED_COLUMNS, ParquetOptions, ThreadExecutor, run_export
+
         wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
 
         def plan(resume: Mapping[TopicName, Position]) -> Scan:

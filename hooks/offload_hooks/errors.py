@@ -135,6 +135,10 @@ class MissingExtraError(PluginError, ImportError):
     """A library that the plugin needs is not installed; the message has the install line."""
 
 
+class VersionMismatchError(OffloadError, RuntimeError):
+    """A worker in another place has other versions installed than the program that gives it work."""
+
+
 # --- stores ------------------------------------------------------------------------------------
 
 
@@ -292,4 +296,4 @@ class AttemptError(OffloadError):
 
 
 class UnresolvedTransactionError(OffloadError):
-    """A task that was not told what became of transactions meets one, and would have to know."""
+    """What became of a transaction is not known where it would have to be."""

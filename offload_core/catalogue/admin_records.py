@@ -17,11 +17,8 @@ from uuid import UUID
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext, pack_managed_ledger_info
-from offload_core.pulsar_admin import PulsarAdminClient, parse_servers
-from offload_core.pulsar_admin.servers import Credentials, read_token
+from offload_core.pulsar_admin import open_admin
 from offload_hooks.errors import MetadataError, OptionError, placed
-from offload_hooks.option_text import as_count, as_seconds
-from offload_hooks.tls_options import tls_context
 
 _ROOT = "managed-ledgers"
 _DOMAIN = "persistent"
@@ -56,18 +53,15 @@ class AdminRecords:
         timeout_s: object = 30,
         attempts: object = 3,
     ) -> None:
-        servers = parse_servers(url)
-        is_tls = servers[0].startswith("https:")
-        if not is_tls and (ca_bundle or client_certificate or client_key):
-            raise OptionError("certificates are of no use without TLS", expected="a URL with https:")
-        self._client = PulsarAdminClient(
-            servers,
-            Credentials(
-                token=read_token(token, token_file),
-                tls=tls_context(ca_bundle, client_certificate, client_key) if is_tls else None,
-            ),
-            timeout_s=as_seconds("timeout_s", timeout_s),
-            attempts=as_count("attempts", attempts),
+        self._client = open_admin(
+            url,
+            token=token,
+            token_file=token_file,
+            ca_bundle=ca_bundle,
+            client_certificate=client_certificate,
+            client_key=client_key,
+            timeout_s=timeout_s,
+            attempts=attempts,
         )
 
     def get(self, path: str) -> tuple[bytes, int] | None:

@@ -9,22 +9,14 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+from rich.progress import Progress
 
+from offload_core.cli.progress import byte_bar
+from offload_core.cli.scan_options import ScanOptions, reads_messages
 from offload_core.cli.shared import (
     Debug,
     Driver,
     Layers,
-    Prefix,
-    Records,
-    RecordsOptions,
     StorageOptions,
     Url,
     err,
@@ -42,10 +34,11 @@ from offload_core.export import (
     ProcessExecutor,
     ThreadExecutor,
 )
-from offload_core.scan import DEFAULT_TASK_BYTES, parse_offsets
+from offload_core.scan import DEFAULT_TASK_BYTES
 from offload_hooks.errors import MissingExtraError, OptionError
 
 
+@reads_messages
 def export(
     url: Url,
     to: Annotated[
@@ -55,18 +48,7 @@ def export(
             help="Where to: a folder of Parquet files, or a table.",
         ),
     ],
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="A topic; may be given again.")
-    ] = None,
-    topics_pattern: Annotated[
-        str | None, typer.Option(help="Instead of names: a regular expression of whole names.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Only what this Pulsar cluster offloaded.")] = None,
-    columns: Annotated[str | None, typer.Option(help="Columns, with commas between; as in Spark.")] = None,
-    start: Annotated[
-        str, typer.Option(help="Where to start what was never exported: earliest, or positions as JSON.")
-    ] = "earliest",
-    stop: Annotated[str, typer.Option(help="Where to stop: latest, or positions as JSON.")] = "latest",
+    scan: ScanOptions,
     to_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the target; may be given again."),
@@ -86,12 +68,6 @@ def export(
     row_group_bytes: Annotated[
         int, typer.Option(min=1, help="About so many bytes in memory make a row group.")
     ] = DEFAULT_ROW_GROUP_BYTES,
-    fail_on_data_loss: Annotated[
-        bool, typer.Option(help="Stop where messages are missing; else warn and go on.")
-    ] = True,
-    prefix: Prefix = "",
-    records: Records = None,
-    records_option: RecordsOptions = None,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -99,7 +75,7 @@ def export(
 ) -> None:
     """Export topics, each message once: what is new since the last time, however that ended."""
     with reported(debug):
-        if not topic and topics_pattern is None:
+        if not scan.topic and scan.topics_pattern is None:
             raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
         if master is not None and (processes or workers is not None):
             raise OptionError(
@@ -114,12 +90,6 @@ def export(
             report = tier.export(
                 to,
                 to_options=named(to_option, "the target"),
-                topic=tuple(topic or ()),
-                topics_pattern=topics_pattern,
-                cluster=cluster,
-                columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-                start=parse_offsets(start, "--start"),
-                stop=parse_offsets(stop, "--stop"),
                 follow_s=interval if follow else None,
                 ended=ended,
                 executor=executor,
@@ -130,10 +100,7 @@ def export(
                     row_group_bytes=row_group_bytes,
                 ),
                 file_bytes=file_bytes,
-                fail_on_data_loss=fail_on_data_loss,
-                prefix=prefix,
-                records=records,
-                records_options=named(records_option, "the records"),
+                **scan.arguments(),
             )
         _say(report)
 
@@ -185,30 +152,19 @@ def _executor(master: str | None, workers: int | None, processes: bool) -> Itera
 
 
 class _Bar:
-    """A bar on a terminal: how much of the round's topics has been exported, how fast, and how long the rest takes."""
+    """How much of a round's topics has been exported; each round begins anew."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task = progress.add_task("exporting", total=None)
-        self._done = 0
 
     def __call__(self, now: ExportProgress) -> None:
-        if now.done_bytes < self._done:  # the next round of --follow
-            self._progress.reset(self._task)
-        self._done = now.done_bytes
+        if not now.done_bytes:
+            self._progress.reset(self._task, total=now.total_bytes)
         self._progress.update(self._task, completed=now.done_bytes, total=now.total_bytes)
 
 
 @contextlib.contextmanager
 def _bar() -> Iterator[_Bar]:
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=err,
-        disable=not err.is_terminal,
-        transient=True,
-    ) as progress:
+    with byte_bar() as progress:
         yield _Bar(progress)

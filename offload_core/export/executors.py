@@ -9,6 +9,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor as Pool
@@ -86,8 +88,21 @@ _received: list[Callable[[Any], Any]] = []
 
 
 def _receive(work: bytes) -> None:
-    """A new process learns what it will do: once, so that it opens its tier once."""
+    """A new process learns what it will do: once, so that it opens its tier once.
+
+    A terminal's Ctrl-C reaches every process: it is for the program that was started to say how to end. When that one
+    is gone, so is this.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _received[:] = [pickle.loads(work)]  # noqa: S301 - from the process that started this one
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _work(item: Any) -> Any:

@@ -131,7 +131,7 @@ class Target(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportProgress:
-    """How far a round has come after a commit: stored bytes of topics that were read, of all; and what was written."""
+    """How far a round has come: stored bytes of topics that were read, of all; what was written, committed or not."""
 
     done_bytes: int
     total_bytes: int
@@ -156,13 +156,12 @@ class ExportReport:
     data_bytes: int = 0
     complete: bool = True
 
-    def plus(self, results: tuple[TaskResult, ...]) -> ExportReport:
-        """With what these tasks gave."""
-        files = [file for result in results for file in result.files]
+    def plus(self, result: TaskResult) -> ExportReport:
+        """With what one more task gave."""
         return ExportReport(
-            rows=self.rows + sum(file.rows for file in files),
-            files=self.files + len(files),
-            size_bytes=self.size_bytes + sum(file.size_bytes for file in files),
-            data_bytes=self.data_bytes + sum(result.data_bytes for result in results),
+            rows=self.rows + sum(file.rows for file in result.files),
+            files=self.files + len(result.files),
+            size_bytes=self.size_bytes + sum(file.size_bytes for file in result.files),
+            data_bytes=self.data_bytes + result.data_bytes,
             complete=self.complete,
         )

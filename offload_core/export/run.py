@@ -50,7 +50,7 @@ def export_once(
     Args:
         columns: those to write; None for all of the scan.
         stop: once it is set no further task begins; those under way are committed.
-        listener: told after each commit.
+        listener: told once all is planned, and after each task.
 
     Raises:
         OptionError, StoreError, FormatError, DataLossError: what was committed before stays so.
@@ -66,6 +66,12 @@ def export_once(
         raise OptionError(
             "only messages can be exported", expected="level messages", found=f"no {missing[0]}"
         )
+    if scan.options.times is not None and scan.options.times.stop_ms is not None:
+        raise OptionError(
+            "an export cannot end at a time",
+            expected="a stop at positions",
+            hint="Messages are not sorted by time, so the next export could not go on where this one ended.",
+        )
     if not scan.tasks:
         return ExportReport()
     schema = scan.schema
@@ -78,24 +84,40 @@ def export_once(
         parquet=parquet,
         columns=None if columns is None else tuple(columns),
     )
-    report, total_bytes = ExportReport(), sum(task.data_bytes for task in scan.tasks)
-    for results in _commits(executor.run(work, _until(stop, scan.tasks)), target.commit_bytes):
-        reached: dict[TopicName, Position] = {}
-        for result in results:
-            reached.update(result.reached)
-        target.commit(tuple(file for result in results for file in result.files), reached)
-        report = report.plus(results)
+    total_bytes = sum(task.data_bytes for task in scan.tasks)
+    committed = seen = ExportReport()
+
+    def tell() -> None:
         if listener is not None:
             listener(
                 ExportProgress(
-                    done_bytes=report.data_bytes,
+                    done_bytes=seen.data_bytes,
                     total_bytes=total_bytes,
-                    rows=report.rows,
-                    files=report.files,
-                    size_bytes=report.size_bytes,
+                    rows=seen.rows,
+                    files=seen.files,
+                    size_bytes=seen.size_bytes,
                 )
             )
-    return replace(report, complete=report.data_bytes == total_bytes)
+
+    tell()
+    waiting: list[TaskResult] = []
+    for result in executor.run(work, _until(stop, scan.tasks)):
+        waiting.append(result)
+        seen = seen.plus(result)
+        if seen.data_bytes - committed.data_bytes >= target.commit_bytes:
+            _commit(target, waiting)
+            committed, waiting = seen, []
+        tell()
+    if waiting:
+        _commit(target, waiting)
+    return replace(seen, complete=seen.data_bytes == total_bytes)
+
+
+def _commit(target: Target, results: Sequence[TaskResult]) -> None:
+    reached: dict[TopicName, Position] = {}
+    for result in results:
+        reached.update(result.reached)
+    target.commit(tuple(file for result in results for file in result.files), reached)
 
 
 def follow_export(
@@ -147,15 +169,3 @@ def _until(stop: threading.Event | None, tasks: Iterable[ScanTask]) -> Iterator[
         if stop is not None and stop.is_set():
             return
         yield task
-
-
-def _commits(results: Iterable[TaskResult], commit_bytes: int) -> Iterator[tuple[TaskResult, ...]]:
-    """Results in groups of about so many bytes that were read."""
-    group: list[TaskResult] = []
-    for result in results:
-        group.append(result)
-        if sum(each.data_bytes for each in group) >= commit_bytes:
-            yield tuple(group)
-            group = []
-    if group:
-        yield tuple(group)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offload_core.catalogue import TopicName
 from offload_core.codec.object_format import ObjectFormat
@@ -32,7 +32,7 @@ class WriteTask:
         """Errors: those of `read_task`, and `StoreError` of the target."""
         runs = tuple(runs_ahead(self.tier, task.runs, self.read.fail_on_data_loss))
         with ParquetFiles(self.place, self.parquet, self.columns) as files:
-            for batch in read_task(self.tier, ScanTask(runs=runs), self.read):
+            for batch in read_task(self.tier, replace(task, runs=runs), self.read):
                 files.write(batch)
             written = files.finish()
             return TaskResult(files=written, reached=_reached(runs, files.last), data_bytes=task.data_bytes)

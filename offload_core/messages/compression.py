@@ -26,6 +26,9 @@ class Compression(enum.IntEnum):
     SNAPPY = 4
 
 
+FLUSHED = b"\0\0\xff\xff"
+"""How a zlib stream ends that is flushed and not finished: so Pulsar's Java client leaves it, without an Adler-32."""
+
 Buffer = npt.NDArray[np.uint8] | memoryview | bytes | bytearray
 
 
@@ -66,7 +69,7 @@ def _zlib(payload: Buffer, out: npt.NDArray[np.uint8]) -> int:
     inflater = isal_zlib.decompressobj()
     # One byte more than declared shows a payload that goes on; memory stays bounded.
     inflated = inflater.decompress(payload, len(out) + 1)
-    if not inflater.eof and len(inflated) <= len(out):
+    if not inflater.eof and len(inflated) <= len(out) and bytes(payload[-4:]) != FLUSHED:
         raise ValueError("the stream is cut off")
     out[: len(inflated)] = np.frombuffer(inflated, dtype=np.uint8)[: len(out)]
     return len(inflated)

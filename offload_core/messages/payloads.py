@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from offload_core.messages.arrays import Bytes, Table
 from offload_core.messages.compression import decompress_into
+from offload_core.messages.decompressors import LEFT_ALONE, decompress_payloads
 from offload_core.messages.kernels import batches
 from offload_core.messages.kernels import fields as f
 from offload_hooks.errors import OffloadError
@@ -102,21 +103,23 @@ def fill_scratch(
     ends = np.cumsum(plan.sizes[chosen])
     scratch = room(int(ends[-1]))
     places[chosen] = ends - plan.sizes[chosen]
-    starts = table[chosen, f.E_PAYLOAD].tolist()
-    stops = (table[chosen, f.E_PAYLOAD] + table[chosen, f.E_PAYLOAD_LENGTH]).tolist()
-    codecs = table[chosen, f.E_COMPRESSION].tolist()
-    place = 0
-    for row, codec, start, stop, end in zip(
-        chosen.tolist(), codecs, starts, stops, ends.tolist(), strict=True
-    ):
-        opened = plan.opened.get(row)
+    starts, lengths = table[chosen, f.E_PAYLOAD], table[chosen, f.E_PAYLOAD_LENGTH]
+    codecs = table[chosen, f.E_COMPRESSION]
+    if plan.opened:
+        codecs[np.isin(chosen, list(plan.opened))] = LEFT_ALONE
+    sizes = plan.sizes[chosen]
+    left = decompress_payloads(block, starts, lengths, codecs, scratch, places[chosen], sizes)
+    for i in left.tolist():
+        row, start, end = int(chosen[i]), int(starts[i]), int(ends[i])
+        codec, opened = int(table[row, f.E_COMPRESSION]), plan.opened.get(row)
+        out = scratch[end - int(sizes[i]) : end]
         try:
             if codec == 0 and opened is not None:
-                scratch[place:end] = np.frombuffer(opened, dtype=np.uint8)
+                out[:] = np.frombuffer(opened, dtype=np.uint8)
             else:
-                payload = block[start:stop] if opened is None else np.frombuffer(opened, dtype=np.uint8)
-                decompress_into(codec, payload, scratch[place:end])
+                stored = block[start : start + int(lengths[i])]
+                payload = stored if opened is None else np.frombuffer(opened, dtype=np.uint8)
+                decompress_into(codec, payload, out)
         except OffloadError as error:
             raise WrongPayloadError(row) from error
-        place = end
     return scratch, places

@@ -1,7 +1,7 @@
-"""The key provider `pem`: private RSA keys in PEM files, by the names that producers gave them.
+"""The key provider `pem`: private keys in PEM files, by the names that producers gave them.
 
-Data keys are encrypted by RSA-OAEP with SHA-1, as all of Pulsar's clients do. Keys of elliptic curves, which only the
-Java client takes, are refused. Source: docs/encryption.md.
+Data keys are encrypted by RSA-OAEP with SHA-1, as all of Pulsar's clients do it, or for a key of an elliptic curve,
+which only the Java client takes, by ECIES. Source: docs/encryption.md.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from urllib.request import url2pathname
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
+from offload_core.messages.ecies import decrypt_ecies
 from offload_hooks.errors import DecryptionError, OptionError
 
 _OAEP = padding.OAEP(mgf=padding.MGF1(hashes.SHA1()), algorithm=hashes.SHA1(), label=None)  # noqa: S303 - Pulsar's
+
+_PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 
 class PemKeyProvider:
@@ -56,7 +59,7 @@ class PemKeyProvider:
             raise OptionError(
                 "no private keys are named", expected="private_keys, directory or default_private_key"
             )
-        self._loaded: dict[str, rsa.RSAPrivateKey] = {}
+        self._loaded: dict[str, _PrivateKey] = {}
 
     def decrypt_data_key(self, name: str, encrypted: bytes, metadata: Mapping[str, str]) -> bytes | None:
         """See `offload_hooks.key_providers.KeyProvider`."""
@@ -68,7 +71,9 @@ class PemKeyProvider:
         if key is None:
             key = self._loaded[place] = _load(name, place)
         try:
-            return key.decrypt(encrypted, _OAEP)
+            if isinstance(key, rsa.RSAPrivateKey):
+                return key.decrypt(encrypted, _OAEP)
+            return decrypt_ecies(key, encrypted)
         except ValueError:
             raise DecryptionError(
                 "a data key does not decrypt by the private key of its name", found=f"key {name!r}"
@@ -103,7 +108,7 @@ def _path(place: str) -> Path:
     return Path(url2pathname(parts.path)) if parts.scheme == "file" else Path(place).expanduser()
 
 
-def _load(name: str, place: str) -> rsa.RSAPrivateKey:
+def _load(name: str, place: str) -> _PrivateKey:
     what = f"the private key for {name!r}"
     content = _read(what, place)
     try:
@@ -112,8 +117,10 @@ def _load(name: str, place: str) -> rsa.RSAPrivateKey:
         raise OptionError(
             f"{what} cannot be read", expected="a PEM file with a private key that has no password"
         ) from None
-    if not isinstance(key, rsa.RSAPrivateKey):
-        raise OptionError(f"{what} is of a kind that is not supported", expected="a private key of RSA")
+    if not isinstance(key, _PrivateKey):
+        raise OptionError(
+            f"{what} is of a kind that is not supported", expected="a private key of RSA or an elliptic curve"
+        )
     return key
 
 

@@ -1,11 +1,18 @@
 """Plan what to read, and read it as Arrow record batches."""
 
 from offload_core.scan.conditions import Condition, Operator, restrict_times
-from offload_core.scan.message_ids import message_id_of_position, position_of_message_id
+from offload_core.scan.frontier import resume_offsets
+from offload_core.scan.metrics import Report, TaskMetrics
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
-from offload_core.scan.positions import Offsets, Position, parse_offsets, parse_position
+from offload_core.scan.positions import (
+    Offsets,
+    Position,
+    message_id_of_position,
+    parse_offsets,
+    parse_position,
+    position_of_message_id,
+)
 from offload_core.scan.read import read_task
-from offload_core.scan.resume import resume_offsets
 from offload_core.scan.scan import Scan
 from offload_core.scan.select import Selection, select_records, select_topics
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask, TimeRange
@@ -20,10 +27,12 @@ __all__ = [
     "Operator",
     "Position",
     "ReadOptions",
+    "Report",
     "Run",
     "Scan",
     "ScanTask",
     "Selection",
+    "TaskMetrics",
     "TimeRange",
     "message_id_of_position",
     "parse_offsets",

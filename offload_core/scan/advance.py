@@ -1,26 +1,20 @@
 """How far a stream may read on: from a position in each topic to the next, within a budget. Nothing is fetched.
 
-A position is that of the next message. Behind a ledger that takes no more entries it is the next id with entry 0,
-whether or not there is a ledger of that id. Where the next ledger is still on its way to the tier, the stream waits.
-Source: docs/spark.md.
+Where the next ledger is still on its way to the tier, the stream waits. Source: docs/spark.md.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, Topic, TopicName
 from offload_core.codec.object_format import ObjectFormat
+from offload_core.scan.frontier import BEGINNING, Frontier
 from offload_core.scan.positions import Position
 from offload_hooks.errors import DataLossError
-
-Frontier = Mapping[TopicName, Position]
-"""The next position of each topic; one that is not in it is read from its beginning."""
-
-_BEGINNING = Position(0, 0)
 
 _log = logging.getLogger(__name__)
 
@@ -68,16 +62,29 @@ class _Step:
 
 
 def advance(
-    topics: Sequence[Topic], start: Frontier, budget: Budget, *, fail_on_data_loss: bool
+    topics: Sequence[Topic],
+    start: Frontier,
+    budget: Budget,
+    *,
+    stops: Frontier | None = None,
+    fail_on_data_loss: bool,
 ) -> dict[TopicName, Position]:
     """Where a stream that has come to `start` may read to; a block of each topic in turn, within the budget.
+
+    Topics end at `stops`, which take nothing off the budget of the others.
 
     Raises:
         DataLossError: a ledger will not be readable any more, but ones behind it are (`fail_on_data_loss`).
     """
     reached = dict(start)
     walks = deque(
-        (topic.name, _steps(topic, start.get(topic.name, _BEGINNING), fail_on_data_loss))
+        (
+            topic.name,
+            _up_to(
+                None if stops is None else stops.get(topic.name),
+                _steps(topic, start.get(topic.name, BEGINNING), fail_on_data_loss),
+            ),
+        )
         for topic in topics
         if topic.name is not None
     )
@@ -95,44 +102,6 @@ def advance(
     return reached
 
 
-def between(
-    topics: Sequence[Topic], start: Frontier, end: Frontier
-) -> tuple[list[Topic], Frontier, Frontier]:
-    """What lies between two frontiers: the topics with the ledgers in question, and their positions as a scan's bounds.
-
-    A position at a ledger's beginning needs no bound, nor does that ledger have to be there.
-    """
-    narrowed: list[Topic] = []
-    starts: dict[TopicName, Position] = {}
-    stops: dict[TopicName, Position] = {}
-    for topic in topics:
-        if topic.name is None or topic.name not in end:
-            continue
-        first, last = start.get(topic.name, _BEGINNING), end[topic.name]
-        if first >= last:
-            continue
-        if _is_inside(first):
-            starts[topic.name] = first
-        if _is_inside(last):
-            stops[topic.name] = last
-        narrowed.append(
-            replace(
-                topic,
-                ledgers=tuple(
-                    ledger
-                    for ledger in topic.ledgers
-                    if first.ledger_id <= ledger.ledger_id < last.ledger_id + _is_inside(last)
-                ),
-            )
-        )
-    return narrowed, starts, stops
-
-
-def _is_inside(position: Position) -> bool:
-    """Whether there are messages of the position's ledger before it."""
-    return position.entry_id > 0 or position.batch_index > 0
-
-
 def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
     """The blocks that are there from a position on, up to the first ledger that is still on its way."""
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
@@ -148,6 +117,23 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
         yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, behind)
         if not _is_whole(ledger, behind):
             return
+
+
+def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
+    """The steps before the entry at `stop`; of one that it lies in, what comes before it."""
+    for step in steps:
+        if stop is None:
+            yield step
+            continue
+        if step.first >= stop:
+            return
+        count = step.entries
+        if step.first.ledger_id == stop.ledger_id:
+            count = min(count, stop.entry_id - step.first.entry_id)
+        if count < step.entries:
+            data_bytes = -(-step.data_bytes * count // step.entries)
+            step = replace(step, entries=count, data_bytes=data_bytes, end=step.after(count))
+        yield step
 
 
 def _is_lost(ledger: Ledger, behind: bool) -> bool:

@@ -109,6 +109,8 @@ def settle_pending(
             joiner.give_up(message, f"no more of it follows within {look_back_bytes} bytes")
         else:
             near[message.last.key] = message
+    if not near:
+        return  # before the index of what follows is read
     left, is_all = look_back_bytes, neighbours.reaches_end
     for run in (run for each in neighbours.after for run in runs_of(each)):
         for block in run.blocks:

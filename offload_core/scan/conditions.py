@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from offload_core.scan.message_ids import position_of_message_id
-from offload_core.scan.positions import Position
+from offload_core.scan.positions import Position, position_of_message_id
 from offload_core.scan.tasks import EntryRange, LedgerShare, TimeRange
 from offload_hooks.errors import OptionError
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 
 from offload_core.codec.index import IndexedBlock
@@ -83,7 +84,7 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
         nonlocal room
         while len(under_way) < room and (planned := next(ranges, None)) is not None:
             room = 1 if planned.is_perhaps_last else capabilities.ranges_ahead
-            under_way.append((planned, pool.submit(_fetch, tier, planned)))
+            under_way.append((planned, pool.submit(copy_context().run, _fetch, tier, planned)))
 
     try:
         send()

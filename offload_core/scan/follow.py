@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from offload_core.catalogue import Catalogue, Topic, TopicName
-from offload_core.scan.advance import Frontier
+from offload_core.scan.frontier import Frontier
 from offload_core.scan.select import Selection, select_topics
 from offload_hooks.errors import DataLossError
 

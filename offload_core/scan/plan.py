@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 class Bounds:
     """Where and when to start and end, and what to do about ledgers in between that have no complete copy.
 
-    What cannot hold a row for which all `conditions` hold is left out as well.
+    What cannot hold a row for which all `conditions` hold is left out as well; `times` may be those that hold for them,
+    and `asked_times` are those without.
     """
 
     start: Offsets = "earliest"
@@ -38,6 +39,7 @@ class Bounds:
     fail_on_data_loss: bool = True
     times: TimeRange | None = None
     conditions: tuple[Condition, ...] = ()
+    asked_times: TimeRange | None = None
 
 
 def plan_tasks(
@@ -88,6 +90,19 @@ def plan_tasks(
         for topic in (topics if around is None else around)
     }
     return add_neighbours(tasks, ledgers, neighbour_bytes)
+
+
+def first_asked(tier: Tier, topic: Topic, bounds: Bounds) -> Position | None:
+    """Where the range begins that is asked for of a topic, whatever the conditions; None if it holds nothing.
+
+    Raises:
+        StoreError: the store fails.
+    """
+    asked = _asked(topic, bounds)
+    shares = [] if asked is None else [each for each in _shares(topic, asked) if each.ledger.is_readable]
+    if bounds.asked_times is not None:
+        shares = narrow(tier, shares, bounds.asked_times)
+    return Position(shares[0].ledger_id, shares[0].asked.start) if shares else None
 
 
 def _asked(topic: Topic, bounds: Bounds) -> AskedRange | None:

@@ -1,22 +1,32 @@
-"""Where a scan starts and ends in each topic: `earliest`, `latest`, or positions as JSON.
+"""Where a scan starts and ends in each topic: `earliest`, `latest`, or positions as JSON; message ids as positions.
 
 The JSON is `{"topic": {"<partition>": "<ledger>:<entry>[:<batch index>]"}}`, the partition −1 for a topic without
-partitions; a topic that is not named keeps `earliest` or `latest`. A start is inclusive, an end exclusive.
-Source: docs/spark.md.
+partitions; a topic that is not named keeps `earliest` or `latest`. A start is inclusive, an end exclusive. In place of
+a position a message id (Pulsar's `MessageIdData` bytes, the column `__messageId`) stands as `base64:…` or `hex:…`.
+Source: docs/spark.md, docs/formats/entry.md.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from google.protobuf.message import DecodeError
+
 from offload_core.catalogue.topics import TopicName, parse_topic
 from offload_hooks.errors import OptionError
+from offload_proto.messages_pb2 import MessageIdData
 
 _POSITION = re.compile(r"(\d{1,19}):(\d{1,19})(?::(\d{1,9}))?")
+_ID = re.compile(r"(base64|hex):(.*)", re.DOTALL)
+
+_EARLIEST, _LATEST = 2**64 - 1, 2**63 - 1
+"""Ledger and entry of the ids that Pulsar's clients call earliest and latest."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -42,8 +52,38 @@ def parse_position(text: str) -> Position:
     """
     match = _POSITION.fullmatch(text)
     if match is None:
-        raise OptionError("this is not a position", expected="ledger:entry or ledger:entry:batch", found=text)
+        raise OptionError(
+            "this is not a position",
+            expected="ledger:entry, ledger:entry:batch, or a message id as base64:… or hex:…",
+            found=text,
+        )
     return Position(int(match[1]), int(match[2]), int(match[3] or 0))
+
+
+def position_of_message_id(message_id: bytes) -> Position:
+    """The place of a message, given its id as `__messageId` has it, or as a client's `serialize` makes it.
+
+    Raises:
+        OptionError: these bytes are no message id.
+    """
+    parsed = _parsed_id(message_id)
+    if max(parsed.ledgerId, parsed.entryId) >= 1 << 63:
+        raise _no_id(message_id.hex())
+    return Position(parsed.ledgerId, parsed.entryId, max(parsed.batch_index, 0))
+
+
+def message_id_of_position(position: Position, *, partition: int = -1) -> bytes:
+    """The id of the message at a position, as Pulsar's clients take it; `partition` −1 for a topic that has none.
+
+    It names the batch index only if that is not 0, and never the batch's size: for seeking, not for comparing with
+    `__messageId`.
+    """
+    made = MessageIdData(ledgerId=position.ledger_id, entryId=position.entry_id)
+    if partition >= 0:
+        made.partition = partition
+    if position.batch_index:
+        made.batch_index = position.batch_index
+    return made.SerializeToString()
 
 
 def parse_offsets(text: str, option: str) -> Offsets:
@@ -77,8 +117,48 @@ def parse_offsets(text: str, option: str) -> Offsets:
             name = parse_topic(topic)
             if partition != "-1" and name.partition != int(partition):
                 name = TopicName(f"{name.full}-partition-{int(partition)}")
-            offsets[name] = position if position in ("earliest", "latest") else parse_position(position)  # type: ignore[assignment]
+            offsets[name] = _parse_place(position, name)
     return offsets
+
+
+def _parse_place(text: str, topic: TopicName) -> Position | Literal["earliest", "latest"]:
+    """A word, a position, or the id of a message of `topic`."""
+    if text in ("earliest", "latest"):
+        return text  # type: ignore[return-value]
+    match = _ID.fullmatch(text)
+    if match is None:
+        return parse_position(text)
+    try:
+        data = bytes.fromhex(match[2]) if match[1] == "hex" else base64.b64decode(match[2], validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise _no_id(text) from error
+    parsed = _parsed_id(data)
+    if parsed.HasField("partition") and parsed.partition >= 0 and parsed.partition != topic.partition:
+        raise OptionError(
+            f"a message id is not of {topic}",
+            expected=f"partition {topic.partition}",
+            found=f"partition {parsed.partition}: {text}",
+        )
+    if parsed.ledgerId == parsed.entryId == _EARLIEST:
+        return "earliest"
+    if parsed.ledgerId == parsed.entryId == _LATEST:
+        return "latest"
+    return position_of_message_id(data)
+
+
+def _parsed_id(message_id: bytes) -> MessageIdData:
+    parsed = MessageIdData()
+    try:
+        parsed.ParseFromString(message_id)
+    except DecodeError as error:
+        raise _no_id(message_id.hex()) from error
+    if not parsed.IsInitialized():
+        raise _no_id(message_id.hex())
+    return parsed
+
+
+def _no_id(found: str) -> OptionError:
+    return OptionError("this is not a message id", expected="bytes of MessageIdData", found=found)
 
 
 def offsets_to_json(positions: Mapping[TopicName, Position]) -> dict[str, dict[str, str]]:

@@ -26,6 +26,7 @@ from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.entries import ENTRIES_AT_ONCE, message_decoder, open_window
 from offload_core.scan.fetch import Window, fetch_windows
+from offload_core.scan.metrics import Report, measured
 from offload_core.scan.opening import TaskOpening
 from offload_core.scan.runs import runs_ahead
 from offload_core.scan.tasks import LedgerShare, ReadOptions, Run, ScanTask
@@ -38,8 +39,10 @@ _log = logging.getLogger(__name__)
 ReadWindow = Callable[[EntryCursor], Iterator[pa.RecordBatch]]
 
 
-def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Read a task's runs.
+def read_task(
+    tier: Tier, task: ScanTask, options: ReadOptions, report: Report | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read a task's runs. `report` is called at the end with what that took, which is logged as well.
 
     Raises:
         FormatError: bytes that are not what the format says.
@@ -48,6 +51,10 @@ def read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Iterator[pa.R
         UnresolvedTransactionError: the task is none of those that `Scan.tasks` has, and it would have to know more.
         OptionError, PluginError: the key provider cannot be used.
     """
+    return measured(_read_task(tier, task, options), report)
+
+
+def _read_task(tier: Tier, task: ScanTask, options: ReadOptions) -> Generator[pa.RecordBatch, None, None]:
     typing, opening = _Typing(options), TaskOpening(tier, task, options)
     if options.times is None:
         yield from _read_runs(tier, task.runs, typing, opening, options)

@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 
 from offload_core.catalogue import Ledger, Piece, pieces_of, with_index
@@ -138,7 +139,7 @@ def runs_ahead(tier: Tier, planned: Sequence[Run | LedgerShare], fail: bool) -> 
 
     def send(count: int) -> None:
         for each in itertools.islice(waiting, count):
-            under_way.append(pool.submit(_resolved, tier, each, fail))
+            under_way.append(pool.submit(copy_context().run, _resolved, tier, each, fail))
 
     try:
         send(INDEXES_AHEAD)

@@ -64,7 +64,9 @@ class Scan:
 
         A task in which a topic's first transaction is met ends there, and goes on as another.
         """
-        rest = deque(self.planned)
+        # What conditions leave out counts as well, so that it does not do to look from the first transaction on.
+        looks_before = self.resolver is not None and self.resolver.bounds is not None
+        rest = deque(self.tasks if looks_before else self.planned)
         while rest:
             task = rest.popleft()
             met: list[UnresolvedTransactionError] = []

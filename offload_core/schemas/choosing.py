@@ -2,6 +2,7 @@
 
 saved schemas           a path or URL of a directory or file: ./schemas, s3://bucket/prefix/schemas, orders.json
 a literal schema        JSON: {"type": "record", …}
+a broker                the URL of its admin REST: http://broker:8080
 a provider              its name, with options: literal:type=STRING, or an object that has `history`
 """
 
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from offload_core.catalogue import TopicName
 from offload_core.messages.schema import MODES, Mode
-from offload_core.schemas.literal import LiteralSchema
+from offload_core.schemas.literal import LiteralSchema, type_of_definition
 from offload_core.schemas.payloads import CORRUPT_RECORD, Payloads
 from offload_core.schemas.saved import SavedSchemas
 from offload_core.tier import Tier, is_schema_provider, make_schema_provider, parse_plugin
@@ -41,6 +42,8 @@ def open_provider(source: SchemaSource, tier: Tier, options: Mapping[str, object
     text = os.fspath(source)
     if text.lstrip().startswith(("{", "[", '"')):
         return LiteralSchema(text)
+    if text.lower().startswith(("http://", "https://")):
+        return make_schema_provider("admin", {"url": text})
     named = _NAME.match(text)
     if isinstance(source, str) and named is not None and is_schema_provider(named[1]):
         name, given = parse_plugin(text, "schema provider")
@@ -59,7 +62,8 @@ def choose_payloads(
     """Ask for the histories of topics, and for the schema that all are resolved to.
 
     Args:
-        reader_schema: a version's number (also as text), or an AVRO definition; None for each topic's newest version.
+        reader_schema: a version's number (also as text), or a definition of AVRO or PROTOBUF_NATIVE; None for each
+            topic's newest version.
 
     Raises:
         OptionError: a version that a topic has not, or a word that is none.
@@ -91,7 +95,7 @@ def _reader(chosen: int | str, histories: Mapping[str, SchemaHistory]) -> Schema
     if text.isascii() and text.isdigit():
         if len(histories) > 1:
             raise OptionError(
-                "a version's number is of one topic", expected="an AVRO definition", found=f"version {text}"
+                "a version's number is of one topic", expected="a definition", found=f"version {text}"
             )
         ((topic, history),) = histories.items()
         version = history.find(int(text))
@@ -102,11 +106,11 @@ def _reader(chosen: int | str, histories: Mapping[str, SchemaHistory]) -> Schema
             )
         return version
     try:
-        json.loads(text)
+        declared = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise OptionError("a reader's schema is neither a version's number nor JSON") from error
     newest = next(iter(histories.values())).newest
-    return SchemaVersion(version=newest.version, type="AVRO", definition=text)
+    return SchemaVersion(version=newest.version, type=type_of_definition(declared), definition=text)
 
 
 def _numbers(versions: Sequence[SchemaVersion]) -> str:

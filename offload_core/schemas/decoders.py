@@ -1,7 +1,8 @@
 """A version of a topic's schema → what decodes its payloads into the reader's columns.
 
 The reader is a version as well: the newest, or a chosen one. AVRO is resolved from the version that wrote to the
-reader; JSON is read by the reader's field names; any other type must be the reader's own.
+reader; JSON is read by the reader's field names, Protobuf by its fields' numbers; any other type must be the reader's
+own.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from offload_core.schemas.avro.types import AvroType, parse_avro
 from offload_core.schemas.json_values import JsonValues
 from offload_core.schemas.key_value import explain_inline, parse_key_value, split_inline
 from offload_core.schemas.primitives import PRIMITIVE_TYPES
+from offload_core.schemas.protobuf.decode import ProtobufValues
+from offload_core.schemas.protobuf.types import parse_protobuf
 from offload_core.schemas.spans import Spans, ValueDecoder
 from offload_hooks.errors import FormatError, SchemaError
 from offload_hooks.schemas import SchemaVersion
 
-_STRUCTURED = ("AVRO", "JSON")
+_TOGETHER = (("AVRO", "JSON"), ("PROTOBUF", "PROTOBUF_NATIVE"))
+"""Types of which one version of a topic's schema can be, and another the other."""
 
 
 def make_decoder(
@@ -33,7 +37,9 @@ def make_decoder(
     Raises:
         SchemaError: a definition that is not right, a type that cannot be decoded, versions that do not go together.
     """
-    if writer.type != reader.type and not (writer.type in _STRUCTURED and reader.type in _STRUCTURED):
+    if writer.type != reader.type and not any(
+        {writer.type, reader.type} <= set(types) for types in _TOGETHER
+    ):
         raise SchemaError(
             f"version {writer.version} of a schema is of another type than the reader's",
             expected=reader.type,
@@ -43,13 +49,15 @@ def make_decoder(
         return AvroValues(parse_avro(writer.definition), parse_avro(reader.definition), fields)
     if writer.type == "JSON":
         return JsonValues(parse_avro(reader.definition), fields)
+    if writer.type in ("PROTOBUF", "PROTOBUF_NATIVE"):
+        return ProtobufValues(parse_protobuf(reader), fields)
     if writer.type == "KEY_VALUE":
         return KeyValues(writer, reader)
     if writer.type in PRIMITIVE_TYPES:
         return PRIMITIVE_TYPES[writer.type]()
     raise SchemaError(
         f"payloads of the schema type {writer.type} cannot be decoded",
-        expected=", ".join([*_STRUCTURED, "KEY_VALUE", *PRIMITIVE_TYPES]),
+        expected=", ".join([*_TOGETHER[0], *_TOGETHER[1], "KEY_VALUE", *PRIMITIVE_TYPES]),
         hint="Read without schemas, and decode `value` in the program.",
     )
 

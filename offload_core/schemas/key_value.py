@@ -54,8 +54,20 @@ def parse_key_value(version: SchemaVersion) -> KeyValueSchema:
             version=version.version,
             type=kind,
             definition=definition if isinstance(definition, str) else json.dumps(definition),
+            properties=_properties(version.properties.get(f"{part}.schema.properties")),
         )
     return KeyValueSchema(key=made["key"], value=made["value"], separated=encoding == "SEPARATED")
+
+
+def _properties(text: str | None) -> dict[str, str]:
+    """The properties of one of the two schemas, which stand in one of the version's as JSON."""
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"properties in a KEY_VALUE schema are not JSON: {error}") from error
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise SchemaError("properties in a KEY_VALUE schema are not text")
+    return found
 
 
 def split_inline(spans: Spans) -> tuple[Spans, Spans, npt.NDArray[np.bool_]]:

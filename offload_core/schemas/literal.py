@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from offload_core.schemas.history import history_from_rest
 from offload_core.schemas.primitives import PRIMITIVE_TYPES
@@ -14,11 +15,12 @@ class LiteralSchema:
     """The schema provider `literal`.
 
     Args:
-        definition: an AVRO schema as JSON, or what the broker's admin REST answers of a topic's schemas.
-        type: Pulsar's name of the schema's type; with one of a primitive type there is no definition.
+        definition: a schema as JSON, or what the broker's admin REST answers of a topic's schemas.
+        type: Pulsar's name of the schema's type; with one of a primitive type there is no definition. Without, what the
+            definition looks like: AVRO or PROTOBUF_NATIVE.
     """
 
-    def __init__(self, definition: str = "", type: str = "AVRO") -> None:  # noqa: A002 - the option's name
+    def __init__(self, definition: str = "", type: str = "") -> None:  # noqa: A002 - the option's name
         kind = type.upper()
         if kind in PRIMITIVE_TYPES:
             self._history = _for_all(SchemaVersion(version=0, type=kind))
@@ -35,6 +37,7 @@ class LiteralSchema:
                 return
         except SchemaError as error:
             raise OptionError(f"a literal schema has another form: {error}") from error
+        kind = kind or type_of_definition(declared)
         self._history = _for_all(SchemaVersion(version=0, type=kind, definition=definition))
 
     def history(self, topic: str) -> SchemaHistory:
@@ -44,6 +47,12 @@ class LiteralSchema:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def type_of_definition(declared: Any) -> str:
+    """The schema type of a definition that comes without one."""
+    is_native = isinstance(declared, dict) and "fileDescriptorSet" in declared
+    return "PROTOBUF_NATIVE" if is_native else "AVRO"
 
 
 def _for_all(version: SchemaVersion) -> SchemaHistory:

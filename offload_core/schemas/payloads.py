@@ -2,6 +2,8 @@
 
 Each message is decoded by the version of its schema that it names, and resolved to the reader's. What cannot be decoded
 is an error, null columns with the payload beside them, or left out (`mode`). Source: docs/schemas.md.
+
+The decoders are imported where one is made: readers that are not asked for typed columns start sooner without them.
 """
 
 from __future__ import annotations
@@ -14,10 +16,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, Mode
-from offload_core.schemas.decoders import KeyValues, make_decoder
 from offload_core.schemas.spans import Spans, ValueDecoder, spans_of
 from offload_hooks.errors import OptionError, PayloadError, SchemaError, placed
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
@@ -49,6 +49,10 @@ class Payloads:
     mode: Mode = "FAILFAST"
     corrupt_column: str = CORRUPT_RECORD
 
+    def with_topics(self, histories: Mapping[str, SchemaHistory]) -> Payloads:
+        """The same with more topics."""
+        return replace(self, histories={**self.histories, **histories})
+
     def reader_of(self, topic: str) -> SchemaVersion:
         """The version that a topic's messages are resolved to."""
         return self.reader or self.histories[topic].newest
@@ -59,6 +63,8 @@ class Payloads:
         Raises:
             SchemaError: topics whose columns differ, a definition that is not right, a field named as a column of ours.
         """
+        from offload_core.schemas.decoders import make_decoder
+
         found: tuple[str, pa.DataType] | None = None
         for topic in self.histories:
             reader = self.reader_of(topic)
@@ -119,9 +125,14 @@ class PayloadDecoder:
     """
 
     def __init__(self, payloads: Payloads, topic: str | None, schema: pa.Schema) -> None:
+        from offload_core.schemas.decoders import make_decoder
+
         history = payloads.histories.get(topic or "")
         if history is None:
-            raise SchemaError(f"the schemas of {topic or 'a topic without name'} are not known")
+            raise SchemaError(
+                f"the schemas of {topic or 'a topic without name'} are not known",
+                hint="They are asked for where a scan or a stream begins: of a topic that came later, begin again.",
+            )
         self._history, self._payloads, self._schema = history, payloads, schema
         self._reader = payloads.reader_of(topic or "")
         whole = make_decoder(self._reader, self._reader).data_type
@@ -141,6 +152,8 @@ class PayloadDecoder:
         Raises:
             PayloadError, SchemaError: a message that cannot be decoded (mode FAILFAST), with its entry.
         """
+        from pyarrow.compute import if_else
+
         spans, keys = spans_of(batch.column(_VALUE)), spans_of(batch.column("__key"))
         raw_rows = batch.column(_RAW).to_numpy(zero_copy_only=False)
         if raw_rows.any():
@@ -155,7 +168,8 @@ class PayloadDecoder:
         faults |= raw_rows
         columns = self._columns(array)
         if self._payloads.mode == "PERMISSIVE":
-            raw = pc.if_else(pa.array(faults), batch.column(_VALUE), pa.scalar(None, type=pa.binary()))
+            nothing = pa.scalar(None, type=pa.binary())
+            raw = if_else(pa.array(faults), batch.column(_VALUE), nothing)
             columns[self._payloads.corrupt_column] = raw
         made = pa.RecordBatch.from_arrays(
             [columns[name] if name in columns else batch.column(name) for name in self._schema.names],
@@ -208,6 +222,8 @@ class PayloadDecoder:
         rows: npt.NDArray[np.int64],
         batch: pa.RecordBatch,
     ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        from offload_core.schemas.decoders import KeyValues
+
         decoder = self._decoder(version)
         fails = self._payloads.mode == "FAILFAST"
         if isinstance(decoder, SchemaError):
@@ -227,6 +243,8 @@ class PayloadDecoder:
         return array, faults
 
     def _decoder(self, version: bytes | None) -> ValueDecoder | SchemaError:
+        from offload_core.schemas.decoders import make_decoder
+
         known = self._decoders.get(version)
         if known is None:
             try:
@@ -255,7 +273,7 @@ class PayloadDecoder:
                 "the version of a message's schema is not known",
                 expected=f"one of {', '.join(str(each.version) for each in self._history.versions)}",
                 found=_shown(version),
-                hint="If the topic has had newer schemas since, pull them again: offload schemas pull.",
+                hint="If the topic has had newer schemas since, pull them (offload schemas pull) and begin again.",
             )
         return found
 

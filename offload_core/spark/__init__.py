@@ -1,5 +1,6 @@
 """The PySpark data source `pulsar_offload`."""
 
+from offload_core.spark.metrics import ReadMetrics, measure_reads
 from offload_core.spark.source import PulsarOffloadDataSource
 
-__all__ = ["PulsarOffloadDataSource"]
+__all__ = ["PulsarOffloadDataSource", "ReadMetrics", "measure_reads"]

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
+from offload_core.spark.versions import check_versions, installed_versions
 from offload_hooks.errors import OffloadError
 
 _Item = TypeVar("_Item")
@@ -31,7 +32,7 @@ class SparkExecutor:
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """The results in order of the items; the first error of `work` is raised at its place."""
-        call = functools.partial(_call, pickle.dumps(work))
+        call = functools.partial(_call, installed_versions(), pickle.dumps(work))
         rest = iter(items)
         size = max(1, self._context.defaultParallelism) * _ITEMS_A_CORE
         while wave := [pickle.dumps(item) for item in itertools.islice(rest, size)]:
@@ -47,9 +48,10 @@ def start_session(master: str) -> SparkSession:
     return SparkSession.builder.master(master).appName("offload export").getOrCreate()
 
 
-def _call(work: bytes, item: bytes) -> Any:
+def _call(versions: dict[str, str], work: bytes, item: bytes) -> Any:
     """Errors come back as values: Spark would try again what cannot succeed, and hand over their text only."""
     try:
+        check_versions(versions)
         return _work_of_process(os.getpid(), work)(pickle.loads(item))  # noqa: S301 - from the driver
     except OffloadError as error:
         if error.retryable:

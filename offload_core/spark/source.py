@@ -8,10 +8,12 @@ Source: docs/spark.md.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -21,6 +23,7 @@ from offload_core.api import TierReader, open_tier
 from offload_core.scan import (
     Condition,
     ReadOptions,
+    Report,
     ScanTask,
     Selection,
     read_task,
@@ -28,11 +31,17 @@ from offload_core.scan import (
     select_topics,
     time_range,
 )
+from offload_core.schemas import Payloads
 from offload_core.spark.filters import PushFilters
 from offload_core.spark.options import SourceOptions, parse_options
 from offload_core.spark.types import spark_batch, spark_schema
+from offload_core.spark.versions import check_versions, installed_versions
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
+from offload_hooks.schemas import SchemaHistory
+
+_KEEPS_LOGS = "PYSPARK_SPARK_SESSION_UUID"
+"""Set by Spark for workers whose log records it keeps (`spark.sql.pyspark.worker.logging.enabled`)."""
 
 
 class PulsarOffloadDataSource(DataSource):
@@ -46,33 +55,43 @@ class PulsarOffloadDataSource(DataSource):
     def schema(self) -> StructType:
         """The schema of a query that gives none: the default columns of its level, or those of `columns`."""
         options = parse_options(self.options)
-        return spark_schema(_read_options(options, options.columns).schema)
+        return spark_schema(_read_options(options, options.columns, lambda: open_source(options)).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch query."""
-        return OffloadReader(parse_options(self.options), schema)
+        return self.batch_reader(schema)
+
+    def batch_reader(self, schema: StructType, report: Report | None = None) -> OffloadReader:
+        """The same; its tasks report what they did."""
+        return OffloadReader(parse_options(self.options), schema, report)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of a streaming query."""
+        return self.stream_reader(schema)
+
+    def stream_reader(self, schema: StructType, report: Report | None = None) -> DataSourceStreamReader:
+        """The same; its tasks report what they did."""
         from offload_core.spark.stream import OffloadStreamReader
 
-        return OffloadStreamReader(parse_options(self.options), schema)
+        return OffloadStreamReader(parse_options(self.options), schema, report)
 
 
 class OffloadPartition(InputPartition):
-    """One scan task."""
+    """One scan task. `histories` are the schemas of topics that the reader did not know when it was made."""
 
-    def __init__(self, task: ScanTask) -> None:
+    def __init__(self, task: ScanTask, histories: Mapping[str, SchemaHistory] | None = None) -> None:
         super().__init__(task)
         self.task = task
+        self.histories = dict(histories or {})
 
 
 class OffloadReader(DataSourceReader):
     """Plans a query's tasks on the driver, and reads one on an executor."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
         self._options = options
-        self._read_options = _read_options(options, tuple(schema.fieldNames()))
+        self._report = report
+        self._read_options = _read_options(options, tuple(schema.fieldNames()), lambda: self._tier)
         expected = spark_schema(self._read_options.schema)
         for wanted, field in zip(schema, expected, strict=True):
             if wanted.dataType != field.dataType:
@@ -81,14 +100,34 @@ class OffloadReader(DataSourceReader):
                     expected=field.dataType.simpleString(),
                     found=wanted.dataType.simpleString(),
                 )
-        with open_source(options) as tier:
+        with self._tier as tier:
             self._store = pickle.dumps(tier.store)
+            self._versions = installed_versions(tier.store.spec.driver if tier.store.spec else None)
         self.conditions: tuple[Condition, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {name: value for name, value in self.__dict__.items() if name != "_tier"}
+        return _restored, (self._versions, pickle.dumps(state))
+
+    @functools.cached_property
+    def _tier(self) -> TierReader:
+        """The tier, for planning; after it was closed it can be used on."""
+        return open_source(self._options)
 
     @property
     def joins_chunks(self) -> bool:
         """Whether messages are put together from chunks."""
         return self._read_options.joins_chunks
+
+    @property
+    def payloads(self) -> Payloads | None:
+        """How payloads become columns; None if they do not."""
+        return self._read_options.payloads
+
+    @property
+    def needs_outcomes(self) -> bool:
+        """Whether what is read depends on what became of transactions."""
+        return self._read_options.needs_outcomes
 
     @property
     def pushFilters(self) -> PushFilters:  # noqa: N802 - PySpark's name
@@ -98,7 +137,7 @@ class OffloadReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
         options, read = self._options, self._read_options
-        with open_source(options) as tier:
+        with self._tier as tier:
             scan = tier.scan(
                 topic=options.topics,
                 topics_pattern=options.topics_pattern,
@@ -137,16 +176,30 @@ class OffloadReader(DataSourceReader):
         """The record batches of one task, read where this is called."""
         if not isinstance(partition, OffloadPartition):
             raise TypeError(f"not a partition of this source: {partition!r}")
+        if _KEEPS_LOGS in os.environ:
+            logging.getLogger("offload_core").setLevel(logging.INFO)
         store = _store_of_process(os.getpid(), self._store)
         options = self._options
         # Made where rows are read: Spark copies the reader before it asks for partitions.
         times = time_range(options.starting_time, options.ending_time, options.time_slack)
         read = replace(self._read_options, times=restrict_times(times, self.conditions, options.time_slack))
-        return map(spark_batch, read_task(store, partition.task, read))
+        if read.payloads is not None and partition.histories:
+            read = replace(read, payloads=read.payloads.with_topics(partition.histories))
+        return map(spark_batch, read_task(store, partition.task, read, self._report))
 
 
-def _read_options(options: SourceOptions, columns: tuple[str, ...] | None) -> ReadOptions:
-    """How the messages are read; the topics' schemas are asked for here."""
+def _restored(versions: dict[str, str], state: bytes) -> OffloadReader:
+    """The reader, where the driver's versions are such that it can be unpickled and read."""
+    check_versions(versions)
+    reader = OffloadReader.__new__(OffloadReader)
+    reader.__dict__.update(pickle.loads(state))  # noqa: S301 - written by the driver of the same application
+    return reader
+
+
+def _read_options(
+    options: SourceOptions, columns: tuple[str, ...] | None, opened: Callable[[], TierReader]
+) -> ReadOptions:
+    """How the messages are read; the topics' schemas are asked for here, in the tier if they are kept there."""
     read = ReadOptions(
         level=options.level,
         columns=columns,
@@ -162,7 +215,7 @@ def _read_options(options: SourceOptions, columns: tuple[str, ...] | None) -> Re
         max_pending_chunk_bytes=options.max_pending_chunk_bytes,
     )
     if options.schemas is not None:
-        with open_source(options) as tier:
+        with opened() as tier:
             payloads = tier.payloads(
                 options.schemas,
                 _topics(options, tier),

@@ -7,7 +7,7 @@ checkpoint keeps. Planning runs in one Python process of the driver for the life
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,14 +23,18 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from offload_core.api import TierReader
-from offload_core.catalogue import Catalogue, TopicName
-from offload_core.scan import Bounds, Selection, plan_tasks
-from offload_core.scan.advance import Budget, advance, between
+from offload_core.catalogue import Catalogue, Topic, TopicName
+from offload_core.scan import Bounds, Report, Selection, plan_tasks
+from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
+from offload_core.scan.frontier import between
 from offload_core.scan.positions import Position, check_topics, offsets_to_json, parse_offsets
+from offload_core.scan.settle import SettledAdvance
+from offload_core.scan.transactions import SummaryMemory, SummaryPlace, TransactionResolver
+from offload_core.spark.new_topics import NewTopics
 from offload_core.spark.options import SourceOptions
 from offload_core.spark.source import OffloadPartition, OffloadReader, open_source
-from offload_hooks.errors import OptionError, UnresolvedTransactionError
+from offload_hooks.errors import OptionError
 
 Offset = dict[str, Any]
 """`{"topic": {"<partition>": "<ledger>:<entry>:<batch index>"}}`."""
@@ -39,12 +43,18 @@ Offset = dict[str, Any]
 class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches on the driver, and reads their tasks on executors."""
 
-    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+    def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
         if options.ending_offsets != "latest":
             raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
+        self._reader = OffloadReader(
+            options, schema, report
+        )  # the first to be unpickled: it compares versions
         self._options = options
-        self._reader = OffloadReader(options, schema)
         self._following: tuple[TierReader, TopicFollower] | None = None
+        self._memory = SummaryMemory()
+        self._settled = SettledAdvance(self._resolver)
+        payloads, source = self._reader.payloads, options.schemas
+        self._new_topics = None if payloads is None or source is None else NewTopics(payloads, source)
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
         """Where a new query begins. A topic that has no position in it is read from its beginning."""
@@ -64,12 +74,27 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_to_json(positions)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Up to where the next micro-batch reads: `start` itself if there is nothing new."""
+        """Up to where the next micro-batch reads: `start` itself if there is nothing new.
+
+        With `isolation` = `committed` that is before the first message of each topic whose transaction is open.
+        """
         topics = self._follower.topics()
         frontier = _positions(start)
         fail = self._options.fail_on_data_loss
         self._follower.check_late(topics, frontier, fail_on_data_loss=fail)
-        reached = advance(topics, frontier, self._budget(limit), fail_on_data_loss=fail)
+        max_bytes, max_entries = None, None
+        if not isinstance(limit, ReadAllAvailable):
+            max_bytes, max_entries = (
+                self._options.max_bytes_per_trigger,
+                self._options.max_offsets_per_trigger,
+            )
+        if self._reader.needs_outcomes and self._options.isolation == "committed":
+            reached = self._settled(
+                topics, frontier, max_bytes=max_bytes, max_entries=max_entries, fail_on_data_loss=fail
+            )
+        else:
+            budget = Budget(max_bytes=max_bytes, max_entries=max_entries)
+            reached = advance(topics, frontier, budget, fail_on_data_loss=fail)
         return start if reached == frontier else offsets_to_json(reached)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -86,7 +111,12 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._follower.freeze()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The tasks between two offsets: the same rows whenever it is asked."""
+        """The tasks between two offsets: the same rows whenever it is asked.
+
+        Raises:
+            SchemaError: a topic that is new has other columns than the stream.
+            UnresolvedTransactionError: a transaction has no marker any more, and had one when `end` was found.
+        """
         topics = self._follower.topics()
         first, last = _positions(start), _positions(end)
         moved = {name: position for name, position in last.items() if first.get(name) != position}
@@ -101,20 +131,16 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             neighbour_bytes=self._options.chunk_look_back_bytes if self._reader.joins_chunks else None,
             around=topics,
         )
-        return [OffloadPartition(task) for task in tasks]
+        if self._reader.needs_outcomes:
+            tasks = list(self._resolver(topics).resolve_all(tasks))
+        histories = (
+            None if self._new_topics is None else self._new_topics.histories(self._opened[0], narrowed)
+        )
+        return [OffloadPartition(task, histories) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The record batches of one task, read where this is called.
-
-        Raises:
-            UnresolvedTransactionError: an entry is of a transaction, and its outcome matters: a stream does not wait
-                for transactions.
-        """
-        try:
-            yield from self._reader.read(partition)
-        except UnresolvedTransactionError as error:
-            error.hint = "A stream reads transactions with the option isolation = uncommitted only."
-            raise
+        """The record batches of one task, read where this is called."""
+        return self._reader.read(partition)
 
     def stop(self) -> None:
         """Give back what planning holds."""
@@ -144,11 +170,21 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._following = tier, follower
         return self._following
 
-    def _budget(self, limit: ReadLimit) -> Budget:
-        if isinstance(limit, ReadAllAvailable):
-            return Budget()
-        return Budget(
-            max_bytes=self._options.max_bytes_per_trigger, max_entries=self._options.max_offsets_per_trigger
+    def _resolver(self, topics: Sequence[Topic]) -> TransactionResolver:
+        options, tier = self._options, self._opened[0]
+        place = None
+        if options.summaries is not None:
+            place = SummaryPlace(location=options.summaries, options=tier.options)
+        return TransactionResolver(
+            tier=tier.store,
+            topics=tuple(topics),
+            isolation=options.isolation,
+            verify_checksums=options.verify_checksums,
+            fail_on_data_loss=options.fail_on_data_loss,
+            ledger_alone=options.ledger is not None,
+            summaries=place,
+            memory=self._memory,
+            is_settled=True,
         )
 
 

@@ -26,6 +26,7 @@ from offload_hooks import (
     StaleUpload,
     Upload,
 )
+from offload_hooks.counts import count_ranges
 from offload_hooks.errors import BrokenPluginError, OptionError
 
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
@@ -143,7 +144,9 @@ class Tier:
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """Read exactly `length` bytes from byte `offset`, as a read-only view of bytes."""
         data = self._hooks.read_range(key=key, offset=offset, length=length)
-        return self._exactly(ByteRange(key=key, offset=offset, length=length), data, "read_range")
+        view = self._exactly(ByteRange(key=key, offset=offset, length=length), data, "read_range")
+        count_ranges(1, length)
+        return view
 
     def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """Read many ranges at once, in their order: all, or the first error.
@@ -155,7 +158,11 @@ class Tier:
         read = self._typed(list, "read_ranges", self._hooks.read_ranges(ranges=ranges))
         if len(read) != len(ranges):
             raise self._broken("read_ranges", f"{len(ranges)} ranges", len(read))
-        return [self._exactly(wanted, data, "read_ranges") for wanted, data in zip(ranges, read, strict=True)]
+        views = [
+            self._exactly(wanted, data, "read_ranges") for wanted, data in zip(ranges, read, strict=True)
+        ]
+        count_ranges(len(views), sum(map(len, views)))
+        return views
 
     def stat(self, key: str) -> ObjectStat:
         """An object's size, time and user metadata."""

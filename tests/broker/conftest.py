@@ -10,6 +10,9 @@ from pathlib import Path
 import pulsar
 import pytest
 import s3
+from cold_topics import ColdNamespace
+from java_client import JavaClient
+from oracle import Oracle
 from pulsar_admin import PulsarAdmin, TopicLedger
 from pulsar_topics import Read, consume
 from sent_topics import PARTITIONS, TOPICS
@@ -69,6 +72,24 @@ def new_store(versitygw: Versitygw) -> Callable[[], tuple[str, Store]]:
         return bucket, Store(name="s3", url=f"s3://{bucket}", options=s3.options(versitygw))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def java_client(broker: Broker, oracle: Oracle) -> JavaClient:
+    """Pulsar's Java client."""
+    return JavaClient(oracle, broker.service_url)
+
+
+@pytest.fixture(scope="session")
+def cold(
+    broker: Broker,
+    admin: PulsarAdmin,
+    new_namespace: Callable[[dict[str, object]], str],
+    new_store: Callable[[], tuple[str, Store]],
+) -> ColdNamespace:
+    """A namespace for topics of the tests' own, each with another name."""
+    bucket, store = new_store()
+    return ColdNamespace(new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0)), store, admin)
 
 
 @pytest.fixture(scope="session")

@@ -137,6 +137,7 @@ def test_a_ledger_needs_no_topic(offload: Offload, orders: Path) -> None:
         (["--start", '{"acme/cold/orders": {"-1": "3:2"}}', "--stop", '{"acme/cold/orders": {"-1": "4:1:1"}}'],
          [None, b"4:0", b"4:1:0"]),
         (["--start", '{"acme/cold/orders": {"-1": "3:1:1"}}', "--limit", "1"], [b"3:1:1"]),
+        (["--start", '{"acme/cold/orders": {"-1": "base64:CAMQASAB"}}', "--limit", "1"], [b"3:1:1"]),
         (["--limit", "0"], []),
     ],
 )  # fmt: skip
@@ -312,7 +313,7 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        ([], 2, "what is to be read?: expected --topic or --ledger"),
+        ([], 2, "what is to be read?: expected --topic, --topics-pattern or --ledger"),
         (["-t", ORDERS, "-f", "parquet"], 2, "Parquet is written to a file: expected --output FILE"),
         (
             ["-t", ORDERS, "--output", "x"],
@@ -322,10 +323,10 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
         (["-t", "orders"], 2, "this is not the name of a persistent topic"),
         (["-t", ORDERS, "--columns", "valu"], 2, "there is no column 'valu' at level messages"),
         (["-t", ORDERS, "--columns", ""], 2, "there is no column '' at level messages"),
-        (["-t", ORDERS, "--start", "now"], 2, "--start is neither a word nor JSON"),
-        (["-t", ORDERS, "--stop", '{"a/b/c": 1}'], 2, "--stop has another form at 'a/b/c'"),
-        (["-t", ORDERS, "--start-time", "today"], 2, "--start-time is not a time"),
-        (["-t", ORDERS, "--stop-time", "2026-11-21T08:30:00"], 2, "--stop-time has no zone"),
+        (["-t", ORDERS, "--start", "now"], 2, "--starting-offsets is neither a word nor JSON"),
+        (["-t", ORDERS, "--stop", '{"a/b/c": 1}'], 2, "--ending-offsets has another form at 'a/b/c'"),
+        (["-t", ORDERS, "--start-time", "today"], 2, "--starting-time is not a time"),
+        (["-t", ORDERS, "--stop-time", "2026-11-21T08:30:00"], 2, "--ending-time has no zone"),
         (
             ["-t", "acme/cold/order"],
             1,

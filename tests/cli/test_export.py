@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from commands import COMMAND, Offload
+from commands import Offload
 from exports import (
     ORDERS,
-    add_ledger,
+    add_bad_ledger,
     delta_rows,
     iceberg_options,
     iceberg_rows,
-    messages,
     parquet_files,
     parquet_rows,
     scanned,
@@ -85,9 +81,7 @@ def test_what_makes_no_sense_is_refused(
 
 
 def test_a_bad_entry_is_one_line_and_exit_code_1(offload: Offload, tier: Path, tmp_path: Path) -> None:
-    bad = messages("ledger 9", 3)
-    bad[1] = bad[1][:-1] + b"?"
-    add_ledger(tier, 9, bad, partition=1)
+    add_bad_ledger(tier)
     done = offload("export", tier, "-t", ORDERS, "--to", tmp_path / "out")
     assert done.code == 1
     assert "ledger 9" in done.err
@@ -103,29 +97,3 @@ def test_a_missing_extra_names_the_install_line(
         done = offload("export", tier, "-t", ORDERS, "--to", f"{kind}:{tmp_path}/x.y")
         assert done.code == 1
         assert f"pip install 'pulsar-offload[{kind}]'" in done.err
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_follow_ends_cleanly_by_a_signal(number: signal.Signals, tier: Path, tmp_path: Path) -> None:
-    arguments = [
-        "export",
-        str(tier),
-        "-t",
-        ORDERS,
-        "--to",
-        str(tmp_path / "out"),
-        "--follow",
-        "--interval",
-        "3600",
-    ]
-    process = subprocess.Popen([str(COMMAND), *arguments], stderr=subprocess.PIPE, text=True, env=os.environ)
-    try:
-        while len(parquet_files(tmp_path / "out")) < 4:
-            assert process.poll() is None
-        process.send_signal(number)
-        _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
-    assert process.returncode == 0
-    assert "64 rows in 4 files" in said
-    assert parquet_rows(tmp_path / "out") == scanned(tier)

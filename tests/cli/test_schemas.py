@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from admin_rest import AdminRest
 from commands import Offload
 from golden import BROKER, topic_rows
 from tiers import lay_out_broker_objects
@@ -29,6 +30,19 @@ def test_histories_are_pulled_beside_the_tier_and_read_from_there(offload: Offlo
     assert done.code == 0, done.err
     ids = [json.loads(line)["id"] for line in done.out.splitlines()]
     assert ids == [row["value"]["id"] for row in topic_rows("avro")]
+
+
+def test_histories_are_pulled_from_a_broker(offload: Offload, tmp_path: Path) -> None:
+    lay_out_broker_objects(tmp_path, {"avro", "jstring"})
+    place = "/schemas/acme/cold/avro/schemas"
+    with AdminRest({place: json.loads(AVRO.read_text())}) as rest:
+        pulled = offload("schemas", "pull", tmp_path, "--from", rest.url)
+    assert pulled.code == 0, pulled.err
+    assert (
+        "persistent://acme/cold/avro: versions 0, 1 (AVRO) saved as schemas/acme/cold/avro.schemas.json"
+        in pulled.out
+    )
+    assert "persistent://acme/cold/jstring: has no schema" in pulled.out
 
 
 def test_histories_are_pulled_into_a_directory(offload: Offload, tier: Path, tmp_path: Path) -> None:

@@ -15,13 +15,13 @@ from exports import (
     DAY_MS,
     FIRST_DAY_MS,
     ORDERS,
+    add_bad_ledger,
     add_ledger,
     add_segment,
     messages,
     parquet_files,
     parquet_rows,
     scanned,
-    two_partitions,
 )
 from tiers import Names, lay_out, lay_out_broker_objects
 
@@ -29,11 +29,6 @@ from offload_core import open_tier
 from offload_core.export import ExportProgress, ExportReport, ParquetOptions
 from offload_core.tier import open_store
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> Path:
-    return two_partitions(tmp_path / "tier")
 
 
 def export(tier: Path, to: Path, **options: object) -> ExportReport:
@@ -197,9 +192,7 @@ def test_entries_without_rows_are_not_read_again(tmp_path):
 
 def test_a_bad_entry_stops_the_export_and_leaves_what_was_committed(tier, tmp_path):
     out = tmp_path / "out"
-    bad = messages("ledger 9", 3)
-    bad[1] = bad[1][:-1] + b"?"
-    add_ledger(tier, 9, bad, partition=1)
+    add_bad_ledger(tier)
     with pytest.raises(FormatError) as caught:
         export(tier, out, file_bytes=4096)
     assert (caught.value.ledger_id, caught.value.entry_id) == (9, 1)
@@ -212,12 +205,14 @@ def test_an_end_that_is_asked_for_comes_after_what_is_under_way(tier, tmp_path):
 
     def listener(now: ExportProgress) -> None:
         seen.append(now)
-        ended.set()
+        if now.done_bytes:
+            ended.set()
 
     report = export(tier, out, file_bytes=2048, ended=ended, listener=listener)
     assert not report.complete
     assert 0 < report.rows < 64
-    assert seen[-1].done_bytes == report.data_bytes < seen[-1].total_bytes
+    assert [now.done_bytes for now in (seen[0], seen[-1])] == [0, report.data_bytes]
+    assert report.data_bytes < seen[0].total_bytes == seen[-1].total_bytes
     assert export(tier, out).complete
     assert parquet_rows(out) == scanned(tier)
 
@@ -239,8 +234,8 @@ def test_following_exports_what_comes_until_it_is_ended(tier, tmp_path):
 def test_of_two_exports_to_one_place_the_slower_fails_and_nothing_is_there_twice(tier, tmp_path):
     out = tmp_path / "out"
 
-    def overtake(_: ExportProgress) -> None:
-        if not (tmp_path / "overtaken").exists():
+    def overtake(now: ExportProgress) -> None:
+        if now.done_bytes and not (tmp_path / "overtaken").exists():
             (tmp_path / "overtaken").touch()
             export(tier, out)
 
@@ -274,6 +269,7 @@ def test_a_committed_file_whose_upload_is_gone_is_an_error(tier, tmp_path):
         ({"level": "entries"}, "only messages"),
         ({"to": "iceberg:nothing"}, "names no Iceberg table"),
         ({"to": "delta:"}, "which delta table"),
+        ({"stop_time": 1_700_000_000_000}, "cannot end at a time"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tier, tmp_path, options, says):

@@ -21,7 +21,6 @@ from exports import (
     rows_of,
     scanned,
     target_of,
-    two_partitions,
 )
 from pyiceberg.expressions import EqualTo
 from tiers import lay_out_broker_objects
@@ -35,11 +34,6 @@ from offload_hooks.errors import MetadataError, OptionError, StoreError, Unsuppo
 
 KINDS = ("iceberg", "delta")
 TOPIC = "persistent://acme/cold/orders-partition-"
-
-
-@pytest.fixture
-def tier(tmp_path: Path) -> Path:
-    return two_partitions(tmp_path / "tier")
 
 
 def export(tier: Path, kind: str, folder: Path, **options: object) -> ExportReport:
@@ -85,8 +79,8 @@ def test_of_two_exports_the_slower_fails_and_nothing_is_there_twice(
     monkeypatch.setattr(target, "commit_bytes", 1)
     out = tmp_path / "out"
 
-    def overtake(_: ExportProgress) -> None:
-        if not (tmp_path / "overtaken").exists():
+    def overtake(now: ExportProgress) -> None:
+        if now.done_bytes and not (tmp_path / "overtaken").exists():
             (tmp_path / "overtaken").touch()
             export(tier, kind, out)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ed25519
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -101,7 +101,7 @@ def test_a_key_that_does_not_fit_is_an_error_that_names_it(folder: Path) -> None
         assert caught.value.found == "key 'orders'"
 
 
-ELLIPTIC = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+SIGNING = ed25519.Ed25519PrivateKey.generate().private_bytes(
     Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
 )
 LOCKED = private_key("orders").private_bytes(
@@ -112,7 +112,7 @@ LOCKED = private_key("orders").private_bytes(
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (ELLIPTIC, "is of a kind that is not supported"),
+        (SIGNING, "is of a kind that is not supported"),
         (LOCKED, "cannot be read"),
         (public_pem("orders"), "cannot be read"),
         (b"", "cannot be read"),

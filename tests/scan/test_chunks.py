@@ -265,10 +265,23 @@ def test_neighbours_are_read_only_where_a_beginning_or_an_end_is_missing() -> No
         scan = TierReader(Tier(driver)).scan(min_partitions=20, chunks=chunks)
         driver.reads.clear()
         scan.to_table()
-        reads.append(sorted(read for read in driver.reads if not read[0].endswith("-index")))
+        reads.append(sorted(driver.reads))
     joined, raw = reads
     assert any(task.neighbours for task in TierReader(Tier(driver)).scan(min_partitions=20).tasks)
     assert joined == raw
+
+
+def test_a_neighbours_index_is_read_once_for_each_side_of_a_task_that_needs_it() -> None:
+    cut = [each.payload for each in interleaved([message(i, f"p{i}") for i in range(4)], list(range(4)) * 4)]
+    whole = pip17_object([*cut, *(entry(b"x" * 50) for _ in range(20))], max_block_bytes=300)
+    driver = MemoryDriver(numbered(whole), metadata=Names().as_metadata("data"))
+    scan = TierReader(Tier(driver)).scan(min_partitions=20, isolation="uncommitted")
+    driver.reads.clear()
+    assert len(scan.to_table()) == 24
+    indexes = [read for read in driver.reads if read[0].endswith("-index")]
+    last_chunk = len(cut) - 1
+    concerned = [task for task in scan.tasks if task.runs[0].blocks[0].first_entry_id <= last_chunk]  # type: ignore[union-attr]
+    assert 0 < len(indexes) <= 2 * len(concerned) < 2 * len(scan.tasks)
 
 
 def test_tasks_with_neighbours_travel() -> None:

@@ -18,8 +18,9 @@ from offload_core import TierReader, open_tier
 from offload_core.catalogue import TopicName, parse_topic
 from offload_core.metadata import LedgerRecord, OffloadContext
 from offload_core.scan import Bounds, Position, ReadOptions, Scan, Selection, plan_tasks
-from offload_core.scan.advance import Budget, Frontier, advance, between
+from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
+from offload_core.scan.frontier import Frontier, between
 from offload_hooks.errors import DataLossError
 
 NAME = parse_topic(TOPIC)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from entries import WrittenObject
 from expected import COLUMNS, assert_topic_is_as_expected
-from golden import PIP17_CASES, STREAMING_CASES, TOPICS, ExpectedEntry, as_entries, load_case, topic_objects
+from golden import PIP17_CASES, STREAMING_CASES, ExpectedEntry, as_entries, load_case, topic_objects
 from tiers import in_memory, lay_out_broker_objects, lay_out_case
 
 from offload_core import open_tier
@@ -75,12 +75,6 @@ def test_a_damaged_object_that_gets_past_the_catalogue_never_yields_wrong_entrie
     assert error.key == tier.catalogue().topics[0].ledgers[0].pieces[0].stored.key.data_key
     assert (error.ledger_id, error.block) == (50, 1)
     assert error.offset is not None
-
-
-@pytest.mark.parametrize("topic", sorted(set(TOPICS) - {"chunk"}))
-def test_every_message_of_a_topic_is_as_pulsars_clients_read_it(broker: TierReader, topic: str) -> None:
-    scan = broker.scan(topic=f"acme/cold/{topic}", columns=COLUMNS)
-    assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), topic)
 
 
 def test_a_topic_is_read_alike_by_many_small_tasks(broker: TierReader) -> None:

@@ -30,6 +30,43 @@ def test_a_position_is_ledger_entry_and_perhaps_batch_index(text: str, position:
 
 
 @pytest.mark.parametrize(
+    ("partition", "text", "place"),
+    [
+        ("-1", "base64:CAEQAg==", Position(1, 2)),
+        ("-1", "hex:08011002", Position(1, 2)),
+        ("-1", "hex:0801100218FFFFFFFFFFFFFFFFFF01", Position(1, 2)),  # partition -1
+        ("4", "hex:0801100218042003", Position(1, 2, 3)),
+        ("4", "base64:CAEQAhgEIAM=", Position(1, 2, 3)),
+        ("-1", "hex:08FFFFFFFFFFFFFFFFFF0110FFFFFFFFFFFFFFFFFF01", "earliest"),
+        ("-1", "hex:08FFFFFFFFFFFFFFFF7F10FFFFFFFFFFFFFFFF7F", "latest"),
+    ],
+)
+def test_a_message_id_stands_for_its_position(partition: str, text: str, place: object) -> None:
+    (found,) = parse_offsets(json.dumps({"acme/cold/orders": {partition: text}}), "startingOffsets").values()  # type: ignore[union-attr]
+    assert found == place
+
+
+@pytest.mark.parametrize(
+    ("partition", "text", "message"),
+    [
+        ("-1", "base64:", "not a message id"),
+        ("-1", "base64:CAEQAg", "not a message id"),
+        ("-1", "base64:CAEQAg==\n", "not a message id"),
+        ("-1", "hex:0801100", "not a message id"),
+        ("-1", "hex:ffff", "not a message id"),
+        ("-1", "hex:0801", "not a message id"),
+        ("-1", "hex:08FFFFFFFFFFFFFFFFFF011002", "not a message id"),
+        ("3", "hex:0801100218042003", "not of persistent://acme/cold/orders-partition-3: .*partition 4"),
+        ("-1", "hex:0801100218042003", "expected partition -1"),
+        ("-1", "HEX:08011002", "not a position"),
+    ],
+)
+def test_what_is_no_message_id_of_the_partition_is_refused(partition: str, text: str, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_offsets(json.dumps({"acme/cold/orders": {partition: text}}), "startingOffsets")
+
+
+@pytest.mark.parametrize(
     "text", ["", "1", "1:", ":1", "1:2:", "1:2:3:4", "-1:0", "1:-1", "a:b", "1:2 ", "1;2"]
 )
 def test_another_form_of_position_is_refused(text: str) -> None:

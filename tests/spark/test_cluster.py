@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,9 @@ HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "third_party_driver"
 
 
-def run_job(url: str, folder: Path, **environment: str) -> str:
-    """What the job prints; its working files go to `folder`."""
-    done = subprocess.run(
+def job(url: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The job, run to its end; its working files go to `folder`."""
+    return subprocess.run(
         [sys.executable, str(HERE / "cluster_job.py"), url],
         cwd=folder,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"} | environment,
@@ -30,6 +31,11 @@ def run_job(url: str, folder: Path, **environment: str) -> str:
         timeout=300,
         check=False,
     )
+
+
+def run_job(url: str, folder: Path, **environment: str) -> str:
+    """What the job prints."""
+    done = job(url, folder, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -42,6 +48,23 @@ def test_executors_of_their_own_read_the_same(java, tmp_path):
     assert int(counts.pop("partitions")) >= 5
     expected = {topic: len(topic_rows(topic)) for topic in TOPICS if topic != "chunk"}
     assert counts == {f"persistent://acme/cold/{topic}": str(count) for topic, count in expected.items()}
+
+
+def pretend(site: Path, name: str, version: str) -> None:
+    """Put into `site` what `importlib.metadata` takes for a distribution of this version."""
+    folder = site / f"{name.replace('-', '_')}-{version}.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_executors_with_another_version_of_this_package_say_so(java, tmp_path):
+    pretend(tmp_path / "site", "pulsar-offload", "0.0.1")
+    lay_out_broker_objects(tmp_path / "tier", topics=["jstring"])
+    done = job(str(tmp_path / "tier"), tmp_path, EXECUTORS_PYTHONPATH=str(tmp_path / "site"))
+    assert done.returncode != 0
+    ours = version("pulsar-offload")
+    assert "VersionMismatchError: an executor of Spark has other versions than its driver" in done.stderr
+    assert f"expected pulsar-offload {ours}, found pulsar-offload 0.0.1" in done.stderr
 
 
 @pytest.mark.install

@@ -11,6 +11,7 @@ import pytest
 from avro_data import write
 from entries import entry, pip17_object
 from golden import BROKER, topic_rows
+from protobuf_data import Compiled
 from pyspark.sql import DataFrame, SparkSession
 from schemas import record
 from tiers import lay_out, lay_out_broker_objects
@@ -110,3 +111,29 @@ def test_what_cannot_be_decoded_is_passed_on(spark: SparkSession, tier: Path) ->
     frame = kinds(spark, tier, mode="permissive", columnNameOfCorruptRecord="raw")
     rows = frame.select("at", "raw").collect()
     assert [(row["at"], row["raw"]) for row in rows] == [(1000, None), (None, b"\xff\xff"), (1000, None)]
+
+
+def test_protobuf_messages_have_types_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+    compiled = Compiled("""
+    syntax = "proto3"; enum Kind { NONE = 0; SOME = 2; } message Inner { repeated fixed32 codes = 1; }
+    message Order { uint64 id = 1; Inner inner = 2; map<uint64, Inner> by_number = 3; repeated Kind kinds = 4; }
+    """)
+    message = compiled.message("Order")
+    most = 2**64 - 1
+    sent = message(id=most, inner={"codes": [2**32 - 1]}, kinds=[0, 2])
+    sent.by_number[most].codes.append(1)
+    lay_out(tmp_path, pip17_object([entry(each.SerializeToString()) for each in (sent, message())]))
+    frame = read(spark, tmp_path, "orders", schemas=compiled.schema("Order").definition)
+    inner = "struct<codes:array<bigint>>"
+    types = ["decimal(20,0)", inner, f"map<decimal(20,0),{inner}>", "array<string>"]
+    assert [field.dataType.simpleString() for field in frame.schema][:4] == types
+    rows = [row.asDict(recursive=True) for row in frame.select(*frame.columns[:4]).collect()]
+    assert rows == [
+        {
+            "id": Decimal(most),
+            "inner": {"codes": [2**32 - 1]},
+            "by_number": {Decimal(most): {"codes": [1]}},
+            "kinds": ["NONE", "SOME"],
+        },
+        {"id": Decimal(0), "inner": None, "by_number": {}, "kinds": []},
+    ]

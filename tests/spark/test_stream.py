@@ -76,6 +76,16 @@ def test_a_golden_topic_streamed_in_small_batches_is_what_a_client_read(spark, t
     assert_topic_is_as_expected(ordered.toArrow().to_pylist(maps_as_pydicts="strict"), "json")
 
 
+def test_a_topic_with_transactions_is_streamed_as_a_client_read_it(spark, tmp_path):
+    lay_out_broker_objects(tmp_path / "tier", ["txn"])
+    options = {"level": "messages", "topic": "acme/cold/txn", "columns": ",".join(COLUMNS)}
+    followed = Followed(spark, tmp_path / "tier", tmp_path, **options, maxOffsetsPerTrigger=700)
+    followed.run()
+    assert followed.batches >= 3
+    ordered = followed.frame.orderBy("__ledgerId", "__entryId", "__batchIndex")
+    assert_topic_is_as_expected(ordered.toArrow().to_pylist(maps_as_pydicts="strict"), "txn")
+
+
 def test_what_is_new_is_read_once_also_of_topics_that_are_new(spark, tmp_path):
     root = tmp_path / "tier"
     root.mkdir()

@@ -131,6 +131,22 @@ def values(avro: AvroType) -> st.SearchStrategy[Any]:
     }[kind]
 
 
+def keeps_branches(schema: Schema) -> bool:
+    """Whether fastavro reads values of unions into the branch that wrote them, where the schemas around differ.
+
+    It takes the first branch that a type can be promoted to; Java, and so do we, one of the same type before.
+    """
+    if isinstance(schema, list):
+        names = [branch for branch in schema if isinstance(branch, str)]
+        numbers = [name for name in names if name in ("long", "double")]
+        confused = {"string", "bytes"} <= set(names) or numbers == ["double", "long"]
+        return not confused and all(map(keeps_branches, schema))
+    if not isinstance(schema, dict):
+        return True
+    fields = [field["type"] for field in schema.get("fields", ())]
+    return all(map(keeps_branches, [*fields, schema.get("items"), schema.get("values")]))
+
+
 def _takes_no_bytes(avro: AvroType) -> bool:
     if avro.kind == "record":
         return all(_takes_no_bytes(field.type) for field in avro.fields)

@@ -14,7 +14,8 @@ from entries import CODECS
 class SentMessage:
     """A message by a producer: in `chunks` entries, of which those in `lost` were never stored.
 
-    With `chunks` 1 it is sent whole. `key_name` encrypts each chunk by itself.
+    With `chunks` 1 it is sent whole. `key_name` encrypts each chunk by itself. `transaction` is the one that all chunks
+    are of, its most and least bits. `published_at` is in milliseconds.
     """
 
     producer: str
@@ -24,6 +25,8 @@ class SentMessage:
     codec: int = 0
     lost: frozenset[int] = frozenset()
     key_name: str | None = None
+    transaction: tuple[int, int] | None = None
+    published_at: int | None = None
 
     @property
     def uuid(self) -> str:
@@ -33,6 +36,10 @@ class SentMessage:
     def entries(self) -> list[bytes]:
         """One per chunk, the lost ones included."""
         common: dict[str, Any] = {"producer_name": self.producer, "sequence_id": self.number}
+        if self.transaction is not None:
+            common |= {"txnid_most_bits": self.transaction[0], "txnid_least_bits": self.transaction[1]}
+        if self.published_at is not None:
+            common |= {"publish_time": self.published_at}
         compressed = CODECS[self.codec](self.value)
         if self.codec:
             common |= {"compression": self.codec, "uncompressed_size": len(self.value)}

@@ -59,6 +59,13 @@ def add_segment(tier: Path, ledger_id: int, first: int, blocks: Sequence[Sequenc
     )
 
 
+def add_bad_ledger(tier: Path) -> None:
+    """Ledger 9 of the second partition, in whose entry 1 a byte is wrong."""
+    entries = messages("ledger 9", 3)
+    entries[1] = entries[1][:-1] + b"?"
+    add_ledger(tier, 9, entries, partition=1)
+
+
 def two_partitions(tier: Path) -> Path:
     """Two partitions of two ledgers each, of several blocks, over two days."""
     for ledger_id in (3, 4, 5, 6):
@@ -79,9 +86,14 @@ def in_order(table: pa.Table) -> list[dict[str, Any]]:
     return sorted(table.select(names).to_pylist(), key=lambda row: tuple(row[name] for name in POSITION))
 
 
-def parquet_rows(folder: Path) -> list[dict[str, Any]]:
+def parquet_table(folder: Path) -> pa.Table:
     """What a reader sees in a folder who knows nothing of exports."""
-    return in_order(ds.dataset(folder, format="parquet", partitioning="hive").to_table())
+    return ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+
+
+def parquet_rows(folder: Path) -> list[dict[str, Any]]:
+    """The same as rows."""
+    return in_order(parquet_table(folder))
 
 
 def parquet_files(folder: Path) -> dict[str, int]:

@@ -109,6 +109,29 @@ class PulsarAdmin:
                 raise AdminError(f"{topic} is still in BookKeeper after {DONE_WITHIN_S:.0f} s: {held}")
             time.sleep(0.02)
 
+    def schema(self, topic: str, version: int | None = None) -> dict[str, Any]:
+        """What the broker tells of a version of a topic's schema; None for the newest."""
+        name = topic.removeprefix("persistent://")
+        found: dict[str, Any] = self._ask(
+            "GET", f"/schemas/{name}/schema" + ("" if version is None else f"/{version}")
+        )
+        return found
+
+    def schemas(self, topic: str) -> bytes:
+        """All versions of the topic's schema, the answer as it is."""
+        return json.dumps(
+            self._ask("GET", f"/schemas{_path(topic).removeprefix('/persistent')}/schemas")
+        ).encode()
+
+    def compact(self, topic: str) -> None:
+        """Compact the topic, and return when that is done."""
+        self._ask("PUT", f"{_path(topic)}/compaction")
+        deadline = time.monotonic() + DONE_WITHIN_S
+        while (status := self._ask("GET", f"{_path(topic)}/compaction"))["status"] != "SUCCESS":
+            if status["status"] == "ERROR" or time.monotonic() > deadline:
+                raise AdminError(f"{topic} was not compacted: {status}")
+            time.sleep(0.02)
+
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         return _request(method, f"{self._endpoint}/admin/v2{path}", body)
 

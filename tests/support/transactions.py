@@ -59,11 +59,14 @@ def simulate(history: Iterable[tuple[Position, Event]], start: Position, stop: P
     """Go through a topic as a broker does that keeps it, from `start`, and read it up to `stop`.
 
     A transaction is ongoing from its first entry to its marker; nothing from the first ongoing one on is read. What was
-    aborted once stays aborted.
+    aborted once stays aborted, also if that was before `start`.
     """
-    events = [(position, event) for position, event in history if position >= start]
+    together = list(history)
+    events = [(position, event) for position, event in together if position >= start]
     ongoing: dict[Transaction, Position] = {}
-    aborted: set[Transaction] = set()
+    aborted = {
+        event.transaction for position, event in together if event.kind == "abort" and position < start
+    }
     for position, event in events:
         if event.transaction is None:
             continue

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import stamina
 
+from offload_hooks.counts import count_retry
 from offload_hooks.errors import OffloadError
 
 _T = TypeVar("_T")
@@ -66,6 +67,7 @@ class Attempts:
             wait_jitter=self.jitter_s,
         ):
             if attempt.num > 1:
+                count_retry()
                 named = {"hook": hook, "key": key, "attempt": attempt.num}
                 _log.warning("%s of %r: attempt %d, after %s", *named.values(), failure, extra=named)
             with attempt:

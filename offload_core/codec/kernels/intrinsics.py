@@ -129,3 +129,38 @@ def call_inflate(typing_context, function, decompressor, source, length, target,
         return builder.call(pointer, args[1:])
 
     return signature, codegen
+
+
+@intrinsic
+def call_lz4(typing_context, function, source, target, length, room):
+    """Call `int LZ4_decompress_safe(const char *, char *, int, int)` at the address `function`.
+
+    `function`, `source` and `target` are uint64, the others int64 that fit into an int. Answers an int32.
+    """
+    signature = types.int32(types.uint64, types.uint64, types.uint64, types.int64, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        word, size = ir.IntType(32), ir.IntType(64)
+        function_type = ir.FunctionType(word, [size, size, word, word])
+        pointer = builder.inttoptr(args[0], function_type.as_pointer())
+        lengths = [builder.trunc(each, word) for each in args[3:]]
+        return builder.call(pointer, [*args[1:3], *lengths])
+
+    return signature, codegen
+
+
+@intrinsic
+def call_zstd(typing_context, function, decompressor, target, room, source, length):
+    """Call `size_t ZSTD_decompressDCtx(ZSTD_DCtx *, void *, size_t, const void *, size_t)` at the address `function`.
+
+    All arguments are uint64, and so is the answer.
+    """
+    signature = types.uint64(*[types.uint64] * 6)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = ir.IntType(64)
+        function_type = ir.FunctionType(size, [size] * 5)
+        pointer = builder.inttoptr(args[0], function_type.as_pointer())
+        return builder.call(pointer, args[1:])
+
+    return signature, codegen

@@ -18,6 +18,7 @@ from offload_core.messages.transactions import NO_TIMES, TransactionFinder, join
 from offload_core.scan.entries import open_window
 from offload_core.scan.fetch import fetch_windows
 from offload_core.scan.tasks import Run
+from offload_core.scan.transactions.memory import SummaryMemory
 from offload_core.scan.transactions.summary import LedgerSummary
 from offload_core.scan.transactions.summary_store import SummaryStore
 from offload_core.tier import Tier
@@ -45,36 +46,73 @@ class Part:
 
 
 def survey(
-    tier: Tier, parts: Sequence[Part], *, kept: SummaryStore | None, verify_checksums: bool
+    tier: Tier,
+    parts: Sequence[Part],
+    *,
+    kept: SummaryStore | None,
+    memory: SummaryMemory | None = None,
+    verify_checksums: bool,
 ) -> list[LedgerSummary]:
     """A summary of each part, in their order; those of whole ones are taken from `kept` and put into it.
+
+    With a `memory` nothing that it holds is fetched again, by whole parts where there is `kept`, else by blocks.
 
     Raises:
         FormatError, StoreError: of the objects themselves, as in a read.
     """
     summaries: list[LedgerSummary | None] = [None] * len(parts)
-    if kept is not None and parts:
+    if memory is not None:
+        summaries = [memory.get(part.run, part.data_bytes) for part in parts]
+    unknown = [i for i, summary in enumerate(summaries) if summary is None]
+    if kept is not None and unknown:
         with ThreadPoolExecutor(
-            min(LOADS_AT_ONCE, len(parts)), thread_name_prefix="offload-summaries"
+            min(LOADS_AT_ONCE, len(unknown)), thread_name_prefix="offload-summaries"
         ) as pool:
-            summaries = list(pool.map(lambda part: _load(kept, part), parts))
-    jobs = [
-        (i, run) for i, part in enumerate(parts) if summaries[i] is None for run in _jobs(part.run, JOB_BYTES)
-    ]
-    if jobs:
-        made: dict[int, list[LedgerSummary]] = {}
-        workers = min(MOST_WORKERS, os.cpu_count() or 1, len(jobs))
-        with ThreadPoolExecutor(workers, thread_name_prefix="offload-survey") as pool:
-            looked = pool.map(
-                lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums), jobs
-            )
-            for (i, _), summary in zip(jobs, looked, strict=True):
-                made.setdefault(i, []).append(summary)
-        for i, of_part in made.items():
-            summaries[i] = joined = _join(of_part)
-            if kept is not None and parts[i].is_whole:
+            for i, loaded in zip(unknown, pool.map(lambda i: _load(kept, parts[i]), unknown), strict=True):
+                summaries[i] = loaded
+                if loaded is not None and memory is not None:
+                    memory.put(parts[i].run, loaded)
+    by_block = memory is not None and kept is None
+    runs = {
+        i: list(_jobs(parts[i].run, 0 if by_block else JOB_BYTES)) for i in unknown if summaries[i] is None
+    }
+    jobs = [(i, run) for i, of_part in runs.items() for run in of_part]
+    for i, of_part in _survey_runs(tier, parts, jobs, memory if by_block else None, verify_checksums).items():
+        summaries[i] = joined = _join(of_part)
+        if kept is not None:
+            if parts[i].is_whole:
                 kept.save(joined)
+            if memory is not None:
+                memory.put(parts[i].run, joined)
     return [summary for summary in summaries if summary is not None]
+
+
+def _survey_runs(
+    tier: Tier,
+    parts: Sequence[Part],
+    jobs: Sequence[tuple[int, Run]],
+    memory: SummaryMemory | None,
+    verify_checksums: bool,
+) -> dict[int, list[LedgerSummary]]:
+    """The summaries of some runs of the parts, by the part's number; by threads, but for those in the memory."""
+    known = [None if memory is None else memory.get(run, parts[i].data_bytes) for i, run in jobs]
+    unknown = [job for job, summary in zip(jobs, known, strict=True) if summary is None]
+    looked: Iterator[LedgerSummary] = iter(())
+    with contextlib.ExitStack() as stack:
+        if unknown:
+            workers = min(MOST_WORKERS, os.cpu_count() or 1, len(unknown))
+            pool = stack.enter_context(ThreadPoolExecutor(workers, thread_name_prefix="offload-survey"))
+            looked = pool.map(
+                lambda job: survey_run(tier, job[1], parts[job[0]].data_bytes, verify_checksums), unknown
+            )
+        made: dict[int, list[LedgerSummary]] = {}
+        for (i, run), summary in zip(jobs, known, strict=True):
+            if summary is None:
+                summary = next(looked)
+                if memory is not None:
+                    memory.put(run, summary)
+            made.setdefault(i, []).append(summary)
+        return made
 
 
 def survey_run(tier: Tier, run: Run, data_bytes: int, verify_checksums: bool) -> LedgerSummary:

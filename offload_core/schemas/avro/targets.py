@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from offload_core.schemas.avro.types import AvroType
+from offload_core.schemas.cells import Column
 from offload_hooks.errors import SchemaError
 
 MOST_SLOTS = 4096
@@ -41,20 +42,16 @@ _LOGICAL: dict[str, pa.DataType] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Column):
     """Where a reader's type goes.
 
     Attributes:
         avro: the type, of a nullable union the other branch; a `union` here is one of several types.
-        data_type: its Arrow type.
-        slot: its place in the kernel's tables; −1 for null, which has none.
         level: the slots that each value of it adds one cell to: its own, and those of a struct's children.
-        names, children: of a struct, a list (one child), a map (key and value).
+        names: of a struct's children, a list's (one), a map's (key and value).
     """
 
     avro: AvroType
-    data_type: pa.DataType
-    slot: int
     level: tuple[int, ...]
     names: tuple[str, ...] = ()
     children: tuple[Target, ...] = ()
@@ -126,7 +123,7 @@ def _target(reader: AvroType, owner: int, owners: list[int], fields: Collection[
             avro=avro, data_type=data_type, slot=slot, level=(slot,), names=names, children=children
         )
     else:
-        return Target(avro=avro, data_type=_scalar_type(avro), slot=slot, level=(slot,))
+        return Target(avro=avro, data_type=_scalar_type(avro), slot=slot, level=(slot,), symbols=avro.symbols)
     return Target(
         avro=avro,
         data_type=pa.struct([(name, child.data_type) for name, child in zip(names, children, strict=True)]),

@@ -32,8 +32,11 @@ public final class Oracle {
             Map.entry("offload_files", FileCommands::offload),
             Map.entry("read_files", FileCommands::read),
             Map.entry("parse", Records::parse),
+            Map.entry("produce", Messages::produce),
+            Map.entry("consume", Messages::consume),
             Map.entry("send_transactions", Transactions::send),
             Map.entry("read_transactions", Transactions::read),
+            Map.entry("send_typed", Typed::send),
             Map.entry("time_writer", Timing::writer),
             Map.entry("time_reader", Timing::reader),
             Map.entry("time_client_reader", ClientTiming::reader));

@@ -1,0 +1,40 @@
+"""A bar on a terminal: how many bytes are done, of how many, how fast, and how long the rest takes.
+
+Progress comes in lumps, a file at a time. So the rate is the mean since the bar began, not that of the last seconds.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from rich.filesize import decimal
+from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
+
+from offload_core.cli.shared import err
+
+
+def byte_bar(*, shown: bool = True) -> Progress:
+    """Bars of bytes on the standard error, while it is a terminal; gone in the end."""
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        _Rate(),
+        console=err,
+        disable=not (shown and err.is_terminal),
+        transient=True,
+    )
+
+
+class _Rate(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        """Rate and time left, once something is done."""
+        seconds = task.finished_time or task.elapsed
+        if not seconds or not task.completed:
+            return Text("")
+        rate = task.completed / seconds
+        text = f"{decimal(int(rate))}/s"
+        if task.remaining:
+            text += f", {timedelta(seconds=round(task.remaining / rate))} left"
+        return Text(text, style="progress.remaining")

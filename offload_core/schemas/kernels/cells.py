@@ -1,0 +1,96 @@
+"""What kernels that fill cells have in common, and what makes bytes and decimals of cells (`schemas.cells`)."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from offload_core.codec.kernels.intrinsics import copy_bytes
+from offload_core.schemas.kernels import operations as op
+
+_MOST = np.int64(op.LONGEST)
+
+
+@numba.njit(cache=True, nogil=True)
+def is_text(data, position, end):
+    """Whether the bytes are UTF-8."""
+    while position < end:
+        byte = data[position]
+        position += 1
+        if byte < 0x80:
+            continue
+        low, high = np.uint8(0x80), np.uint8(0xBF)
+        if 0xC2 <= byte <= 0xDF:
+            following = 1
+        elif 0xE0 <= byte <= 0xEF:
+            following = 2
+            if byte == 0xE0:
+                low = np.uint8(0xA0)
+            elif byte == 0xED:
+                high = np.uint8(0x9F)
+        elif 0xF0 <= byte <= 0xF4:
+            following = 3
+            if byte == 0xF0:
+                low = np.uint8(0x90)
+            elif byte == 0xF4:
+                high = np.uint8(0x8F)
+        else:
+            return False
+        for i in range(following):
+            if position >= end:
+                return False
+            byte = data[position]
+            if i == 0 and (byte < low or byte > high):
+                return False
+            if byte < 0x80 or byte > 0xBF:
+                return False
+            position += 1
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def spanned_bytes(cells, there):
+    """How many bytes the spans have together."""
+    total = np.int64(0)
+    for i in range(len(cells)):
+        if there[i]:
+            total += cells[i] & _MOST
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def gather_cells(data, pool, cells, there, values, value_offsets):
+    """Copy the bytes that spans name behind one another; `value_offsets` int32 (cells + 1)."""
+    used = np.int64(0)
+    value_offsets[0] = 0
+    for i in range(len(cells)):
+        if there[i]:
+            cell = cells[i]
+            length = cell & _MOST
+            offset = (cell >> op.SPAN_BITS) & _MOST
+            if cell & op.IN_POOL:
+                copy_bytes(values, used, pool, offset, length)
+            else:
+                copy_bytes(values, used, data, offset, length)
+            used += length
+        value_offsets[i + 1] = used
+
+
+@numba.njit(cache=True, nogil=True)
+def widen_decimals(data, pool, cells, there, words):
+    """Big-endian numbers of any length to Arrow's 128 bits: `words` uint64 (cells × 2), low word first."""
+    for i in range(len(cells)):
+        low = np.uint64(0)
+        high = np.uint64(0)
+        if there[i]:
+            cell = cells[i]
+            length = cell & _MOST
+            offset = (cell >> op.SPAN_BITS) & _MOST
+            source = pool if cell & op.IN_POOL else data
+            if length > 0 and source[offset] >= 128:
+                low = high = np.uint64(0xFFFFFFFFFFFFFFFF)
+            for k in range(length):
+                high = (high << np.uint64(8)) | (low >> np.uint64(56))
+                low = (low << np.uint64(8)) | np.uint64(source[offset + k])
+        words[i, 0] = low
+        words[i, 1] = high

@@ -1,0 +1,109 @@
+"""Entries that we crafted and a running broker stored: we read what Pulsar's clients make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from chunked import SentMessage, interleaved, readable
+from cold_topics import ColdNamespace
+from entries import entry
+from java_client import JavaClient, rows_as_java_reads
+from raw_producer import RawProducer
+from servers.broker import Broker
+
+from offload_hooks.errors import IncompleteMessageError
+
+END = b"the end"
+
+Publish = Callable[[str, list[bytes]], None]
+
+
+@pytest.fixture(scope="module")
+def publish(broker: Broker) -> Publish:
+    """Have the broker store these entries, and a plain message `END` behind them."""
+
+    def publish(topic: str, entries: list[bytes]) -> None:
+        with RawProducer(broker.service_url, broker.endpoint, topic) as producer:
+            producer.send([*entries, entry(END)])
+
+    return publish
+
+
+def chunked(number: int, *, lost: frozenset[int] = frozenset(), producer: str = "one") -> SentMessage:
+    value = b"%s %d " % (producer.encode(), number) * 500
+    return SentMessage(producer=producer, number=number, value=value, chunks=5, codec=number % 2, lost=lost)
+
+
+def test_chunks_lie_interleaved_over_ledgers_and_the_incomplete_ones_are_left_out(
+    cold: ColdNamespace, java_client: JavaClient, publish: Publish
+) -> None:
+    """A producer that was killed in a message, one that lost the beginning of one, and one a chunk in between."""
+    topic = cold.topic("chunks-crafted")
+    sent = [
+        *(chunked(number, producer="one") for number in range(4)),
+        *(chunked(number, producer="two", lost=frozenset({2} if number == 1 else ())) for number in range(4)),
+        *(
+            chunked(number, producer="three", lost=frozenset({0} if number == 2 else ()))
+            for number in range(3)
+        ),
+        chunked(0, producer="killed", lost=frozenset({3, 4})),
+    ]
+    stored = interleaved(sent, [0, 1, 2, 3, 2, 1] * 20)
+    publish(topic, [each.payload for each in stored])
+    read = java_client.consume(topic, until=END)
+    assert [message["value"] for message in read] == [*(value for _, value in readable(stored)), END]
+    ledgers = cold.offload(topic)
+    assert len(ledgers) > 2
+    with cold.store.open_reader() as tier:
+        for mode in ("PERMISSIVE", "DROPMALFORMED"):
+            for how in ({}, {"task_bytes": 1}):
+                assert rows_as_java_reads(tier, topic, mode=mode, **how) == read
+        with pytest.raises(IncompleteMessageError):
+            rows_as_java_reads(tier, topic)
+        raw = tier.scan(topic=topic, columns=["value"], chunks="raw").to_table()
+    assert raw.num_rows == len(stored) + 1
+
+
+def test_chunks_that_were_sent_again_are_read_once(
+    cold: ColdNamespace, java_client: JavaClient, publish: Publish
+) -> None:
+    topic = cold.topic("chunks-again")
+    first, second, third, fourth, last = chunked(1).entries()
+    publish(topic, [first, second, second, first, second, third, third, fourth, last, last, third])
+    read = java_client.consume(topic, until=END)
+    assert [message["value"] for message in read] == [chunked(1).value, END]
+    cold.offload(topic)
+    with cold.store.open_reader() as tier:
+        assert rows_as_java_reads(tier, topic) == read
+
+
+def test_replicated_and_delayed_messages_are_read_with_what_they_say(
+    cold: ColdNamespace, java_client: JavaClient, publish: Publish
+) -> None:
+    topic = cold.topic("replicated")
+    publish(
+        topic,
+        [
+            entry(b"from afar", replicated_from="far-away", sequence_id=1),
+            entry(b"delayed", deliver_at_time=4_000_000_000_000, replicated_from="far-away", sequence_id=2),
+            entry(b"for some", replicate_to=["east", "west"], sequence_id=3),
+            entry(b"of here", sequence_id=4),
+        ],
+    )
+    read = java_client.consume(topic, until=END)
+    assert [each["replicated_from"] for each in read] == ["far-away", "far-away", None, None, None]
+    cold.offload(topic)
+    with cold.store.open_reader() as tier:
+        assert rows_as_java_reads(tier, topic) == read
+        columns = ["__replicateTo", "__deliverAtTime"]
+        rows = tier.scan(topic=topic, columns=columns).to_table().to_pylist()
+    assert [row["__replicateTo"] for row in rows] == [None, None, ["east", "west"], None, None]
+    due = [row["__deliverAtTime"] for row in rows]
+    assert [each and round(each.timestamp() * 1000) for each in due] == [
+        None,
+        4_000_000_000_000,
+        None,
+        None,
+        None,
+    ]

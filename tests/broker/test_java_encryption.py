@@ -1,0 +1,112 @@
+"""Messages that Pulsar's Java client encrypted, by RSA and elliptic curves: we read what its reader reads."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cold_topics import ColdNamespace
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from java_client import JavaClient, rows_as_java_reads
+
+from offload_hooks.errors import DecryptionError
+
+END = b"the end"
+
+CASES: dict[str, dict[str, Any]] = {
+    "rsa, batched": {"encrypt_for": ["rsa"], "batch": 5, "compression": "ZSTD"},
+    "rsa, chunked": {"encrypt_for": ["rsa"], "chunk_bytes": 20_000},
+    "P-256, chunked": {"encrypt_for": ["secp256r1"], "chunk_bytes": 20_000, "compression": "ZLIB"},
+    "P-384, batched": {"encrypt_for": ["secp384r1"], "batch": 4, "compression": "LZ4"},
+    "P-521": {"encrypt_for": ["secp521r1"], "compression": "SNAPPY"},
+    "several keys": {"encrypt_for": ["nobody", "secp256r1", "rsa"], "batch": 5},
+}
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `NAME.pem` and `NAME.pub` of each key, and with `NAME.other`, a private key that does not fit."""
+    folder = tmp_path_factory.mktemp("keys")
+    for _ in range(2):
+        for name in ("rsa", "nobody", "secp256r1", "secp384r1", "secp521r1"):
+            write_key(folder, name)
+    return folder
+
+
+def write_key(folder: Path, name: str) -> None:
+    key = new_key(name)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    if (folder / f"{name}.pem").exists():
+        (folder / f"{name}.other").write_bytes(private)
+    else:
+        (folder / f"{name}.pem").write_bytes(private)
+        (folder / f"{name}.pub").write_bytes(public)
+
+
+def new_key(name: str) -> rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey:
+    curves = {"secp256r1": ec.SECP256R1(), "secp384r1": ec.SECP384R1(), "secp521r1": ec.SECP521R1()}
+    if name in curves:
+        return ec.generate_private_key(curves[name])
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
+def messages(seed: str) -> list[dict[str, Any]]:
+    draw = random.Random(seed)
+    return [
+        {
+            "value": draw.randbytes(draw.choice([0, 1, 15, 16, 3000, 70_000])),
+            "key": f"key {i % 3}",
+            "properties": {"i": str(i)},
+        }
+        | ({"event_ms": 1_600_000_000_000 + i} if i % 2 else {})
+        for i in range(12)
+    ]
+
+
+def pem(keys: Path, *names: str, kind: str = "pem") -> tuple[str, Mapping[str, Any]]:
+    """The key provider with the private keys of these names only."""
+    return ("pem", {"private_keys": {name: str(keys / f"{name}.{kind}") for name in names}})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_encrypted_messages_are_what_the_java_client_decrypts(
+    cold: ColdNamespace, java_client: JavaClient, keys: Path, case: str
+) -> None:
+    topic = cold.topic("encrypted-" + case.replace(" ", "-").replace(",", ""))
+    options = CASES[case]
+    names = options["encrypt_for"]
+    java_client.produce(topic, messages(case), keys=keys, **options)
+    java_client.produce(topic, [{"value": END}])
+    read = java_client.consume(topic, keys=keys)
+    assert len(read) == 13
+    passed_on, left_out = [], []
+    if "chunk_bytes" not in options:  # without its key that client comes to no end with chunks
+        passed_on = java_client.consume(topic, until=END, crypto_failure_action="CONSUME")
+        left_out = java_client.consume(topic, until=END, crypto_failure_action="DISCARD")
+    cold.admin.offload_all(topic)
+
+    fits_not = pem(keys, *names, kind="other")
+    consuming = {"key_provider": pem(keys, "another"), "crypto_failure_action": "CONSUME"}
+    with cold.store.open_reader() as tier:
+        for name in set(names) - {"nobody"}:
+            assert rows_as_java_reads(tier, topic, key_provider=pem(keys, name)) == read
+        if passed_on:
+            for how in ({}, consuming, {"key_provider": fits_not, "mode": "PERMISSIVE"}):
+                assert rows_as_java_reads(tier, topic, **how) == passed_on
+            for how in (
+                {"crypto_failure_action": "DISCARD"},
+                {"key_provider": fits_not, "mode": "DROPMALFORMED"},
+            ):
+                assert rows_as_java_reads(tier, topic, **how) == left_out
+        for how in (
+            {"crypto_failure_action": "FAIL"},
+            {"key_provider": pem(keys, "another")},
+            {"key_provider": fits_not},
+        ):
+            with pytest.raises(DecryptionError, match="|".join(names)):
+                rows_as_java_reads(tier, topic, **how)

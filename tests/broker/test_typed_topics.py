@@ -1,0 +1,146 @@
+"""AVRO and JSON of a running broker through Spark: nested fields, two versions in one read, what cannot be decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from _pulsar import SchemaType
+from cold_topics import ColdNamespace
+from entries import entry
+from pulsar.schema import AvroSchema, Schema
+from pulsar_topics import RECEIVED_WITHIN_S, produce
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from raw_producer import RawProducer
+from schemas import record
+from servers.broker import Broker
+
+pytestmark = pytest.mark.spark
+
+MALFORMED = b'\xff{"number": "one'
+COUNT = 12
+
+
+class JsonSchema(Schema):  # type: ignore[misc]
+    """JSON by a definition; the client's own takes classes only."""
+
+    def __init__(self, definition: dict[str, Any]) -> None:
+        super().__init__(dict, SchemaType.JSON, definition, "JSON")
+
+    def encode(self, obj: dict[str, Any]) -> bytes:
+        return json.dumps(obj).encode()
+
+    def decode(self, data: bytes) -> Any:
+        return json.loads(data)
+
+
+SCHEMAS: dict[str, Callable[[dict[str, Any]], Any]] = {"avro": partial(AvroSchema, None), "json": JsonSchema}
+
+
+def order(**more: Any) -> dict[str, Any]:
+    """A definition; each time another, since the client changes those that it is given."""
+    customer = {
+        "type": "record",
+        "name": "Customer",
+        "fields": [
+            {"name": "name", "type": "string"},
+            {"name": "city", "type": ["null", "string"], "default": None},
+        ],
+    }
+    made = record(number="long", customer=["null", customer], tags={"type": "array", "items": "string"})
+    return made | {"fields": [*made["fields"], *({"name": name} | each for name, each in more.items())]}
+
+
+def newer_order() -> dict[str, Any]:
+    note = {"type": ["null", "string"], "default": None}
+    return order(note=note, totals={"type": {"type": "map", "values": "double"}, "default": {}})
+
+
+def orders(first: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "number": number,
+            "customer": None
+            if number % 5 == 4
+            else {"name": f"c{number}", "city": "冷" if number % 2 else None},
+            "tags": ["a", "ö"][: number % 3],
+        }
+        for number in range(first, first + COUNT)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Typed:
+    """A topic of two versions and a malformed message, what a consumer read of the others, and its schemas."""
+
+    topic: str
+    read: list[dict[str, Any]]
+    schemas: Path
+
+
+@pytest.fixture(scope="module", params=SCHEMAS)
+def typed(
+    request: pytest.FixtureRequest,
+    broker: Broker,
+    cold: ColdNamespace,
+    client: pulsar.Client,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Typed:
+    topic = cold.topic(f"typed-{request.param}")
+    of = SCHEMAS[request.param]
+    newer = [value | {"note": f"n{value['number']}", "totals": {"eur": 0.5}} for value in orders(COUNT)]
+    for definition, values, options in (
+        (order(), orders(0), {"batching_max_messages": 5, "batching_max_publish_delay_ms": 10_000}),
+        (newer_order(), newer, {"batching_enabled": False}),
+    ):
+        messages = [{"content": value} for value in values]
+        produce(client, topic, messages, schema=of(definition), **options)
+    consumer = client.subscribe(
+        topic, "reading", schema=of(newer_order()), initial_position=pulsar.InitialPosition.Earliest
+    )
+    read = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)).value() for _ in range(2 * COUNT)]
+    consumer.close()
+    with RawProducer(broker.service_url, broker.endpoint, topic) as producer:
+        producer.send([entry(MALFORMED, schema_version=bytes(8))])
+    cold.offload(topic)
+    schemas = tmp_path_factory.mktemp("schemas") / "history.json"
+    schemas.write_bytes(cold.admin.schemas(topic))
+    return Typed(topic=topic, read=read, schemas=schemas)
+
+
+def query(spark: SparkSession, cold: ColdNamespace, typed: Typed, mode: str, **more: str) -> DataFrame:
+    reader = spark.read.format("pulsar_offload").options(**cold.store.spark_options())
+    return reader.options(topic=typed.topic, schemas=str(typed.schemas), mode=mode, **more).load()
+
+
+def test_both_versions_are_what_the_client_read(
+    spark: SparkSession, cold: ColdNamespace, typed: Typed
+) -> None:
+    columns = ["number", "customer", "tags", "note", "totals"]
+    query(spark, cold, typed, "DROPMALFORMED", columns=",".join(columns)).createOrReplaceTempView("orders")
+    frame = spark.sql("SELECT *, customer.city AS city, totals['eur'] AS eur FROM orders")
+    rows = frame.toArrow().to_pylist(maps_as_pydicts="strict")
+    absent = {"note": None, "totals": None}  # of JSON; by AVRO the client has the defaults
+    wanted = [absent | value for value in typed.read]
+    assert [{name: row[name] for name in columns} for row in rows] == wanted
+    assert [row["city"] for row in rows] == [(value["customer"] or {}).get("city") for value in wanted]
+    assert [row["eur"] for row in rows] == [None] * COUNT + [0.5] * COUNT
+
+
+def test_a_malformed_message_is_passed_on(spark: SparkSession, cold: ColdNamespace, typed: Typed) -> None:
+    rows = query(spark, cold, typed, "PERMISSIVE").select("number", "customer", "_corrupt_record").collect()
+    assert [row[0] for row in rows] == [*range(2 * COUNT), None]
+    assert rows[-1][1] is None
+    assert [row[2] and bytes(row[2]) for row in rows] == [None] * 2 * COUNT + [MALFORMED]
+
+
+def test_a_malformed_message_fails_the_query(spark: SparkSession, cold: ColdNamespace, typed: Typed) -> None:
+    with pytest.raises(PySparkException, match="PayloadError"):
+        query(spark, cold, typed, "FAILFAST").collect()

@@ -1,0 +1,39 @@
+"""Every topic of the golden brokers, in every column there is: by Arrow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from golden import BROKER, TOPICS
+from golden_columns import assert_columns_are_as_expected, entries_of
+from mapfiles import FILESYSTEM, FILESYSTEM_TOPICS, lay_out_golden
+from tiers import lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+
+EVERYTHING = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
+
+
+@pytest.fixture(scope="module")
+def tiers(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Path]:
+    """By the golden broker: a tier of what it offloaded."""
+    made = {broker: tmp_path_factory.mktemp("tier") for broker in (BROKER, FILESYSTEM)}
+    lay_out_broker_objects(made[BROKER])
+    lay_out_golden(made[FILESYSTEM])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("broker", "topic"),
+    [(BROKER, topic) for topic in TOPICS if topic != "chunk"]
+    + [(FILESYSTEM, topic) for topic in FILESYSTEM_TOPICS],
+    ids=lambda each: each.name if isinstance(each, Path) else each,
+)
+def test_every_column_of_every_message_is_right(tiers: dict[Path, Path], broker: Path, topic: str) -> None:
+    with open_tier(tiers[broker]) as tier:
+        scan = tier.scan(topic=f"acme/cold/{topic}", columns=EVERYTHING)
+        rows = scan.to_table().to_pylist(maps_as_pydicts="strict")
+        judged = assert_columns_are_as_expected(rows, topic, entries_of(tier, topic), broker)
+    assert judged == set(EVERYTHING)

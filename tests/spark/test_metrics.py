@@ -1,0 +1,68 @@
+"""What tasks read is reported: by accumulators, and in Spark's table of the workers' log records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiers import lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.spark import PulsarOffloadDataSource, measure_reads
+
+pytestmark = pytest.mark.spark
+
+OPTIONS = {"topic": "acme/cold/json", "isolation": "uncommitted", "minPartitions": "2"}
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tier")
+    lay_out_broker_objects(root, topics=["json"])
+    return root
+
+
+@pytest.fixture
+def metrics(spark):
+    yield measure_reads(spark)
+    spark.dataSource.register(PulsarOffloadDataSource)
+
+
+def test_accumulators_have_what_all_tasks_read(spark, tier, metrics):
+    frame = spark.read.format("pulsar_offload").options(**OPTIONS).load(str(tier))
+    assert (metrics.tasks, metrics.total.rows) == (0, 0)
+    rows = frame.count()
+    scan = open_tier(tier).scan(topic="acme/cold/json", isolation="uncommitted", min_partitions=2)
+    total = metrics.total
+    assert metrics.tasks == len(scan.tasks) == frame.rdd.getNumPartitions()
+    assert total.rows == rows > 0
+    assert total.bytes >= scan.data_bytes
+    assert total.ranges >= metrics.tasks
+    assert total.retries == 0
+    assert total.seconds > 0
+
+
+def test_micro_batches_of_a_stream_add_to_them(spark, tier, metrics, tmp_path):
+    stream = spark.readStream.format("pulsar_offload").options(**OPTIONS).load(str(tier))
+    query = (
+        stream.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(tmp_path / "out"), format="parquet")
+    )
+    assert query.awaitTermination(120)
+    assert metrics.total.rows == spark.read.parquet(str(tmp_path / "out")).count() > 0
+
+
+def test_the_workers_log_has_a_record_for_each_task(spark, tier):
+    logging = "spark.sql.pyspark.worker.logging.enabled"
+    spark.conf.set(logging, "true")
+    try:
+        rows = spark.read.format("pulsar_offload").options(**OPTIONS).load(str(tier)).count()
+        kept = spark.tvf.python_worker_logs().collect()
+    finally:
+        spark.conf.unset(logging)
+    records = [row["context"] for row in kept if row["logger"] == "offload_core.scan.metrics"]
+    assert len(records) == 2
+    assert sum(int(record["rows"]) for record in records) == rows
+    assert all(int(record["bytes"]) > 0 < int(record["ranges"]) for record in records)
+    assert [record["retries"] for record in records] == ["0", "0"]

@@ -1,0 +1,231 @@
+"""Streams and transactions: a query sees what a consumer does that waits, also when it is started anew."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from entries import WrittenObject, pip17_object
+from histories import History, histories
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import PLACE, Query
+from tiers import MemoryDriver, Names, numbered, put, uuid_of
+from transactions import Event, Position, simulate
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.scan import Selection
+from offload_core.scan.follow import TopicFollower
+from offload_core.scan.settle import SettledAdvance
+from offload_core.scan.transactions import SummaryMemory, TransactionResolver
+from offload_core.tier import Tier
+from offload_hooks.errors import UnresolvedTransactionError
+
+ONE, OTHER = (0, 1), (0, 2)
+PLAIN = Event(kind="messages")
+STATED = (*PLACE, "__txnState")
+
+
+def of(transaction: tuple[int, int], messages: int = 0) -> Event:
+    return Event(kind="messages", transaction=transaction, messages=messages)
+
+
+def commit(transaction: tuple[int, int]) -> Event:
+    return Event(kind="commit", transaction=transaction)
+
+
+def abort(transaction: tuple[int, int]) -> Event:
+    return Event(kind="abort", transaction=transaction)
+
+
+def written(ledger_id: int, *events: Event) -> WrittenObject:
+    payloads = [event.pack(100 * ledger_id + i) for i, event in enumerate(events)]
+    return pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=400)
+
+
+def add(root: Path, number: int, each: WrittenObject, topic: str = "orders") -> None:
+    """An object comes to the tier, the `number`th."""
+    metadata = Names(managed_ledger=f"acme/cold/persistent/{topic}").as_metadata("data")
+    key = replace(each.key, uuid=uuid_of(number))
+    with open_tier(root) as tier:
+        put(tier.store, key.data_key, each.data, metadata)
+        put(tier.store, key.index_key, each.index, metadata)
+
+
+def offset(entry: str, topic: str = "orders") -> dict[str, dict[str, str]]:
+    return {f"persistent://acme/cold/{topic}": {"-1": entry}}
+
+
+# --- drawn -------------------------------------------------------------------------------------
+
+
+def arrivals(history: History) -> list[tuple[WrittenObject, list[tuple[Position, Event]]]]:
+    """The objects one after another, each with all that is in the tier since it came."""
+    found = []
+    there = 0
+    for objects in history.objects.values():
+        for each in objects:
+            there += len(each.entries)
+            found.append((each, history.in_order[:there]))
+    return found
+
+
+LIMITS = st.lists(st.tuples(st.sampled_from([1, 2, 5, 1000]), st.booleans()), max_size=2)
+
+
+@settings(max_examples=25, deadline=None)
+@given(histories(late=True), st.data())
+def test_a_growing_topic_is_read_as_a_broker_serves_it(history: History, data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        query = Query(Path(folder), isolation="committed")
+        for number, (each, there) in enumerate(arrivals(history)):
+            add(Path(folder), number, each)
+            for limit, restarts in data.draw(LIMITS):
+                if restarts:
+                    query.restart(maxOffsetsPerTrigger=limit)
+                before, count = query.offset, len(query.rows)
+                if query.trigger():
+                    again = Query(Path(folder))
+                    start = again.next_offset()[0] if before is None else before
+                    assert again.read(start, query.offset) == query.rows[count:]
+            query.run()
+            assert query.rows == simulate(there, (0, 0), (99, 0)).committed
+
+
+@settings(max_examples=10, deadline=None)
+@given(histories(late=True))
+def test_uncommitted_everything_is_read_at_once_with_what_is_known_then(history: History) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        query = Query(Path(folder), isolation="uncommitted", columns=STATED)
+        expected: list[tuple[object, ...]] = []
+        for number, (each, there) in enumerate(arrivals(history)):
+            add(Path(folder), number, each)
+            query.run()
+            expected += simulate(there, (0, 0), (99, 0)).uncommitted[len(expected) :]
+            assert query.rows == expected
+
+
+# --- by example --------------------------------------------------------------------------------
+
+
+def test_a_query_waits_for_a_marker_in_a_later_ledger(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(tmp_path, 1, written(1, PLAIN, of(ONE, 2), PLAIN, of(OTHER)))
+    query = Query(tmp_path)
+    with caplog.at_level(logging.INFO):
+        assert query.run() == [(1, 0, -1)]
+        assert query.offset == offset("1:1:0")
+        assert not query.trigger()
+    assert [message for message in caplog.messages if "waits" in message] == [
+        "persistent://acme/cold/orders: the stream waits at 1:1 for the outcome of 2 transactions: (0,1) at 1:1, "
+        "(0,2) at 1:3"
+    ]
+    add(tmp_path, 2, written(2, PLAIN))
+    assert query.run() == []
+    add(tmp_path, 3, written(3, commit(ONE), PLAIN))
+    assert query.run() == [(1, 1, 0), (1, 1, 1), (1, 2, -1)]
+    assert query.offset == offset("1:3:0")
+    query.restart()
+    add(tmp_path, 4, written(4, abort(OTHER)))
+    assert query.run() == [(2, 0, -1), (3, 1, -1)]
+    assert query.offset == offset("5:0:0")
+
+
+def test_a_topic_that_waits_does_not_hold_up_others(tmp_path: Path) -> None:
+    add(tmp_path, 1, written(1, of(ONE), *[PLAIN] * 5), topic="first")
+    add(tmp_path, 2, written(2, *[PLAIN] * 3), topic="second")
+    query = Query(tmp_path, columns=("__ledgerId", "__entryId"), maxOffsetsPerTrigger=1)
+    for entry_id in range(3):
+        assert query.trigger()
+        assert query.rows[-1] == (2, entry_id)
+    assert not query.trigger()
+    add(tmp_path, 3, written(3, abort(ONE)), topic="first")
+    assert query.run() == [(1, entry_id) for entry_id in range(1, 6)]
+
+
+def test_what_comes_to_an_aborted_transaction_later_does_not_hold_up_the_query(tmp_path: Path) -> None:
+    add(tmp_path, 1, written(1, of(ONE), abort(ONE)))
+    query = Query(tmp_path)
+    assert query.run() == []
+    query.restart()
+    add(tmp_path, 2, written(2, of(ONE), PLAIN))
+    assert query.run() == [(2, 1, -1)]
+
+
+def test_a_query_may_begin_in_a_transaction(tmp_path: Path) -> None:
+    add(tmp_path, 1, written(1, of(ONE), of(OTHER), of(ONE, 3), abort(OTHER), commit(ONE), PLAIN))
+    query = Query(tmp_path, startingOffsets='{"acme/cold/orders": {"-1": "1:2:1"}}')
+    assert query.run() == [(1, 2, 1), (1, 2, 2), (1, 5, -1)]
+
+
+def test_available_now_ends_where_a_transaction_is_open(tmp_path: Path) -> None:
+    add(tmp_path, 1, written(1, PLAIN, of(ONE), PLAIN))
+    query = Query(tmp_path)
+    query.reader.prepareForTriggerAvailableNow()
+    add(tmp_path, 2, written(2, commit(ONE)))
+    assert query.run() == [(1, 0, -1)]
+    query.restart()
+    query.reader.prepareForTriggerAvailableNow()
+    assert query.run() == [(1, 1, -1), (1, 2, -1)]
+
+
+def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_path: Path) -> None:
+    add(tmp_path, 1, written(1, PLAIN, of(ONE)))
+    add(tmp_path, 2, written(2, commit(ONE)))
+    query = Query(tmp_path, maxOffsetsPerTrigger=2)
+    start, end = query.next_offset()
+    assert query.read(start, end) == [(1, 0, -1), (1, 1, -1)]
+    for path in tmp_path.glob("*ledger-2*"):
+        path.unlink()
+    query.restart()
+    with pytest.raises(UnresolvedTransactionError, match=r"not known any more \(ledger 1, entry 1\)"):
+        query.read(start, end)
+    query.restart(isolation="uncommitted")
+    assert query.read(start, end) == [(1, 0, -1), (1, 1, -1)]
+
+
+def test_summaries_are_used_and_kept(tmp_path: Path) -> None:
+    root, summaries = tmp_path / "tier", tmp_path / "summaries"
+    add(root, 1, written(1, PLAIN, of(ONE), commit(ONE)))
+    query = Query(root, summaries=summaries)
+    assert query.run() == [(1, 0, -1), (1, 1, -1)]
+    assert [path.suffix for path in summaries.rglob("*ledger-1.summary")] == [".summary"]
+
+
+def test_nothing_is_looked_through_twice(tmp_path: Path) -> None:
+    objects = [written(1, of(ONE), *[PLAIN] * 30), written(2, *[PLAIN] * 30), written(3, commit(ONE))]
+    driver = MemoryDriver(numbered(*objects[:2]), metadata=Names().as_metadata("data"))
+    tier = TierReader(Tier(driver))
+    memory = SummaryMemory()
+    follower = TopicFollower(
+        lambda known: tier.look(Selection(), known=known), Selection(), interval_s=0, clock=lambda: 0
+    )
+    settled = SettledAdvance(
+        lambda topics: TransactionResolver(
+            tier=tier.store,
+            topics=tuple(topics),
+            isolation="committed",
+            verify_checksums=True,
+            fail_on_data_loss=True,
+            memory=memory,
+        )
+    )
+
+    def reads() -> tuple[list[str], int]:
+        """Where the stream waits, and how many requests that took."""
+        before = len(driver.reads)
+        reached = settled(follower.topics(), {}, max_bytes=None, max_entries=None, fail_on_data_loss=True)
+        return [str(position) for position in reached.values()], len(driver.reads) - before
+
+    blocks = 2 * 8
+    assert reads()[0] == []
+    assert len([key for key, _, _ in driver.reads if not key.endswith("-index")]) <= 2 * blocks
+    assert reads() == ([], 0)
+    driver.objects |= numbered(*objects)
+    reached, count = reads()
+    assert (reached, count < 6) == (["4:0:0"], True)

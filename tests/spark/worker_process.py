@@ -1,0 +1,19 @@
+"""What a worker of `test_worker_imports` does: unpickle a reader and a task, read it, and say what that took.
+
+Prints a line of JSON: the modules that were imported, the rows, and the kernels that were compiled.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+
+reader, partition = pickle.loads(sys.stdin.buffer.read())
+
+from numba.core import event  # noqa: E402 - only now: what the reader imports is what is measured
+
+with event.install_recorder("numba:compile") as compiled:
+    rows = sum(batch.num_rows for batch in reader.read(partition))
+
+print(json.dumps({"modules": sorted(sys.modules), "rows": rows, "compiled": len(compiled.buffer) // 2}))
