@@ -158,6 +158,14 @@ class AccessDeniedError(StoreError, PermissionError):
     """The store refused the credentials, or they do not cover this action."""
 
 
+class VersionConflictError(StoreError):
+    """A record that was to be changed has another version than expected: somebody else was there before."""
+
+
+class OutcomeUnknownError(StoreError):
+    """Whether a record was changed is not known: read it before anything is done that rests on it."""
+
+
 class RangeError(StoreError, ValueError):
     """A range that the object does not have: negative, empty, or past its end."""
 
@@ -269,6 +277,10 @@ class UnknownLedgerError(OffloadError, LookupError):
 
 class DataLossError(OffloadError):
     """Part of the range that was asked for has no readable copy."""
+
+
+class AttemptError(OffloadError):
+    """A step of an offload attempt does not go with what the ledger's record says, such as another attempt's uuid."""
 
 
 class UnresolvedTransactionError(OffloadError):

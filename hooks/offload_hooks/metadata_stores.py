@@ -1,14 +1,17 @@
-"""What a metadata store is: the place of managed ledgers' records, by path, with the version of each.
+"""What a metadata store is: the place of managed ledgers' records, a value and its version for each path.
 
 A store is a plugin of the entry-point group `pulsar_offload.metadata_stores`, under the scheme of its URLs. It is
-called with the URL, and with its options by name; like a driver, it says what it needs by its parameters. This is the
-half that reads.
+called with the URL, and with its options by name; like a driver, it says what it needs by its parameters. One that only
+reads is a `MetadataStore`; one that keeps our own records is a `WritableMetadataStore`, and changes a value by
+compare-and-set only: whoever writes must say which version it knows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Protocol
+
+from offload_hooks.errors import InvalidKeyError
 
 
 class MetadataStore(Protocol):
@@ -32,3 +35,46 @@ class MetadataStore(Protocol):
 
     def close(self) -> None:
         """Give back connections and threads. Nothing may be called afterwards but `close`."""
+
+
+class WritableMetadataStore(MetadataStore, Protocol):
+    """A metadata store that is also written: a dict from paths to values, each with a version.
+
+    A path may have a value, and others below it; one does not need the other. What is written is seen by every later
+    read of any process, and is durable. Many processes and threads write at once; also children that were forked from
+    a process that has the store open. Paths are judged by `check_path`.
+
+    A version belongs to one value at one path for ever: whatever is written there, also after a deletion, has another
+    one. So what was read is still there exactly if its version is.
+    """
+
+    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+        """Store a value if the one that is there has `expected_version` (None: if there is none); its version.
+
+        Raises:
+            VersionConflictError: the value that is there has another version, or there is none, or (None) there is one.
+            OutcomeUnknownError: whether it was stored is not known; as long as `expected_version` is there, it may
+                still be. Only this error says so: with any other, nothing was changed and nothing will be.
+            InvalidKeyError: a path that is none. OptionError: a value that is too large for the store.
+            AccessDeniedError, StoreFullError, StoreUnavailableError, StoreError: the store fails, with the place.
+        """
+
+    def delete(self, path: str, expected_version: int) -> None:
+        """Delete the value if it has this version; values below it stay. Errors as `put`."""
+
+
+def check_path(path: str) -> str:
+    """The path, if a metadata store can have it: `/` and parts that are printable, not empty, not `.` or `..`.
+
+    Raises:
+        InvalidKeyError: it cannot. Names come from users and from servers, and none may lead elsewhere.
+    """
+    start, *parts = path.split("/")
+    if start or not parts or not all(_is_part(part) for part in parts):
+        raise InvalidKeyError("a metadata store cannot have this path", found=repr(path))
+    return path
+
+
+def _is_part(part: str) -> bool:
+    # no characters from U+FFF0 on: ZooKeeper has none of them
+    return part not in ("", ".", "..") and part.isprintable() and max(part) < "\ufff0"

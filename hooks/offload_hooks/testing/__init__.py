@@ -1,15 +1,19 @@
-"""What a driver is tried with: the conformance suite, a driver in memory, and faults that are planned."""
+"""What drivers and metadata stores are tried with: conformance suites, stand-ins in memory, planned faults."""
 
 import pytest
 
-for _module in ("cases", "forks", "state_machine", "store", "threads"):
+for _module in ("cases", "forks", "metadata_cases", "metadata_machine", "state_machine", "store", "threads"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")  # before they are imported: failures show values
 
 from offload_hooks.testing.back_door import BackDoor  # noqa: E402
 from offload_hooks.testing.conformance import DriverConformance  # noqa: E402
 from offload_hooks.testing.fault_plan import DoneFault, Fault, FaultPlan  # noqa: E402
 from offload_hooks.testing.faults import FaultLayer  # noqa: E402
+from offload_hooks.testing.faulty_metadata import FaultyMetadataStore, MetadataCall, MetadataFault  # noqa: E402
 from offload_hooks.testing.memory import MemoryBackDoor, MemoryDriver, MemoryTier  # noqa: E402
+from offload_hooks.testing.memory_metadata import MemoryMetadata, MemoryMetadataStore  # noqa: E402
+from offload_hooks.testing.metadata_conformance import MetadataStoreConformance  # noqa: E402
+from offload_hooks.testing.metadata_machine import metadata_state_machine  # noqa: E402
 from offload_hooks.testing.state_machine import driver_state_machine  # noqa: E402
 
 __all__ = [
@@ -19,8 +23,15 @@ __all__ = [
     "Fault",
     "FaultLayer",
     "FaultPlan",
+    "FaultyMetadataStore",
     "MemoryBackDoor",
     "MemoryDriver",
+    "MemoryMetadata",
+    "MemoryMetadataStore",
     "MemoryTier",
+    "MetadataCall",
+    "MetadataFault",
+    "MetadataStoreConformance",
     "driver_state_machine",
+    "metadata_state_machine",
 ]

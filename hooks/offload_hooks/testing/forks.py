@@ -1,4 +1,4 @@
-"""Work in a forked child, with a deadline: a child that hangs on its parent's locks or connections is a failure."""
+"""Work in forked children, with a deadline: a child that hangs on its parent's locks or connections is a failure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NoReturn
 
 CAN_FORK = hasattr(os, "fork")
@@ -17,27 +17,48 @@ CAN_FORK = hasattr(os, "fork")
 
 def in_forked_child(work: Callable[[], object], deadline_s: float) -> None:
     """Do the work in a fork of this process; its failure, or its silence, is this process's `AssertionError`."""
-    read_end, write_end = os.pipe()
+    in_forked_children([work], deadline_s)
+
+
+def in_forked_children(works: Sequence[Callable[[], object]], deadline_s: float) -> None:
+    """Do these works at once, each in a fork of this process, as `in_forked_child` does one."""
+    with ExitStack() as stack:
+        reports = []
+        for work in works:
+            read_end, write_end = os.pipe()
+            stack.callback(os.close, read_end)
+            stack.enter_context(forked(work, write_end))
+            os.close(write_end)
+            reports.append(read_end)
+        until = time.monotonic() + deadline_s
+        for read_end in reports:
+            report = _read_all(read_end, until)
+            assert report is not None, f"it hangs in a forked child: no answer within {deadline_s:g} s"
+            assert report == b"done", f"it fails in a forked child:\n{report.decode()}"
+
+
+@contextmanager
+def forked(work: Callable[[], object], report_to: int | None = None) -> Iterator[int]:
+    """A fork of this process that does the work, by its process id; it is killed where the block ends.
+
+    `report_to`: the descriptor that `done`, or how the work failed, is written to.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter(
             "ignore", DeprecationWarning
         )  # of forking with threads, which is what is judged
         pid = os.fork()
     if pid == 0:
-        _report_and_exit(work, write_end)
-    os.close(write_end)
+        _report_and_exit(work, report_to)
     try:
-        report = _read_all(read_end, time.monotonic() + deadline_s)
+        yield pid
     finally:
-        os.close(read_end)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
-    assert report is not None, f"the driver hangs in a forked child: no answer within {deadline_s:g} s"
-    assert report == b"done", f"the driver fails in a forked child:\n{report.decode()}"
 
 
-def _report_and_exit(work: Callable[[], object], write_end: int) -> NoReturn:
+def _report_and_exit(work: Callable[[], object], report_to: int | None) -> NoReturn:
     report = b"done"
     try:
         work()
@@ -45,7 +66,7 @@ def _report_and_exit(work: Callable[[], object], write_end: int) -> NoReturn:
         report = traceback.format_exc().encode("utf-8", "replace")
     finally:  # no cleaning up: what the parent set up is the parent's
         with suppress(BaseException):
-            os.write(write_end, report[-32_000:])
+            os.write(2 if report_to is None else report_to, report[-32_000:])
         os._exit(0)
 
 

@@ -1,0 +1,96 @@
+"""What an author of a metadata store gives the suite, and what all cases begin with."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import ClassVar
+
+import pytest
+
+from offload_hooks.errors import OffloadError, VersionConflictError
+from offload_hooks.metadata_stores import WritableMetadataStore
+
+MakeStore = Callable[[], WritableMetadataStore]
+
+
+class MetadataSuiteBase:
+    """A fixture that the author writes, attributes that he may set, and fixtures that the cases use."""
+
+    secrets: ClassVar[tuple[str, ...]] = ()
+    """Texts that no error may show: the passwords that the store is given."""
+
+    one_process: ClassVar[bool] = False
+    """Whether nobody but this process can see what the store keeps: then cases of several processes are skipped."""
+
+    large_bytes: ClassVar[int] = 500_000
+    """The size of the largest value that is stored."""
+
+    many_children: ClassVar[int] = 300
+    """How many names the longest answer of `children` has."""
+
+    racers: ClassVar[int] = 6
+    """How many threads, or processes, do the same thing at once."""
+
+    rounds: ClassVar[int] = 10
+    """How often each of them does it."""
+
+    max_examples: ClassVar[int] = 20
+    """How many sequences of calls are compared with a dict; 0 for none."""
+
+    steps: ClassVar[int] = 40
+    """How many calls such a sequence has at most."""
+
+    deadline_s: ClassVar[float] = 60.0
+    """After how many seconds concurrent calls, or a forked child, count as hanging."""
+
+    @pytest.fixture
+    def make_store(self) -> MakeStore:
+        """To be written by the author: what opens a store, each time the same, which is empty at first."""
+        who = type(self).__name__
+        what = "what opens a store, each time the same, which is empty at first"
+        pytest.fail(
+            f"{who} needs a fixture 'make_store': {what} (see docs/metadata-stores.md)", pytrace=False
+        )
+
+    @pytest.fixture
+    def open_store(self, make_store: MakeStore) -> Iterator[MakeStore]:
+        """Opens stores and closes them in the end."""
+        with ExitStack() as opened:
+
+            def open_one() -> WritableMetadataStore:
+                store = make_store()
+                opened.callback(store.close)
+                return store
+
+            yield open_one
+
+    @pytest.fixture
+    def store(self, open_store: MakeStore) -> WritableMetadataStore:
+        """The store."""
+        return open_store()
+
+    @pytest.fixture
+    def other(self, store: WritableMetadataStore, open_store: MakeStore) -> WritableMetadataStore:
+        """The same store, opened once more, as another process does."""
+        del store
+        return open_store()
+
+    @contextmanager
+    def refuses(self, kind: type[OffloadError], path: str | None = None) -> Iterator[None]:
+        """What is done here must raise this error: one that can be pickled, shows no secret, and names the path."""
+        with pytest.raises(OffloadError) as caught:
+            yield
+        error = caught.value
+        assert isinstance(error, kind), f"expected {kind.__name__}, got {error!r}"
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301
+        assert (type(again), str(again), again.fields()) == (type(error), str(error), error.fields())
+        shown = f"{error} {error!r}"
+        assert not [secret for secret in self.secrets if secret in shown], "an error shows a secret"
+        if path is not None:
+            assert path in (error.key or ""), "the error must name the path"
+
+    def conflicts(self, path: str) -> AbstractContextManager[None]:
+        """As `refuses`, of a version that is not there."""
+        return self.refuses(VersionConflictError, path)

@@ -1,0 +1,16 @@
+"""The SQLite store keeps what all metadata stores promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from offload_core.metadata.sqlite import SqliteStore
+from offload_hooks.testing import MetadataStoreConformance
+
+
+class TestSqlite(MetadataStoreConformance):
+    @pytest.fixture
+    def make_store(self, tmp_path: Path):
+        return lambda: SqliteStore(f"sqlite:{tmp_path}/records.db", create=True)
