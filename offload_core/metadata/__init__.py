@@ -1,10 +1,17 @@
-"""Managed ledgers' records as values, and the bytes that metadata stores keep of them."""
+"""Managed ledgers' records as values, the bytes that metadata stores keep of them, and the stores that are ours."""
 
 from offload_core.metadata.managed_ledger_info import (
     LedgerRecord,
     ManagedLedgerInfo,
     pack_managed_ledger_info,
     parse_managed_ledger_info,
+)
+from offload_core.metadata.managed_ledger_records import ManagedLedgerRecords, VersionedInfo
+from offload_core.metadata.offload_attempt import (
+    complete_attempt,
+    fail_attempt,
+    mark_hot_copy_deleted,
+    prepare_attempt,
 )
 from offload_core.metadata.offload_context import (
     DriverMetadata,
@@ -13,6 +20,7 @@ from offload_core.metadata.offload_context import (
     OffloadSegment,
     SegmentStatus,
 )
+from offload_core.metadata.opening import open_metadata_store
 from offload_core.metadata.segment_layout import SegmentLayout, pack_segment, parse_segment
 from offload_core.metadata.stored_record import (
     StandaloneHeader,
@@ -26,16 +34,23 @@ __all__ = [
     "EntryPosition",
     "LedgerRecord",
     "ManagedLedgerInfo",
+    "ManagedLedgerRecords",
     "OffloadContext",
     "OffloadSegment",
     "SegmentLayout",
     "SegmentStatus",
     "StandaloneHeader",
     "StoredRecord",
+    "VersionedInfo",
+    "complete_attempt",
+    "fail_attempt",
+    "mark_hot_copy_deleted",
+    "open_metadata_store",
     "pack_managed_ledger_info",
     "pack_segment",
     "pack_stored_record",
     "parse_managed_ledger_info",
     "parse_segment",
     "parse_stored_record",
+    "prepare_attempt",
 ]

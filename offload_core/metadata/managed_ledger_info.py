@@ -7,7 +7,8 @@ Source: docs/formats/metadata.md.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from offload_core.codec import ledger_info
 from offload_core.codec.ledger_info import LedgerInfo
@@ -71,6 +72,16 @@ class ManagedLedgerInfo:
     def in_order(self) -> tuple[LedgerRecord, ...]:
         """The ledgers by ascending id: the order of the topic's messages."""
         return tuple(sorted(self.ledgers, key=lambda ledger: ledger.ledger_id))
+
+    def ledger(self, ledger_id: int) -> LedgerRecord | None:
+        """The ledger of this id; None if the managed ledger has none."""
+        return next((ledger for ledger in self.ledgers if ledger.ledger_id == ledger_id), None)
+
+    def with_ledger(self, ledger: LedgerRecord) -> Self:
+        """The same with this ledger in the place of the one of its id, which must be there."""
+        assert self.ledger(ledger.ledger_id) is not None
+        changed = (ledger if known.ledger_id == ledger.ledger_id else known for known in self.ledgers)
+        return replace(self, ledgers=tuple(changed))
 
 
 def parse_managed_ledger_info(data: bytes | memoryview) -> ManagedLedgerInfo:

@@ -1,0 +1,144 @@
+"""The steps of an offload attempt of a whole ledger, as pure functions from record to record.
+
+    prepare_attempt   before the first byte is written: the attempt's uuid, not complete
+    complete_attempt  data and index are there: complete, with the time. From now on it is read
+    fail_attempt      or: its objects are deleted, and it is forgotten
+    mark_hot_copy_deleted   after the deletion lag, and after the copy was checked
+
+Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`. Each refuses, with an
+`AttemptError`, what the record does not allow: then somebody else was there. Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
+
+from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.offload_context import DriverMetadata, OffloadContext
+from offload_hooks.errors import AttemptError
+
+
+def prepare_attempt(
+    info: ManagedLedgerInfo,
+    ledger_id: int,
+    uuid: UUID,
+    driver: DriverMetadata,
+    *,
+    replaces: UUID | None = None,
+) -> ManagedLedgerInfo:
+    """Record an attempt, before its first byte is written.
+
+    Args:
+        driver: which driver writes, and where to; what reads the copy later.
+        replaces: an older attempt that is not complete, whose objects are deleted.
+
+    Raises:
+        AttemptError: the ledger is not there, open or empty, has a complete copy, streaming segments, or an unfinished
+            attempt that is not `replaces` (its uuid is `found`), or its hot copy is gone.
+    """
+    ledger = _ledger(info, ledger_id)
+    context = ledger.context or OffloadContext()
+    if context.uuid == uuid and not context.complete:
+        return info
+    if not ledger.info.is_closed or not ledger.info.entries:
+        raise AttemptError("a ledger that is open or empty is not offloaded", ledger_id=ledger_id)
+    if context.complete:
+        raise AttemptError("the ledger is offloaded already", ledger_id=ledger_id, found=context.uuid)
+    if context.bookkeeper_deleted:
+        raise AttemptError("the ledger's hot copy is gone", ledger_id=ledger_id)
+    if context.uuid is not None and context.uuid != replaces:
+        raise AttemptError(
+            "the ledger has an offload attempt that is not complete",
+            ledger_id=ledger_id,
+            expected="none" if replaces is None else replaces,
+            found=context.uuid,
+            hint="Its objects are deleted first.",
+        )
+    return info.with_ledger(
+        replace(ledger, context=replace(context, uuid=uuid, timestamp_ms=None, driver=driver))
+    )
+
+
+def complete_attempt(
+    info: ManagedLedgerInfo, ledger_id: int, uuid: UUID, timestamp_ms: int
+) -> ManagedLedgerInfo:
+    """Record that data and index of the attempt are there, since `timestamp_ms` (since 1970, UTC).
+
+    Raises:
+        AttemptError: this attempt is not the one that is recorded.
+    """
+    return _change(
+        info,
+        ledger_id,
+        uuid,
+        lambda context: (
+            context if context.complete else replace(context, complete=True, timestamp_ms=timestamp_ms)
+        ),
+    )
+
+
+def fail_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
+    """Forget an attempt whose objects are deleted. One that is not forgotten is cleaned up by the next.
+
+    Raises:
+        AttemptError: another attempt is recorded, or this one is complete.
+    """
+    ledger = _ledger(info, ledger_id)
+    if ledger.context is None or ledger.context.uuid is None:
+        return info
+    if ledger.context.complete:
+        raise AttemptError("a complete copy is not forgotten", ledger_id=ledger_id, found=ledger.context.uuid)
+
+    def forget(context: OffloadContext) -> OffloadContext | None:
+        rest = replace(context, uuid=None, timestamp_ms=None, driver=None)
+        return None if rest == OffloadContext() else rest
+
+    return _change(info, ledger_id, uuid, forget)
+
+
+def mark_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
+    """Record that the hot copy goes, whose cold copy is this attempt's and was checked to be there.
+
+    Raises:
+        AttemptError: this attempt is not the one that is recorded, or not complete.
+    """
+
+    def mark(context: OffloadContext) -> OffloadContext:
+        if not context.complete:
+            raise AttemptError(
+                "the hot copy of a ledger is needed until the cold one is complete",
+                ledger_id=ledger_id,
+                found=uuid,
+            )
+        return replace(context, bookkeeper_deleted=True)
+
+    return _change(info, ledger_id, uuid, mark)
+
+
+def _ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
+    ledger = info.ledger(ledger_id)
+    if ledger is None:
+        raise AttemptError("the managed ledger has no such ledger", ledger_id=ledger_id)
+    if ledger.context is not None and ledger.context.segments:
+        raise AttemptError("the ledger is offloaded by streaming segments", ledger_id=ledger_id)
+    return ledger
+
+
+def _change(
+    info: ManagedLedgerInfo,
+    ledger_id: int,
+    uuid: UUID,
+    change: Callable[[OffloadContext], OffloadContext | None],
+) -> ManagedLedgerInfo:
+    ledger = _ledger(info, ledger_id)
+    if ledger.context is None or ledger.context.uuid != uuid:
+        found = None if ledger.context is None else ledger.context.uuid
+        raise AttemptError(
+            "another offload attempt took the place of this one, or it was cleaned up",
+            ledger_id=ledger_id,
+            expected=uuid,
+            found="none" if found is None else found,
+        )
+    return info.with_ledger(replace(ledger, context=change(ledger.context)))

@@ -1,0 +1,341 @@
+"""Records in a store of ours: read, changed by compare-and-set, and right whatever the store answers or loses."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
+from tiers import uuid_of
+
+from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
+from offload_core.messages.compression import Compression
+from offload_core.metadata import (
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    SegmentLayout,
+    open_metadata_store,
+    pack_managed_ledger_info,
+    parse_stored_record,
+)
+from offload_hooks.errors import (
+    InvalidKeyError,
+    MetadataError,
+    OptionError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+    UnknownPluginError,
+    UnknownTopicError,
+    VersionConflictError,
+)
+from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
+from offload_hooks.testing.faulty_metadata import MetadataCall
+from offload_hooks.testing.threads import together
+
+NAME = "acme/cold/persistent/orders"
+PATH = f"/managed-ledgers/{NAME}"
+INFO = managed_ledger(closed(3, 2), closed(4, 9, copied(uuid_of(4))), still_open(5))
+
+
+def having(info: ManagedLedgerInfo, name: str) -> ManagedLedgerInfo:
+    """The same with a property of this name, once."""
+    return info if (name, "") in info.properties else replace(info, properties=(*info.properties, (name, "")))
+
+
+@pytest.fixture
+def store() -> FaultyMetadataStore:
+    return FaultyMetadataStore(MemoryMetadataStore())
+
+
+@pytest.fixture
+def records(store: FaultyMetadataStore) -> ManagedLedgerRecords:
+    return ManagedLedgerRecords(store)
+
+
+# --- one after another -------------------------------------------------------------------------
+
+
+def test_a_record_is_written_as_pulsar_has_it_and_read(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords
+) -> None:
+    assert records.read(NAME) is None
+    written = records.write(NAME, INFO, None)
+    assert written.info == INFO
+    assert store.get(PATH) == (pack_managed_ledger_info(INFO), written.version)
+    assert records.read(NAME) == written
+    assert ManagedLedgerRecords(store).read(NAME) == written
+
+
+def test_a_record_is_replaced_where_it_is_as_it_was_read(records: ManagedLedgerRecords) -> None:
+    first = records.write(NAME, INFO, None)
+    second = records.write(NAME, ManagedLedgerInfo(), first)
+    for expected in (first, None):
+        with pytest.raises(VersionConflictError, match=r"another version .*orders"):
+            records.write(NAME, INFO, expected)
+    with pytest.raises(VersionConflictError):
+        records.delete(NAME, first)
+    assert records.read(NAME) == second
+    records.delete(NAME, second)
+    assert records.read(NAME) is None
+
+
+def test_a_change_is_made_upon_the_newest_record(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords
+) -> None:
+    records.write(NAME, INFO, None)
+    seen: list[ManagedLedgerInfo] = []
+
+    def change(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        if not seen:  # while it is being changed, somebody else is faster
+            other = ManagedLedgerRecords(store.store)
+            other.update(NAME, lambda info: having(info, "other"))
+        seen.append(info)
+        return having(info, "mine")
+
+    updated = records.update(NAME, change)
+    assert seen == [INFO, having(INFO, "other")]
+    assert updated == records.read(NAME)
+    assert updated.info.properties == (("other", ""), ("mine", ""))
+
+
+def test_a_change_that_changes_nothing_is_not_written(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords
+) -> None:
+    written = records.write(NAME, INFO, None)
+    assert records.update(NAME, lambda info: info) == written
+    assert [call.method for call in store.calls] == ["put", "get"]
+
+
+def test_a_change_that_raises_is_not_written(records: ManagedLedgerRecords) -> None:
+    written = records.write(NAME, INFO, None)
+
+    def refuse(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        raise OptionError("no")
+
+    with pytest.raises(OptionError):
+        records.update(NAME, refuse)
+    assert records.read(NAME) == written
+
+
+def test_what_has_no_record_is_not_changed(records: ManagedLedgerRecords) -> None:
+    with pytest.raises(UnknownTopicError, match=r"no record of this managed ledger .*persistent/orders"):
+        records.update(NAME, lambda info: info)
+
+
+@pytest.mark.parametrize("name", ["", "a/../b", "/a", "a//b", "a\n"])
+def test_names_do_not_lead_elsewhere(records: ManagedLedgerRecords, name: str) -> None:
+    with pytest.raises(InvalidKeyError):
+        records.read(name)
+    with pytest.raises(InvalidKeyError):
+        records.write(name, INFO, None)
+
+
+def test_managed_ledgers_are_listed(records: ManagedLedgerRecords) -> None:
+    topics = ["acme/cold/a", "acme/cold/x/y z~*-partition-3", "acme/hot/b", "other/ns/ä"]
+    names = [managed_ledger_of_topic(TopicName(f"persistent://{topic}")) for topic in topics]
+    for name in names:
+        records.write(name, INFO, None)
+    assert names[1] == "acme/cold/persistent/x%2Fy+z%7E*-partition-3"
+    assert sorted(records.names()) == sorted(names)
+    assert sorted(records.names(["acme/cold", "none/of"])) == sorted(names[:2])
+
+
+def test_a_record_that_is_none_is_an_error_with_its_path(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords
+) -> None:
+    store.put(PATH, b"\x0a\x05", None)
+    with pytest.raises(MetadataError, match=r"cannot be parsed.*persistent/orders"):
+        records.read(NAME)
+
+
+@pytest.mark.parametrize("path", [*STANDALONE_RECORDS, *ZOOKEEPER_RECORDS], ids=lambda path: path.name)
+@pytest.mark.parametrize("compression", Compression)
+def test_a_brokers_record_is_read_and_written_in_any_compression(
+    store: FaultyMetadataStore, path: Path, compression: Compression
+) -> None:
+    version = store.put(PATH, path.read_bytes(), None)
+    records = ManagedLedgerRecords(store, compression=compression)
+    read = records.read(NAME)
+    assert read is not None
+    assert (read.info, read.version) == (parse_stored_record(path.read_bytes()).info, version)
+    records.update(NAME, lambda info: having(info, "mine"))
+    found = store.get(PATH)
+    assert found is not None
+    stored = parse_stored_record(found[0])
+    assert (stored.compression, stored.info) == (compression, having(read.info, "mine"))
+
+
+def test_fields_that_are_not_known_survive_a_change(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords
+) -> None:
+    """Of a later Pulsar's, in the record, a ledger, its context, its driver and a segment."""
+    new = bytes.fromhex("fa3e036e6577")  # field 1007: "new"
+
+    def field(number: int, data: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(data)]) + data
+
+    driver = field(1, b"S3") + new
+    segment = bytes.fromhex("0801 1002") + field(7, driver) + new
+    context = bytes.fromhex("0801 1002") + field(6, driver) + field(7, segment) + new
+    data = field(1, bytes.fromhex("0807 1002") + field(5, context) + new) + new
+    store.put(PATH, data, None)
+    records.update(NAME, lambda info: having(info, "mine"))
+    found = store.get(PATH)
+    assert found is not None
+    assert found[0].count(new) == data.count(new) == 6
+    records.update(NAME, lambda info: replace(info, properties=()))
+    found = store.get(PATH)
+    assert found is not None
+    assert found[0] == data
+
+
+def test_the_layout_of_segments_is_as_asked_for(store: FaultyMetadataStore) -> None:
+    records = ManagedLedgerRecords(store, segment_layout=SegmentLayout.PIP76)
+    records.write(NAME, INFO, None)
+    found = store.get(PATH)
+    assert found is not None
+    assert found[0] == pack_managed_ledger_info(INFO, segment_layout=SegmentLayout.PIP76)
+
+
+# --- whatever the store answers, or loses ------------------------------------------------------
+
+
+def puts(store: FaultyMetadataStore) -> int:
+    return sum(call.method == "put" for call in store.calls)
+
+
+def test_each_call_may_fail_in_each_way(store: FaultyMetadataStore, records: ManagedLedgerRecords) -> None:
+    """An update is made, or says that it was not, or that it does not know; and never made twice."""
+    records.write(NAME, INFO, None)
+    records.update(NAME, lambda info: having(info, "first"))
+    calls = len(store.calls) - 1
+    outcomes = []
+    for number in range(1, calls + 1):
+        for fault in ("unavailable", "unknown-before", "unknown-after"):
+            inner = MemoryMetadataStore()
+            ManagedLedgerRecords(inner).write(NAME, INFO, None)
+            faulty = FaultyMetadataStore(
+                inner, lambda call, number=number, fault=fault: fault if call.number == number else None
+            )
+            try:
+                ManagedLedgerRecords(faulty).update(NAME, lambda info: having(info, "mine"))
+                outcomes.append("made")
+            except StoreUnavailableError:
+                outcomes.append("not made")
+            found = ManagedLedgerRecords(inner).read(NAME)
+            assert found is not None
+            assert found.info == (having(INFO, "mine") if outcomes[-1] == "made" else INFO)
+    assert outcomes == ["not made"] * 4 + ["made"] * 2
+
+
+@pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
+def test_what_cannot_be_read_back_stays_unknown(fault: str) -> None:
+    def choose(call: MetadataCall) -> str | None:
+        return {1: fault, 2: "unavailable"}.get(call.number)
+
+    records = ManagedLedgerRecords(FaultyMetadataStore(MemoryMetadataStore(), choose))  # type: ignore[arg-type]
+    with pytest.raises(OutcomeUnknownError):
+        records.write(NAME, INFO, None)
+    assert (records.read(NAME) is None) == (fault == "unknown-before")
+
+
+def test_a_store_that_never_knows_is_not_asked_for_ever() -> None:
+    store = FaultyMetadataStore(
+        MemoryMetadataStore(), lambda call: "unknown-before" if call.method == "put" else None
+    )
+    with pytest.raises(OutcomeUnknownError):
+        ManagedLedgerRecords(store).write(NAME, INFO, None)
+    assert puts(store) == 4
+
+
+@pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
+def test_what_others_wrote_after_a_lost_answer_is_a_conflict(fault: str) -> None:
+    inner = MemoryMetadataStore()
+    others = ManagedLedgerRecords(inner)
+    first = others.write(NAME, INFO, None)
+
+    def choose(call: MetadataCall) -> str | None:
+        if call.number == 2:  # reading back
+            others.update(NAME, lambda info: having(info, "other"))
+        return fault if call.number == 1 else None
+
+    records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))  # type: ignore[arg-type]
+    with pytest.raises(VersionConflictError, match="while the answer to a write was lost"):
+        records.write(NAME, having(INFO, "mine"), first)
+    found = others.read(NAME)
+    assert found is not None
+    made = having(INFO, "mine") if fault == "unknown-after" else INFO
+    assert found.info == having(made, "other")
+
+
+@pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
+def test_a_deletion_whose_answer_is_lost_is_made_once(fault: str) -> None:
+    store = FaultyMetadataStore(
+        MemoryMetadataStore(),
+        lambda call: fault if call.number == 2 else None,  # type: ignore[arg-type,return-value]
+    )
+    records = ManagedLedgerRecords(store)
+    records.delete(NAME, records.write(NAME, INFO, None))
+    assert records.read(NAME) is None
+
+
+def test_a_record_made_anew_is_not_deleted_by_a_late_repetition() -> None:
+    inner = MemoryMetadataStore()
+    first = ManagedLedgerRecords(inner).write(NAME, INFO, None)
+
+    def choose(call: MetadataCall) -> str | None:
+        if call.number == 2:  # reading back
+            ManagedLedgerRecords(inner).write(NAME, INFO, None)
+        return "unknown-after" if call.number == 1 else None
+
+    records = ManagedLedgerRecords(FaultyMetadataStore(inner, choose))  # type: ignore[arg-type]
+    with pytest.raises(VersionConflictError):
+        records.delete(NAME, first)
+    assert records.read(NAME) is not None
+
+
+def test_many_writers_over_a_store_that_loses_answers_lose_nothing() -> None:
+    dice = random.Random(7)
+    faults = [None, None, None, "unknown-before", "unknown-after"]
+    store = FaultyMetadataStore(
+        MemoryMetadataStore(),
+        lambda call: dice.choice(faults) if call.method == "put" else None,  # type: ignore[arg-type,return-value]
+    )
+    records = ManagedLedgerRecords(store)
+    inner = ManagedLedgerRecords(store.store)
+    inner.write(NAME, INFO, None)
+    tries = [f"{who}-{i}" for who in range(6) for i in range(5)]
+
+    def add(name: str) -> None:
+        while True:
+            try:
+                records.update(NAME, lambda info: having(info, name))
+                return
+            except OutcomeUnknownError:
+                continue
+
+    together([lambda name=name: add(name) for name in tries], 60)
+    found = inner.read(NAME)
+    assert found is not None
+    assert sorted(found.info.properties) == sorted((name, "") for name in tries)
+
+
+# --- stores by URL -----------------------------------------------------------------------------
+
+
+def test_a_store_is_opened_by_its_url_to_be_written(tmp_path: Path) -> None:
+    with closing(open_metadata_store(f"sqlite:{tmp_path}/x.db", {"create": "true"})) as store:
+        written = ManagedLedgerRecords(store).write(NAME, INFO, None)
+        assert ManagedLedgerRecords(store).read(NAME) == written
+
+
+def test_what_is_no_store_or_only_reads_is_refused() -> None:
+    with pytest.raises(OptionError, match="'http' only reads"):
+        open_metadata_store("http://127.0.0.1:1")
+    with pytest.raises(UnknownPluginError, match="'etcd'"):
+        open_metadata_store("etcd:x")
+    with pytest.raises(OptionError, match="begins with the name of a metadata store"):
+        open_metadata_store("/a/path")

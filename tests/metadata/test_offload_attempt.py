@@ -1,0 +1,181 @@
+"""The steps of an offload attempt: what each records, what it refuses, and that it may be taken twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from records import DRIVER, STANDALONE_RECORDS, closed, copied, managed_ledger, segment, still_open
+from tiers import uuid_of
+
+from offload_core.metadata import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    complete_attempt,
+    fail_attempt,
+    mark_hot_copy_deleted,
+    parse_stored_record,
+    prepare_attempt,
+)
+from offload_hooks.errors import AttemptError
+
+LEDGER = 3
+MINE, OTHER = uuid_of(1), uuid_of(2)
+NOW = 1_700_000_001_234
+UNKNOWN = bytes.fromhex("803f01")
+
+FRESH = closed(LEDGER, 10)
+OTHERS = (closed(2, 5, copied(uuid_of(9))), still_open(4))
+
+Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
+PREPARE: Step = partial(prepare_attempt, ledger_id=LEDGER, uuid=MINE, driver=DRIVER)
+COMPLETE: Step = partial(complete_attempt, ledger_id=LEDGER, uuid=MINE, timestamp_ms=NOW)
+FAIL: Step = partial(fail_attempt, ledger_id=LEDGER, uuid=MINE)
+DELETE: Step = partial(mark_hot_copy_deleted, ledger_id=LEDGER, uuid=MINE)
+
+
+def among_others(ledger: LedgerRecord) -> ManagedLedgerInfo:
+    """The ledger between two others, in an order that is not that of their ids."""
+    return managed_ledger(OTHERS[1], ledger, OTHERS[0])
+
+
+def with_context(**fields: Any) -> ManagedLedgerInfo:
+    return among_others(replace(FRESH, context=OffloadContext(**fields)))
+
+
+def context(info: ManagedLedgerInfo) -> OffloadContext | None:
+    """The ledger's context; all else must be as it was."""
+    assert [ledger.ledger_id for ledger in info.ledgers] == [4, LEDGER, 2]
+    assert (info.ledgers[0], info.ledgers[2]) == (OTHERS[1], OTHERS[0])
+    assert replace(info.ledgers[1], context=None) == FRESH
+    return info.ledgers[1].context
+
+
+def test_an_attempt_is_prepared_completed_and_its_hot_copy_deleted() -> None:
+    prepared = PREPARE(among_others(FRESH))
+    assert context(prepared) == OffloadContext(uuid=MINE, driver=DRIVER)
+    completed = COMPLETE(prepared)
+    assert context(completed) == OffloadContext(uuid=MINE, driver=DRIVER, complete=True, timestamp_ms=NOW)
+    assert completed.ledgers[1].has_complete_copy
+    deleted = DELETE(completed)
+    assert context(deleted) == replace(context(completed), bookkeeper_deleted=True)
+
+
+def test_an_attempt_that_failed_leaves_the_record_as_it_was() -> None:
+    info = among_others(FRESH)
+    assert FAIL(PREPARE(info)) == info
+
+
+@pytest.mark.parametrize(
+    ("step", "before"),
+    [
+        (PREPARE, among_others(FRESH)),
+        (COMPLETE, with_context(uuid=MINE, driver=DRIVER)),
+        (FAIL, with_context(uuid=MINE, driver=DRIVER)),
+        (DELETE, with_context(uuid=MINE, complete=True)),
+    ],
+    ids=["prepare", "complete", "fail", "delete"],
+)
+def test_a_step_does_nothing_to_its_own_result(step: Step, before: ManagedLedgerInfo) -> None:
+    once = step(before)
+    assert once != before
+    assert step(once) == once
+
+
+def test_the_time_of_completion_is_that_of_the_first() -> None:
+    completed = COMPLETE(with_context(uuid=MINE))
+    assert complete_attempt(completed, LEDGER, MINE, NOW + 1) == completed
+
+
+def test_an_older_attempt_is_replaced_by_name_only() -> None:
+    unfinished = with_context(uuid=OTHER, driver=DriverMetadata(name="S3"), unknown_fields=UNKNOWN)
+    with pytest.raises(
+        AttemptError, match=r"not complete .*ledger 3.* found .*Its objects are deleted first"
+    ) as caught:
+        PREPARE(unfinished)
+    assert caught.value.found == OTHER
+    with pytest.raises(AttemptError):
+        prepare_attempt(unfinished, LEDGER, MINE, DRIVER, replaces=uuid_of(5))
+    prepared = prepare_attempt(unfinished, LEDGER, MINE, DRIVER, replaces=OTHER)
+    assert context(prepared) == OffloadContext(uuid=MINE, driver=DRIVER, unknown_fields=UNKNOWN)
+    with pytest.raises(AttemptError, match="another offload attempt took the place"):
+        complete_attempt(prepared, LEDGER, OTHER, NOW)
+
+
+def test_what_is_not_known_is_kept_by_every_step() -> None:
+    info = with_context(unknown_fields=UNKNOWN)
+    for step in (PREPARE, COMPLETE, DELETE):
+        info = step(info)
+        found = context(info)
+        assert found is not None
+        assert found.unknown_fields == UNKNOWN
+    assert FAIL(PREPARE(with_context(unknown_fields=UNKNOWN))) == with_context(unknown_fields=UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "message"),
+    [
+        (still_open(LEDGER), "open or empty"),
+        (closed(LEDGER, 0), "open or empty"),
+        (closed(LEDGER, 10, copied(OTHER)), "offloaded already"),
+        (closed(LEDGER, 10, copied(MINE)), "offloaded already"),
+        (closed(LEDGER, 10, OffloadContext(bookkeeper_deleted=True)), "hot copy is gone"),
+        (closed(LEDGER, 10, OffloadContext.of_segments([segment(OTHER, 4)])), "by streaming segments"),
+        (closed(77, 10), "no such ledger"),
+    ],
+)
+def test_what_cannot_be_offloaded_is_refused(ledger: LedgerRecord, message: str) -> None:
+    with pytest.raises(AttemptError, match=rf"{message}.*ledger 3"):
+        PREPARE(managed_ledger(ledger))
+
+
+@pytest.mark.parametrize("step", [COMPLETE, FAIL, DELETE])
+def test_a_step_of_an_attempt_that_is_not_recorded_is_refused(step: Step) -> None:
+    with pytest.raises(AttemptError, match=f"took the place of this one.* expected {MINE}, found {OTHER}"):
+        step(with_context(uuid=OTHER))
+    with pytest.raises(AttemptError, match="no such ledger"):
+        step(managed_ledger())
+    with pytest.raises(AttemptError, match="by streaming segments"):
+        step(with_context(uuid=MINE, segments=(segment(MINE, 4),)))
+
+
+@pytest.mark.parametrize("step", [COMPLETE, DELETE])
+@pytest.mark.parametrize("info", [among_others(FRESH), with_context()])
+def test_an_attempt_that_was_cleaned_up_does_not_go_on(step: Step, info: ManagedLedgerInfo) -> None:
+    with pytest.raises(AttemptError, match=r"or it was cleaned up .*found none"):
+        step(info)
+
+
+def test_a_complete_copy_is_not_forgotten() -> None:
+    with pytest.raises(AttemptError, match="is not forgotten"):
+        FAIL(with_context(uuid=MINE, complete=True))
+
+
+def test_the_hot_copy_stays_until_the_cold_one_is_complete() -> None:
+    with pytest.raises(AttemptError, match="needed until the cold one is complete"):
+        DELETE(with_context(uuid=MINE))
+
+
+@pytest.mark.parametrize("path", STANDALONE_RECORDS, ids=lambda path: path.name)
+def test_what_a_broker_recorded_is_what_our_steps_record(path: Any) -> None:
+    """From each golden ledger, had it not been offloaded, back to the context that Pulsar recorded."""
+    info = parse_stored_record(path.read_bytes()).info
+    for ledger in info.ledgers:
+        recorded = ledger.context
+        if recorded is None or recorded.uuid is None:
+            continue
+        assert recorded.driver is not None
+        stepped = prepare_attempt(
+            info.with_ledger(replace(ledger, context=None)), ledger.ledger_id, recorded.uuid, recorded.driver
+        )
+        if recorded.complete:
+            assert recorded.timestamp_ms is not None
+            stepped = complete_attempt(stepped, ledger.ledger_id, recorded.uuid, recorded.timestamp_ms)
+        if recorded.bookkeeper_deleted:
+            stepped = mark_hot_copy_deleted(stepped, ledger.ledger_id, recorded.uuid)
+        assert stepped == info
