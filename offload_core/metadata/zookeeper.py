@@ -1,54 +1,31 @@
-"""A Pulsar's ZooKeeper as a metadata store, by kazoo. It only reads.
+"""A ZooKeeper as a metadata store: a Pulsar's, which is only read, or a root of our own in any ensemble.
 
 Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-import ssl
-import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
-import stamina
 from kazoo.client import KazooClient
-from kazoo.exceptions import (
-    AuthFailedError,
-    ConnectionClosedError,
-    ConnectionLoss,
-    KazooException,
-    NoAuthError,
-    NoNodeError,
-    SessionExpiredError,
-)
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 
-from offload_hooks.errors import (
-    AccessDeniedError,
-    MissingExtraError,
-    OffloadError,
-    OptionError,
-    StoreError,
-    StoreTimeoutError,
-    StoreUnavailableError,
-)
+from offload_core.metadata.zookeeper_connection import ZooKeeperConnection
+from offload_core.metadata.zookeeper_writes import ZooKeeperWriter
+from offload_hooks.errors import MissingExtraError, OptionError
+from offload_hooks.metadata_stores import check_path
 from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, as_secret
 from offload_hooks.tls_options import tls_context
 
 _FORM = "zk://host:2181, or zk://host-1:2181,host-2:2181/chroot"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 _MECHANISMS = ("DIGEST-MD5", "GSSAPI")
-_RECEIVED_BYTES = 1 << 20
-
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.WARNING)  # below that kazoo writes down what it authenticates with
 
 
 class ZooKeeperStore:
-    """The metadata store `zk:`: a ZooKeeper ensemble, of which nothing is ever changed.
+    """The metadata store `zk:`; see `offload_hooks.metadata_stores.WritableMetadataStore`.
+
+    It writes only below a root of its own: a chroot that is new, empty, or was written by this class before.
 
     Args:
         url: `zk://host:2181,…/chroot`, as Pulsar's `metadataStoreUrl` has it, which may leave out the slashes.
@@ -84,113 +61,66 @@ class ZooKeeperStore:
         timeout_s: object = 10,
         attempts: object = 3,
     ) -> None:
-        hosts = parse_hosts(url)
+        hosts, slash, chroot = parse_hosts(url).partition("/")
         speaks_tls = as_flag("tls", tls)
         if not speaks_tls and (ca_bundle or client_certificate or client_key):
             raise OptionError("certificates are of no use without TLS", hint="Set the option 'tls' to true.")
         secret = as_secret("digest", digest, digest_file)
         if secret is not None and ":" not in secret:
             raise OptionError("the option 'digest' has another form", expected="user:password")
-        sasl = _sasl_options(
-            mechanism=sasl_mechanism,
-            username=sasl_username,
-            password=as_secret("sasl_password", sasl_password, sasl_password_file),
-            service=sasl_service,
-            principal=sasl_principal,
-        )
-        self._place = f"zk://{hosts}"
-        self._timeout_s = as_seconds("timeout_s", timeout_s)
-        self._attempts = as_count("attempts", attempts)
-        self._handler = _Handler(
-            tls_context(ca_bundle, client_certificate, client_key) if speaks_tls else None
-        )
-        self._has_login = sasl is not None
-        self._client = KazooClient(
+        self._root = f"{slash}{chroot}"
+        self._connection = ZooKeeperConnection(
+            place=f"zk://{hosts}",
             hosts=hosts,
-            handler=self._handler,
-            timeout=self._timeout_s,
-            auth_data=None if secret is None else [("digest", secret)],
-            sasl_options=sasl,
-            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 2.0},
-            logger=_kazoo_log,
+            digest=secret,
+            sasl=_sasl_options(
+                mechanism=sasl_mechanism,
+                username=sasl_username,
+                password=as_secret("sasl_password", sasl_password, sasl_password_file),
+                service=sasl_service,
+                principal=sasl_principal,
+            ),
+            tls=tls_context(ca_bundle, client_certificate, client_key) if speaks_tls else None,
+            timeout_s=as_seconds("timeout_s", timeout_s),
+            attempts=as_count("attempts", attempts),
         )
-        self._connect()
+        self._writer = ZooKeeperWriter(self._connection, self._root)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """See `offload_hooks.metadata_stores.MetadataStore`."""
-        found = self._ask(self._client.get_async, path)
-        if found is None:
+        """See `WritableMetadataStore`. The version is that of ZooKeeper's transaction (`mzxid`)."""
+        node = f"{self._root}{check_path(path)}"
+
+        def request(client: KazooClient) -> Any:
+            client.sync_async(node)  # else a server that lags behind tells of what was
+            return client.get_async(node)
+
+        found = self._connection.ask(request, node)
+        if found is None or found[0] is None:  # a node without data only leads to others
             return None
         value, stat = found
-        return value or b"", stat.version
+        return value, stat.mzxid
 
     def children(self, path: str) -> list[str]:
-        """See `offload_hooks.metadata_stores.MetadataStore`."""
-        return list(self._ask(self._client.get_children_async, path) or ())
+        """See `WritableMetadataStore`."""
+        node = f"{self._root}{check_path(path)}"
+
+        def request(client: KazooClient) -> Any:
+            client.sync_async(node)
+            return client.get_children_async(node)
+
+        return list(self._connection.ask(request, node) or ())
+
+    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+        """See `WritableMetadataStore`."""
+        return self._writer.put(path, value, expected_version)
+
+    def delete(self, path: str, expected_version: int) -> None:
+        """See `WritableMetadataStore`."""
+        self._writer.delete(path, expected_version)
 
     def close(self) -> None:
-        """See `offload_hooks.metadata_stores.MetadataStore`."""
-        self._client.stop()
-        self._client.close()
-
-    def _connect(self) -> None:
-        live = self._client.start_async()
-        deadline = time.monotonic() + self._timeout_s
-        while not live.wait(0.02) and not self._handler.ended.is_set() and time.monotonic() < deadline:
-            pass
-        if live.is_set():
-            return
-        ended, failure = self._handler.ended.is_set(), self._handler.failure
-        self.close()
-        if failure is not None:
-            raise StoreError(
-                "what answers does not speak ZooKeeper's protocol, or not this way",
-                key=self._place,
-                found=type(failure).__name__,
-            )
-        if ended and self._has_login:
-            raise self._refused()
-        raise StoreTimeoutError(
-            f"ZooKeeper does not answer within {self._timeout_s:g} s",
-            key=self._place,
-            found=self._handler.not_connected,
-        )
-
-    def _refused(self) -> AccessDeniedError:
-        return AccessDeniedError("ZooKeeper refuses the SASL login", key=self._place)
-
-    def _ask(self, request: Callable[[str], Any], path: str) -> Any | None:
-        for attempt in stamina.retry_context(
-            on=_may_help, attempts=self._attempts, timeout=None, wait_max=2.0, wait_jitter=0.2
-        ):
-            with attempt:
-                return self._asked_once(request, path)
-        raise AssertionError("stamina's loop ends by an answer or an error")
-
-    def _asked_once(self, request: Callable[[str], Any], path: str) -> Any | None:
-        key = f"{self._place}{path}"
-        try:
-            return request(path).get(timeout=self._timeout_s)
-        except NoNodeError:
-            return None
-        except NoAuthError as error:
-            raise AccessDeniedError(
-                "ZooKeeper refuses a request", key=key, hint="The options 'digest' and 'sasl_…' say who asks."
-            ) from error
-        except AuthFailedError:
-            raise self._refused() from None
-        except KazooTimeoutError as error:
-            raise StoreTimeoutError(
-                f"ZooKeeper does not answer within {self._timeout_s:g} s", key=key
-            ) from error
-        except (ConnectionLoss, ConnectionClosedError, SessionExpiredError) as error:
-            raise StoreUnavailableError(
-                "the connection to ZooKeeper is lost", key=key, found=type(error).__name__
-            ) from error
-        except KazooException as error:
-            raise StoreError(
-                "ZooKeeper does not do what it is asked", key=key, found=type(error).__name__
-            ) from error
+        """See `WritableMetadataStore`."""
+        self._connection.close()
 
 
 def parse_hosts(url: str) -> str:
@@ -229,66 +159,3 @@ def _sasl_options(*, mechanism: str | None, **given: str | None) -> dict[str, st
             hint="Install it: pip install 'kazoo[sasl]'",
         ) from error
     return options
-
-
-def _may_help(error: Exception) -> bool:
-    return isinstance(error, OffloadError) and error.retryable
-
-
-class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads, with the end of the one that holds the connection, and reads that allocate what is there.
-
-    Attributes:
-        ended: set when it is not going to connect any more.
-        failure: what ended it, None if it ended in good order.
-        not_connected: why the last connection did not come about, in words; None if it did.
-    """
-
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
-        super().__init__()
-        self._tls = tls
-        self.ended = threading.Event()
-        self.failure: Exception | None = None
-        self.not_connected: str | None = None
-
-    def spawn(self, func: Callable[..., object], *args: object, **kwargs: object) -> Any:
-        """A thread of kazoo's; an exception is kept, instead of printed."""
-
-        def run() -> None:
-            try:
-                func(*args, **kwargs)
-            except Exception as error:
-                self.failure = error
-            finally:
-                self.ended.set()
-
-        return super().spawn(run)
-
-    def create_connection(
-        self, address: tuple[str, int], hostname: str | None = None, timeout: float | None = None, **_: object
-    ) -> Any:
-        """A connection; kazoo would have it allocate as many bytes as the server announces."""
-        self.not_connected = None
-        try:
-            connection = super().create_connection(address, timeout=timeout)
-            if self._tls is not None:
-                # closes the connection if it fails, as kazoo does not
-                connection = self._tls.wrap_socket(connection, server_hostname=hostname)
-            return _Bounded(connection)
-        except OSError as error:
-            self.not_connected = getattr(error, "verify_message", None) or type(error).__name__
-            raise
-
-
-class _Bounded:
-    """A socket that receives so many bytes at a time at most."""
-
-    def __init__(self, socket: Any) -> None:
-        self._socket = socket
-
-    def recv(self, size: int) -> bytes:
-        received: bytes = self._socket.recv(min(size, _RECEIVED_BYTES))
-        return received
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._socket, name)

@@ -9,16 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from offload_core import metadata
 from offload_core.catalogue.admin_records import AdminRecords
+from offload_core.metadata.sqlite import SqliteStore
 from offload_core.metadata.zookeeper import ZooKeeperStore
 from offload_core.tier import registry
-from offload_hooks.metadata_stores import MetadataStore
+from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
+from offload_hooks.testing import MetadataStoreConformance
+from offload_hooks.testing.metadata_cases.base import MetadataSuiteBase
 
 TEXT = (Path(__file__).parents[2] / "docs" / "metadata-stores.md").read_text()
 ROW = re.compile(r"^\| `(?P<name>\w+)` \| (?P<default>[^|]+?) \| .+ \|$", re.MULTILINE)
 
 
-@pytest.mark.parametrize(("title", "store"), [("Admin REST", AdminRecords), ("ZooKeeper", ZooKeeperStore)])
+@pytest.mark.parametrize(
+    ("title", "store"), [("Admin REST", AdminRecords), ("ZooKeeper", ZooKeeperStore), ("SQLite", SqliteStore)]
+)
 def test_the_options_are_those_of_the_store(title: str, store: type) -> None:
     section = TEXT.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     shown = {match["name"]: match["default"] for match in ROW.finditer(section)}
@@ -31,16 +37,42 @@ def test_the_options_are_those_of_the_store(title: str, store: type) -> None:
 
 def test_the_methods_are_those_of_the_contract() -> None:
     section = TEXT.partition("\n## A store of your own\n")[2]
-    shown = re.findall(r"^\| `(\w+)\((.*?)\)` \|", section, re.MULTILINE)
-    contract = {
-        name: ", ".join(list(inspect.signature(method).parameters)[1:])
-        for name, method in vars(MetadataStore).items()
+    shown = re.findall(r"^\| `(\w+)\((.*?)\)` \| (\w+) \|", section, re.MULTILINE)
+    contract = [
+        (name, ", ".join(list(inspect.signature(method).parameters)[1:]), who)
+        for who, protocol in (("both", MetadataStore), ("writable", WritableMetadataStore))
+        for name, method in vars(protocol).items()
         if not name.startswith("_")
-    }
-    assert dict(shown) == contract
+    ]
+    assert shown == contract
+
+
+def test_the_steps_are_those_that_there_are() -> None:
+    section = TEXT.partition("\n## Writing\n")[2].partition("\n## ")[0]
+    for name, parameters in re.findall(r"^\| `(\w+)\((.*?)\)` \|", section, re.MULTILINE):
+        assert parameters.split(", ") == list(inspect.signature(getattr(metadata, name)).parameters)
+
+
+def test_the_attributes_of_the_suite_are_documented_with_their_defaults() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)` \| `?(.*?)`? \|", TEXT.partition("| Attribute | Default |")[2], re.MULTILINE
+    )
+    assert [name for name, _ in rows] == list(MetadataSuiteBase.__annotations__)
+    for name, default in rows:
+        assert default == f"{getattr(MetadataStoreConformance, name)}".removesuffix(".0")
+
+
+def test_the_example_of_writing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = (
+        code
+        for code in re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+        if "closing" in code
+    )
+    exec(compile(example, "docs/metadata-stores.md", "exec"), {})
 
 
 def test_the_stores_are_those_that_are_installed() -> None:
     group = registry.METADATA_STORES
     assert f"`{group}`" in TEXT
-    assert {entry.name for entry in entry_points(group=group)} == {"http", "https", "zk"}
+    assert {entry.name for entry in entry_points(group=group)} == {"http", "https", "sqlite", "zk"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import resource
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from full_disk import APART, is_possible
+from golden import GOLDEN
 from records import STANDALONE_RECORDS
 from required import need
 
@@ -78,6 +80,15 @@ def test_a_file_says_what_it_is(file: Path) -> None:
     data = file.read_bytes()
     assert data[60:64] == SCHEMA_VERSION.to_bytes(4, "big")
     assert data[68:72] == APPLICATION_ID.to_bytes(4, "big") == b"POMD"
+
+
+def test_a_file_of_version_1_is_read_and_written(file: Path) -> None:
+    kept = Path(__file__).parents[1] / "docs" / "metadata-database-v1.db.gz"
+    file.write_bytes(gzip.decompress(kept.read_bytes()))
+    with opened(file, create=False) as store:
+        found = store.get(PATH)
+        assert found == ((GOLDEN / "metadata" / "none.ml.bin").read_bytes(), 2)
+        assert store.put(PATH, b"x", 2) == 3
 
 
 def test_without_create_no_file_is_made(file: Path) -> None:

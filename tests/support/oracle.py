@@ -152,6 +152,22 @@ class Oracle:
         parsed: dict[str, Any] = self.ask("parse", type=kind, hex=record.hex())["record"]
         return parsed
 
+    # --- records in a ZooKeeper ------------------------------------------------------------------
+
+    def read_record(self, url: str, name: str) -> dict[str, Any]:
+        """A managed ledger's record as a broker reads it, whose `metadataStoreUrl` this is; as `parse`."""
+        record: dict[str, Any] = self.ask("read_record", url=url, name=name)["record"]
+        return record
+
+    def update_record(self, url: str, name: str, record: bytes, compression: str) -> None:
+        """Replace a record as a broker does, with this `managedLedgerInfoCompressionType`."""
+        self.ask("update_record", url=url, name=name, hex=record.hex(), compression=compression)
+
+    def managed_ledger_names(self, topics: Sequence[str]) -> list[str]:
+        """The names of topics' managed ledgers."""
+        names: list[str] = self.ask("managed_ledger_names", topics=list(topics))["names"]
+        return names
+
     # --- the JVM -------------------------------------------------------------------------------
 
     def ask(self, command: str, **request: Any) -> dict[str, Any]:

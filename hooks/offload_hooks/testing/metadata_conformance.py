@@ -20,5 +20,5 @@ class MetadataStoreConformance(SequenceCases, ConcurrencyCases, PathCases, Value
     """Subclass it, with a name that begins with `Test`, and write the fixture `make_store`.
 
     The attributes of `MetadataSuiteBase` may be set: `secrets`, `one_process`, `large_bytes`, `many_children`,
-    `racers`, `rounds`, `max_examples`, `steps`, `deadline_s`.
+    `racers`, `rounds`, `max_examples`, `steps`, `shrink`, `deadline_s`.
     """

@@ -42,6 +42,9 @@ class MetadataSuiteBase:
     steps: ClassVar[int] = 40
     """How many calls such a sequence has at most."""
 
+    shrink: ClassVar[bool] = True
+    """Whether a sequence that fails is made as short as it goes, which may take some minutes."""
+
     deadline_s: ClassVar[float] = 60.0
     """After how many seconds concurrent calls, or a forked child, count as hanging."""
 

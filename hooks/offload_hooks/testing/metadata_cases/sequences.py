@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from offload_hooks.testing.metadata_cases.base import MakeStore, MetadataSuiteBase
@@ -24,5 +24,6 @@ class SequenceCases(MetadataSuiteBase):
             database=None,
             derandomize=True,
             suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if self.shrink else [])],
         )
         run_state_machine_as_test(metadata_state_machine([open_store(), open_store()]), settings=judged)

@@ -29,7 +29,7 @@ final class Records {
     }
 
     /** The fields that are set, by name, as they stand; bytes in hex; fields that Pulsar does not know by number. */
-    private static ObjectNode toJson(Message message) {
+    static ObjectNode toJson(Message message) {
         ObjectNode node = Oracle.JSON.createObjectNode();
         message.getAllFields().forEach((field, value) -> {
             if (field.isRepeated()) {

@@ -1,0 +1,28 @@
+"""A ZooKeeper's client of the tests' own, and a root for each test."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+from kazoo.client import KazooClient
+from servers.zookeeper import ZooKeeper
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
+    """A client that may do anything, without a proxy."""
+    client = KazooClient(f"{zookeeper.host}:{zookeeper.port}")
+    client.start()
+    yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def root() -> str:
+    """A root of the test's own, which is not there yet."""
+    return f"/writes/{next(_numbers)}"
