@@ -8,6 +8,7 @@ from offload_core.metadata.managed_ledger_info import (
 )
 from offload_core.metadata.managed_ledger_records import ManagedLedgerRecords, VersionedInfo
 from offload_core.metadata.offload_attempt import (
+    abandon_attempt,
     complete_attempt,
     fail_attempt,
     mark_hot_copy_deleted,
@@ -42,6 +43,7 @@ __all__ = [
     "StandaloneHeader",
     "StoredRecord",
     "VersionedInfo",
+    "abandon_attempt",
     "complete_attempt",
     "fail_attempt",
     "mark_hot_copy_deleted",

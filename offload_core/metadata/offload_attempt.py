@@ -2,7 +2,8 @@
 
     prepare_attempt   before the first byte is written: the attempt's uuid, not complete
     complete_attempt  data and index are there: complete, with the time. From now on it is read
-    fail_attempt      or: its objects are deleted, and it is forgotten
+    abandon_attempt   or: it failed, or somebody takes it over. From now on it cannot become complete
+    fail_attempt      and then: its objects are deleted, and it is forgotten
     mark_hot_copy_deleted   after the deletion lag, and after the copy was checked
 
 Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`. Each refuses, with an
@@ -16,7 +17,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.offload_context import DriverMetadata, OffloadContext
+from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY, DriverMetadata, OffloadContext
 from offload_hooks.errors import AttemptError
 
 
@@ -67,16 +68,38 @@ def complete_attempt(
     """Record that data and index of the attempt are there, since `timestamp_ms` (since 1970, UTC).
 
     Raises:
-        AttemptError: this attempt is not the one that is recorded.
+        AttemptError: this attempt is not the one that is recorded, or it was abandoned.
     """
+
+    def complete(context: OffloadContext) -> OffloadContext:
+        if context.complete:
+            return context
+        if context.driver is not None and context.driver.get(STATUS_PROPERTY) == FAILED:
+            raise AttemptError("the offload attempt was abandoned", ledger_id=ledger_id, found=uuid)
+        return replace(context, complete=True, timestamp_ms=timestamp_ms)
+
     return _change(
         info,
         ledger_id,
         uuid,
-        lambda context: (
-            context if context.complete else replace(context, complete=True, timestamp_ms=timestamp_ms)
-        ),
+        complete,
     )
+
+
+def abandon_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
+    """Record that an attempt never becomes complete, before its objects are deleted: who made it may still be at it.
+
+    Raises:
+        AttemptError: another attempt is recorded, or this one is complete.
+    """
+
+    def abandon(context: OffloadContext) -> OffloadContext:
+        if context.complete:
+            raise AttemptError("the ledger is offloaded already", ledger_id=ledger_id, found=uuid)
+        driver = context.driver or DriverMetadata(name="")
+        return replace(context, driver=driver.with_property(STATUS_PROPERTY, FAILED))
+
+    return _change(info, ledger_id, uuid, abandon)
 
 
 def fail_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:

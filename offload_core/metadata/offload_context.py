@@ -20,7 +20,7 @@ from offload_hooks.errors import MetadataError, OptionError
 STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
 END_PROPERTY = "end"
-_FAILED = "failed"
+FAILED = "failed"
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 
@@ -88,7 +88,7 @@ class OffloadSegment:
         """Offloaded if it is complete, else failed if that is recorded, else assigned."""
         if self.complete:
             return SegmentStatus.OFFLOADED
-        return SegmentStatus.FAILED if self._property(STATUS_PROPERTY) == _FAILED else SegmentStatus.ASSIGNED
+        return SegmentStatus.FAILED if self._property(STATUS_PROPERTY) == FAILED else SegmentStatus.ASSIGNED
 
     @property
     def begin(self) -> EntryPosition | None:
@@ -104,7 +104,7 @@ class OffloadSegment:
         """The same in another status. Failure is recorded in the driver metadata: `OptionError` without."""
         changed = replace(self, complete=status is SegmentStatus.OFFLOADED)
         if status is SegmentStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
-            return changed._with(STATUS_PROPERTY, _FAILED if status is SegmentStatus.FAILED else None)
+            return changed._with(STATUS_PROPERTY, FAILED if status is SegmentStatus.FAILED else None)
         return changed
 
     def with_extent(self, begin: EntryPosition, end: EntryPosition | None) -> Self:

@@ -1,0 +1,69 @@
+"""The tiers that are configured, and which of them a record means.
+
+A copy is read and deleted where its record says that it is, whatever the current policy names. Only a tier that is
+configured is ever opened: a record or an object never decides where credentials are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from offload_core.metadata import DriverMetadata
+from offload_core.metadata.offload_context import STATUS_PROPERTY
+from offload_core.tier import Tier
+from offload_hooks.errors import OptionError
+
+_DRIVER = "managedLedgerOffloadDriver"
+_LOCATION = "location"
+"""Ours beside Pulsar's properties, which do not have the prefix in a bucket; Pulsar passes over it."""
+
+
+def tier_record(tier: Tier) -> DriverMetadata:
+    """What is recorded of a tier: Pulsar's name of its driver, Pulsar's properties, and its location."""
+    description = tier.describe()
+    properties = {name: value for name, value in description.driver_metadata.items() if name != _DRIVER}
+    return DriverMetadata(
+        name=description.driver_metadata.get(_DRIVER, description.name),
+        properties=(*properties.items(), (_LOCATION, description.location)),
+    )
+
+
+class KnownTiers:
+    """The tier that ledgers are offloaded to now, and others that they were offloaded to before. None is closed."""
+
+    def __init__(self, current: Tier, others: Sequence[Tier] = ()) -> None:
+        self.current = current
+        self._all = [(tier, tier_record(tier)) for tier in (current, *others)]
+
+    def find(self, recorded: DriverMetadata | None) -> Tier:
+        """The tier of a record; the current one for a record that names none.
+
+        Raises:
+            OptionError: none of these.
+        """
+        if recorded is None:
+            return self.current
+        for tier, ours in self._all:
+            if _is_same(ours, recorded):
+                return tier
+        where = recorded.get(_LOCATION) or recorded.get("bucket") or "nowhere"
+        raise OptionError(
+            "a copy lies in a tier that is not configured",
+            expected=", ".join(str(ours.get(_LOCATION)) for _, ours in self._all),
+            found=f"{recorded.name} at {where}",
+            hint="Configure that tier as well.",
+        )
+
+
+def _is_same(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
+    """By location, where a record of ours has it; else by all properties that Pulsar recorded, in its own words."""
+    location = recorded.get(_LOCATION)
+    if location is not None:
+        same_service = (ours.get("serviceEndpoint") or "") == (recorded.get("serviceEndpoint") or "")
+        return location == ours.get(_LOCATION) and same_service
+    given = {
+        name: value
+        for name, value in recorded.properties
+        if value and name not in ("region", STATUS_PROPERTY)
+    }
+    return bool(given) and all(ours.get(name) == value for name, value in given.items())

@@ -1,0 +1,372 @@
+"""Every call of metadata, tier and hot tier in a ledger's life fails, answers unknown, or ends the process.
+
+After each the state is opened anew: all entries are readable where the record says, the same verb goes on to its end,
+and nothing is left behind in the tier.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from offload_core import TierReader, open_tier
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.ledgers import FileLedgerStore
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.known_tiers import KnownTiers
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
+from offload_hooks.errors import (
+    AttemptError,
+    DataLossError,
+    OffloadError,
+    OptionError,
+    OutcomeUnknownError,
+    StoreUnavailableError,
+)
+from offload_hooks.testing import MemoryMetadataStore
+
+NAME = "acme/cold/persistent/orders"
+PAYLOADS = [b"%04d" % i * 20 for i in range(40)]
+LAG_MS = 1000
+
+Fault = Literal["before", "after", "unknown", "kill before", "kill after"]
+FAULTS: tuple[Fault, ...] = ("before", "after", "unknown", "kill before", "kill after")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of ours catches it."""
+
+
+class Points:
+    """Counts calls; the one that is chosen goes wrong, and after a kill all others."""
+
+    def __init__(self, at: int = 0, fault: Fault = "before") -> None:
+        self.calls: list[str] = []
+        self._at = at
+        self._fault = fault
+        self._dead = False
+
+    def call(self, name: str, make: Callable[[], Any]) -> Any:
+        self.before(name)
+        answer = make()
+        self.after(name)
+        return answer
+
+    def before(self, name: str) -> None:
+        if self._dead:
+            raise Killed
+        self.calls.append(name)
+        if len(self.calls) == self._at and self._fault in ("before", "kill before"):
+            self._fail(name)
+
+    def after(self, name: str) -> None:
+        if self._dead:
+            raise Killed
+        if len(self.calls) == self._at and self._fault not in ("before", "kill before"):
+            self._at = 0
+            self._fail(name)
+
+    def _fail(self, name: str) -> None:
+        if self._fault.startswith("kill"):
+            self._dead = True
+            raise Killed
+        unknown = self._fault == "unknown" and name in ("put", "delete record")
+        raise (OutcomeUnknownError if unknown else StoreUnavailableError)(f"{name} as it was told")
+
+
+class Metadata:
+    """A metadata store whose calls are points."""
+
+    def __init__(self, store: MemoryMetadataStore, points: Points) -> None:
+        self._store = store
+        self._points = points
+
+    def get(self, path: str) -> Any:
+        return self._points.call("get", lambda: self._store.get(path))
+
+    def children(self, path: str) -> Any:
+        return self._points.call("children", lambda: self._store.children(path))
+
+    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+        version: int = self._points.call("put", lambda: self._store.put(path, value, expected_version))
+        return version
+
+    def delete(self, path: str, expected_version: int) -> None:
+        self._points.call("delete record", lambda: self._store.delete(path, expected_version))
+
+    def close(self) -> None:
+        pass
+
+
+class Watch:
+    """A layer whose calls are points."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+
+    def _wrapped(self, name: str) -> Iterator[None]:
+        self._points.before(name)
+        answer = yield
+        self._points.after(name)
+        return answer
+
+    @hookimpl(wrapper=True)
+    def begin_data(self) -> Any:
+        return (yield from self._wrapped("begin_data"))
+
+    @hookimpl(wrapper=True)
+    def write_block(self) -> Any:
+        return (yield from self._wrapped("write_block"))
+
+    @hookimpl(wrapper=True)
+    def commit_data(self) -> Any:
+        return (yield from self._wrapped("commit_data"))
+
+    @hookimpl(wrapper=True)
+    def abort_data(self) -> Any:
+        return (yield from self._wrapped("abort_data"))
+
+    @hookimpl(wrapper=True)
+    def write_index(self) -> Any:
+        return (yield from self._wrapped("write_index"))
+
+    @hookimpl(wrapper=True)
+    def stat(self) -> Any:
+        return (yield from self._wrapped("stat"))
+
+    @hookimpl(wrapper=True)
+    def read_range(self) -> Any:
+        return (yield from self._wrapped("read_range"))
+
+    @hookimpl(wrapper=True)
+    def delete(self) -> Any:
+        return (yield from self._wrapped("delete"))
+
+    @hookimpl(wrapper=True)
+    def list_uploads(self) -> Any:
+        return (yield from self._wrapped("list_uploads"))
+
+
+class Hot:
+    """A hot tier whose calls are points."""
+
+    def __init__(self, store: FileLedgerStore, points: Points) -> None:
+        self._store = store
+        self._points = points
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, name)
+
+    def _call(self, name: str, *given: Any) -> Any:
+        return self._points.call(f"hot {name}", lambda: getattr(self._store, name)(*given))
+
+
+class World:
+    """A managed ledger of one sealed ledger, in folders that outlive processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._cold = folder / "cold"
+        self._cold.mkdir(parents=True)
+        self.metadata = MemoryMetadataStore()
+        self._hot = FileLedgerStore(folder / "hot", sync="never")
+        writer = self._hot.create({})
+        writer.append_batch(PAYLOADS)
+        writer.close()
+        self.ledger_id = writer.ledger_id
+        info = LedgerInfo(
+            ledger_id=self.ledger_id,
+            entries=len(PAYLOADS),
+            size=sum(map(len, PAYLOADS)),
+            timestamp_ms=1,
+        )
+        self.records = ManagedLedgerRecords(self.metadata)
+        self.records.write(NAME, ManagedLedgerInfo(ledgers=(LedgerRecord(info=info),)), None)
+
+    def offloads(self, points: Points, now_ms: int = 0) -> RecordedOffloads:
+        """As a new process has it."""
+        layer = Layer(name="points", make=lambda _: Watch(points))
+        tier = Tier(LocalDriver(str(self._cold)), [layer])
+        return RecordedOffloads(
+            ManagedLedgerRecords(Metadata(self.metadata, points)),
+            Hot(self._hot, points),  # type: ignore[arg-type]
+            KnownTiers(tier),
+            offloader_of=partial(LedgerOffloader, max_block_bytes=1024, parts_in_flight=1),
+            now_ms=lambda: now_ms,
+        )
+
+    @property
+    def ledger(self) -> LedgerRecord:
+        known = self.records.read(NAME)
+        assert known is not None
+        (ledger,) = known.info.ledgers
+        return ledger
+
+    def tier(self) -> TierReader:
+        return open_tier(self._cold)
+
+    def read_cold(self) -> list[bytes]:
+        with self.tier() as tier:
+            values: list[bytes] = (
+                tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+            )
+            return values
+
+    def read_hot(self) -> list[bytes]:
+        with closing(self._hot.open(self.ledger_id)) as reader:
+            return [bytes(each) for each in reader.read(0, len(PAYLOADS) - 1)]
+
+    def check(self) -> None:
+        """Every entry is readable where the record says that it is."""
+        context = self.ledger.context
+        if context is not None and context.complete:
+            assert self.read_cold() == PAYLOADS
+        if context is None or not context.bookkeeper_deleted:
+            assert self.read_hot() == PAYLOADS
+
+    def leftovers(self) -> set[str]:
+        """Keys in the tier that are not of the recorded copy, and uploads."""
+        context = self.ledger.context
+        key = f"{context.uuid}-ledger-{self.ledger_id}" if context is not None else ""
+        with self.tier() as tier:
+            found = {each.key for each in tier.store.list_objects()}
+            uploads = {each.upload.upload_id for each in tier.store.list_uploads()}
+        return (found - {key, f"{key}-index"}) | uploads
+
+
+def offload(world: World, points: Points) -> None:
+    world.offloads(points).offload(NAME, world.ledger_id)
+
+
+def offload_over_a_stale_attempt(world: World, points: Points) -> None:
+    offload(world, points)
+
+
+def delete_hot_copy(world: World, points: Points) -> None:
+    world.offloads(points, now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, LAG_MS)
+
+
+def killed_in_the_middle(world: World) -> None:
+    with pytest.raises(Killed):
+        offload(world, Points(at=12, fault="kill after"))
+    assert world.leftovers() or world.ledger.context is not None
+
+
+def offloaded(world: World) -> None:
+    offload(world, Points())
+
+
+VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+    "offload": (lambda _: None, offload),
+    "offload after a kill": (killed_in_the_middle, offload_over_a_stale_attempt),
+    "delete the hot copy": (offloaded, delete_hot_copy),
+}
+
+
+def calls_of(folder: Path, verb: str) -> list[str]:
+    prepare, run = VERBS[verb]
+    world, points = World(folder), Points()
+    prepare(world)
+    run(world, points)
+    return points.calls
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
+    tmp_path: Path, verb: str, record_property: Callable[[str, object], None]
+) -> None:
+    prepare, run = VERBS[verb]
+    calls = calls_of(tmp_path / "calls", verb)
+    assert len(calls) >= 5
+    points = list(itertools.product(range(1, len(calls) + 1), FAULTS))
+    record_property("crash points", len(points))
+    for at, fault in points:
+        world = World(tmp_path / f"{at}-{fault}")
+        prepare(world)
+        injected = Points(at=at, fault=fault)
+        with suppress(OffloadError, Killed):
+            run(world, injected)
+        where = f"{fault} call {at}, {calls[at - 1]}"
+        world.check()
+        run(world, Points())
+        world.check()
+        context = world.ledger.context
+        assert context is not None, where
+        assert context.complete, where
+        assert context.bookkeeper_deleted == (verb == "delete the hot copy"), where
+        assert world.leftovers() == set(), where
+    print(f"{verb}: {len(calls)} calls, {len(points)} points")
+
+
+def test_a_hot_copy_stays_until_the_lag_is_over(tmp_path: Path) -> None:
+    world = World(tmp_path / "world")
+    assert world.offloads(Points(), now_ms=LAG_MS).delete_hot_copy(NAME, world.ledger_id, 0) is False
+    offload(world, Points())
+    early = world.offloads(Points(), now_ms=LAG_MS - 1)
+    assert early.delete_hot_copy(NAME, world.ledger_id, LAG_MS) is False
+    assert world.read_hot() == PAYLOADS
+
+
+@pytest.mark.parametrize("harm", ["data gone", "index gone", "data cut"])
+def test_a_hot_copy_stays_if_the_cold_one_is_not_there_as_recorded(tmp_path: Path, harm: str) -> None:
+    world = World(tmp_path / "world")
+    offload(world, Points())
+    context = world.ledger.context
+    assert context is not None
+    data = tmp_path / "world" / "cold" / f"{context.uuid}-ledger-{world.ledger_id}"
+    if harm == "data cut":
+        data.write_bytes(data.read_bytes()[:-1])
+    else:
+        Path(f"{data}-index" if harm == "index gone" else data).unlink()
+    with pytest.raises(DataLossError) as caught:
+        delete_hot_copy(world, Points())
+    assert caught.value.ledger_id == world.ledger_id
+    assert world.read_hot() == PAYLOADS
+    assert not context.bookkeeper_deleted
+
+
+def test_an_attempt_that_was_taken_over_never_becomes_complete(tmp_path: Path) -> None:
+    """Another process offloads the same ledger between the objects of the first and its record."""
+    world = World(tmp_path / "world")
+    first = Points()
+    taken = False
+
+    def before(name: str) -> None:
+        nonlocal taken
+        if name == "get" and "write_index" in first.calls and not taken:
+            taken = True
+            offload(world, Points())
+
+    first.before = lambda name: (before(name), first.calls.append(name))[1]  # type: ignore[method-assign]
+    with pytest.raises(AttemptError, match="took the place"):
+        offload(world, first)
+    assert taken
+    world.check()
+    assert world.leftovers() == set()
+    assert world.ledger.has_complete_copy
+
+
+def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp_path: Path) -> None:
+    world = World(tmp_path / "world")
+    offload(world, Points())
+    with open_tier(tmp_path / "another") as other:
+        offloads = RecordedOffloads(
+            world.records,
+            FileLedgerStore(tmp_path / "world" / "hot"),
+            KnownTiers(other.store),
+            now_ms=lambda: LAG_MS,
+        )
+        with pytest.raises(OptionError, match="a tier that is not configured"):
+            offloads.delete_hot_copy(NAME, world.ledger_id, 0)
+    assert world.read_hot() == PAYLOADS
