@@ -170,6 +170,18 @@ class StoreFullError(StoreError):
     """No room is left in the store."""
 
 
+class LedgerFencedError(StoreError):
+    """A ledger's writer was replaced: another process recovered the ledger, or deleted it."""
+
+
+class LedgerClosedError(StoreError):
+    """A ledger's writer, or its store, was closed."""
+
+
+class LedgerFailedError(StoreError):
+    """What a ledger's writer wrote may be there or not; it writes no more, and the ledger is to be recovered."""
+
+
 class StoreUnavailableError(StoreError, ConnectionError):
     """The store does not answer, or says that it cannot serve now.
 

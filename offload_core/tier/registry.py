@@ -26,6 +26,7 @@ from offload_hooks.errors import (
     UnknownPluginError,
 )
 from offload_hooks.key_providers import KeyProvider
+from offload_hooks.ledger_stores import LedgerStore
 from offload_hooks.metadata_stores import MetadataStore
 from offload_hooks.schemas import SchemaProvider
 
@@ -35,13 +36,23 @@ LAYERS = "pulsar_offload.layers"
 METADATA_STORES = "pulsar_offload.metadata_stores"
 KEY_PROVIDERS = "pulsar_offload.key_providers"
 SCHEMA_PROVIDERS = "pulsar_offload.schema_providers"
-GROUPS = (DRIVERS, URL_SCHEMES, LAYERS, METADATA_STORES, SCHEMA_PROVIDERS, KEY_PROVIDERS)
+LEDGER_STORES = "pulsar_offload.ledger_stores"
+GROUPS = (
+    DRIVERS,
+    URL_SCHEMES,
+    LAYERS,
+    METADATA_STORES,
+    LEDGER_STORES,
+    SCHEMA_PROVIDERS,
+    KEY_PROVIDERS,
+)
 
 _NOUNS = {
     DRIVERS: "driver",
     URL_SCHEMES: "URL scheme",
     LAYERS: "layer",
     METADATA_STORES: "metadata store",
+    LEDGER_STORES: "ledger store",
     SCHEMA_PROVIDERS: "schema provider",
     KEY_PROVIDERS: "key provider",
 }
@@ -76,6 +87,12 @@ def make_metadata_store(scheme: str, url: str, options: Mapping[str, object]) ->
     """Import the metadata store for URLs of this scheme and open it; errors as `make_driver`, and the store's own."""
     entry = find(METADATA_STORES, scheme.lower())
     return cast("MetadataStore", _construct(entry, load_factory_entry(entry), (url,), options))
+
+
+def make_ledger_store(name: str, options: Mapping[str, object]) -> LedgerStore:
+    """Import a ledger store and construct it; errors as `make_driver`, and the store's own."""
+    entry = find(LEDGER_STORES, name)
+    return cast("LedgerStore", _construct(entry, load_factory_entry(entry), (), options))
 
 
 def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProvider:

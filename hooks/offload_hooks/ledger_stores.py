@@ -1,0 +1,269 @@
+"""What a ledger store is: the hot tier, where entries are appended to ledgers before they are offloaded.
+
+Its entry-point group is `pulsar_offload.ledger_stores`: a class or factory whose keyword arguments are its options,
+all of which may be text. It is BookKeeper's model: a **ledger** is written by the one writer that created it, entry
+after entry with ids from 0 on, until it is sealed; then it never changes. A ledger whose writer is gone, or is to be
+gone, is **recovered**: its writer is fenced, and it is sealed with what is there. Nobody else ever appends to it.
+
+All calls are synchronous and may come from many threads at once. None hangs: what waits for another process has a
+deadline. Errors are those of `offload_hooks.errors`; they name ledger and entry, and for damage the file and byte.
+A store serves the process that made it; a forked child makes its own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, overload
+
+from offload_hooks.values import ReadableBuffer
+
+DEFAULT_READ_BYTES = 1 << 20
+"""How many bytes of entries a read gives at most, unless it is told otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerStatus:
+    """What is known of a ledger at one moment.
+
+    Attributes:
+        ledger_id: 0 or more, never given to another ledger of the store, also not after deletion.
+        entry_count: acknowledged entries; their ids are 0 … `entry_count` − 1.
+        size_bytes: bytes of their payloads (BookKeeper's length).
+        sealed: whether it never changes any more.
+        created_at_ms: when it was created, in ms since 1970, UTC.
+        custom_metadata: what it was created with.
+    """
+
+    ledger_id: int
+    entry_count: int
+    size_bytes: int
+    sealed: bool
+    created_at_ms: int
+    custom_metadata: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredLedger:
+    """A ledger that `LedgerStore.recover` sealed, or found sealed.
+
+    Attributes:
+        status: the sealed ledger.
+        lost_entry_count: how many entries behind its end had been acknowledged, as far as the store can tell. Only a
+            store that may acknowledge before an entry is durable loses any, when its machine fails.
+    """
+
+    status: LedgerStatus
+    lost_entry_count: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerStoreDescription:
+    """What a store is, for people.
+
+    Attributes:
+        name: the store's kind.
+        location: where it is; without credentials.
+        max_entry_bytes: the largest payload that it takes.
+    """
+
+    name: str
+    location: str
+    max_entry_bytes: int
+
+
+class EntryBatch(Sequence[memoryview]):
+    """Entries of a ledger that follow one another: their payloads, in one piece of memory.
+
+    Args:
+        first_entry_id: the id of the first.
+        data: the payloads behind one another (format `B`).
+        offsets: where each begins in `data`, and the end of the last: int64 (format `q`), one more than entries.
+    """
+
+    __slots__ = ("data", "first_entry_id", "offsets")
+
+    def __init__(self, first_entry_id: int, data: memoryview, offsets: memoryview) -> None:
+        self.first_entry_id = first_entry_id
+        self.data = data
+        self.offsets = offsets
+
+    @classmethod
+    def of(cls, first_entry_id: int, payloads: Iterable[ReadableBuffer]) -> EntryBatch:
+        """A batch of these payloads, which are copied."""
+        offsets, data = array("q", [0]), bytearray()
+        for payload in payloads:
+            data += payload
+            offsets.append(len(data))
+        return cls(first_entry_id, memoryview(bytes(data)), memoryview(offsets))
+
+    @property
+    def stop_entry_id(self) -> int:
+        """One past the id of the last."""
+        return self.first_entry_id + len(self)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> memoryview: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[memoryview]: ...
+    def __getitem__(self, index: int | slice) -> memoryview | list[memoryview]:
+        """The payload at a place in the batch, the first at 0."""
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.data[self.offsets[index] : self.offsets[index + 1]]
+
+    def __repr__(self) -> str:
+        return f"<EntryBatch of {len(self)} from {self.first_entry_id}, {self.offsets[-1]} bytes>"
+
+
+class LedgerWriter(Protocol):
+    """The one writer of a ledger.
+
+    An entry is **acknowledged** when the call that appends it has returned. Then all readers see it, and it is there
+    after a kill of the process; whether it is there after a failure of the machine as well, the store's options say.
+
+    A call that raises `LedgerFailedError` has an unknown outcome: its entries, or the first of them, may be there.
+    `LedgerStore.recover` finds out, for the ids that it keeps are those that the calls would have answered. After any
+    other error nothing of the call is there, and the writer can be used on.
+    """
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger."""
+
+    @property
+    def status(self) -> LedgerStatus:
+        """What has been acknowledged by now; asks nobody."""
+
+    def append(self, payload: ReadableBuffer) -> int:
+        """Append an entry; its id. Ids are dense, and of calls that follow one another they ascend.
+
+        Raises:
+            OptionError: the payload is larger than the store takes.
+            StoreFullError: no room is left; room may come.
+            LedgerFencedError: another has recovered or deleted the ledger. Nothing of the call is there.
+            LedgerClosedError: it was closed.
+            LedgerFailedError: see above; also for every further call.
+            StoreError: the store fails otherwise.
+        """
+
+    def append_batch(self, payloads: Sequence[ReadableBuffer]) -> int:
+        """Append entries that follow one another, no others between them; the id of the first. Errors as `append`.
+
+        All are acknowledged or none. An `EntryBatch` is taken as well, with new ids. At least one.
+        """
+
+    def sync(self) -> None:
+        """When it returns, all that was acknowledged before is durable: there after a failure of the machine, too.
+
+        Raises:
+            LedgerFailedError: it is not, and can never be known to be.
+            LedgerFencedError, LedgerClosedError, StoreError: as `append`.
+        """
+
+    def close(self) -> LedgerStatus:
+        """Seal the ledger, durably, with what has been acknowledged. Again: the same answer. Errors as `sync`."""
+
+
+class LedgerReader(Protocol):
+    """Reads one ledger, sealed or open, also of a writer in another process; it does not disturb the writer."""
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger."""
+
+    def status(self) -> LedgerStatus:
+        """The ledger as it is now. `entry_count` never becomes less.
+
+        Raises:
+            UnknownLedgerError: it was deleted.
+            FormatError, StoreError: as `read`.
+        """
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """Entries from `first_entry_id` on, up to and with `last_entry_id`, but not more than `max_bytes` of payloads.
+
+        At least one, however large. What was read stays as it is.
+
+        Raises:
+            RangeError: a negative or reversed range, or one that goes past what is acknowledged.
+            UnknownLedgerError: the ledger was deleted.
+            FormatError: the bytes are damaged; ledger, entry, file (`key`) and byte are named.
+            StoreError: the store fails otherwise.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds. Nothing may be called afterwards but `close`."""
+
+
+class LedgerStore(Protocol):
+    """The hot tier, or a part of it."""
+
+    def describe(self) -> LedgerStoreDescription:
+        """What it is; asks nobody."""
+
+    def create(self, custom_metadata: Mapping[str, bytes]) -> LedgerWriter:
+        """Create a ledger, durably; its id is greater than that of every ledger created before, by any process.
+
+        Args:
+            custom_metadata: small, as BookKeeper's: whose the ledger is, for instance.
+
+        Raises:
+            OptionError: the metadata is larger than the store takes.
+            StoreFullError, AccessDeniedError, StoreError: the store fails.
+        """
+
+    def open(self, ledger_id: int) -> LedgerReader:
+        """Open a ledger for reading. It fences nobody.
+
+        Raises:
+            UnknownLedgerError: there is none of this id.
+            FormatError: it is damaged.
+            StoreError: the store fails.
+        """
+
+    def recover(self, ledger_id: int, accept_loss: bool = False) -> RecoveredLedger:
+        """Fence the ledger's writer, wherever it is, and seal the ledger with all that is whole, durably.
+
+        All that was acknowledged is kept, but for what a machine that failed had not made durable. Entries that nobody
+        acknowledged may be kept as well. A sealed ledger is left as it is. After a crash it can be called again.
+
+        Args:
+            accept_loss: where acknowledged entries are damaged, seal the ledger before the first of them.
+
+        Raises:
+            UnknownLedgerError: there is none of this id.
+            FormatError: acknowledged entries are damaged. The writer is fenced, but nothing is sealed or cut.
+            StoreError: the store fails; `StoreTimeoutError` if another process holds the ledger too long.
+        """
+
+    def verify(self, ledger_id: int) -> LedgerStatus:
+        """Read and check all that is acknowledged, and what a sealed ledger says of itself.
+
+        Errors as `LedgerReader.read`.
+        """
+
+    def delete(self, ledger_id: int) -> bool:
+        """Delete a ledger, durably: its writer is fenced, its space given back. Whether it was there.
+
+        Readers get `UnknownLedgerError` from then on. After a crash it is there, or not; it can be called again.
+        """
+
+    def ledger_ids(self) -> Sequence[int]:
+        """The ids of all ledgers, ascending."""
+
+    def close(self) -> None:
+        """Give back files and threads. Ledgers that are open for writing are made durable, but not sealed.
+
+        Nothing of the store may be called afterwards but `close`.
+        """

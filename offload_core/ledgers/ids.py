@@ -1,0 +1,67 @@
+"""Ledger ids: each is given once, by whichever process, and is greater than all before it, also than those deleted.
+
+A file beside the ledgers has the next one, in two slots that are written in turn. Who creates a ledger holds its lock.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from offload_core.ledgers.files import locked, read_up_to, sync_directory, sync_file, write_all
+from offload_core.messages.checksum import crc32c
+from offload_hooks.errors import ChecksumError
+
+FILE_NAME = "next-ledger-id"
+
+_SLOT_BYTES = 512
+_MAGIC = b"PuLI"
+
+
+@contextmanager
+def next_ledger_id(root: str, timeout_s: float, has_ledgers: Callable[[], bool]) -> Iterator[int]:
+    """A new id, durably taken; others wait until the block ends.
+
+    Args:
+        has_ledgers: asked where no id was ever given.
+
+    Raises:
+        ChecksumError: the file is damaged; never is an id given again.
+        StoreTimeoutError: another process holds the lock for longer.
+    """
+    path = os.path.join(root, FILE_NAME)
+    with locked(path, os.O_RDWR | os.O_CREAT, timeout_s) as descriptor:
+        slots = [read_up_to(descriptor, 16, place * _SLOT_BYTES) for place in (0, 1)]
+        counts = [_parse(slot) for slot in slots]
+        newest = max(range(2), key=lambda place: counts[place] or 0)
+        last = counts[newest] or 0
+        if not last and (any(map(_is_written, slots)) or has_ledgers()):
+            raise ChecksumError(
+                "the file of ledger ids is damaged or was removed",
+                key=path,
+                offset=0,
+                hint="No ledger can be created before the greatest id ever used is known.",
+            )
+        if counts[1 - newest] is None and _is_written(slots[1 - newest]):
+            last += 1  # what is damaged may have been one more
+        write_all(descriptor, _pack(last + 1), (1 - newest) * _SLOT_BYTES)
+        sync_file(descriptor)
+        if last == 0:
+            sync_directory(root)
+        yield last
+
+
+def _is_written(slot: bytes) -> bool:
+    return bool(slot.strip(b"\0"))
+
+
+def _pack(count: int) -> bytes:
+    head = _MAGIC + count.to_bytes(8, "big")
+    return head + crc32c(head).to_bytes(4, "big")
+
+
+def _parse(slot: bytes) -> int | None:
+    head, checksum = slot[:12], slot[12:16]
+    whole = len(checksum) == 4 and head[:4] == _MAGIC and crc32c(head) == int.from_bytes(checksum, "big")
+    return int.from_bytes(head[4:], "big") if whole else None

@@ -1,0 +1,1 @@
+"""Compiled loops over the frames of ledger files; each has a plain Python twin that is its oracle."""
