@@ -25,7 +25,7 @@ Piece = tuple[memoryview, int, int]
 def checked(payload: ReadableBuffer, ledger_id: int) -> bytes:
     """The payload as bytes; `OptionError` if it is too large or no bytes."""
     try:
-        data = payload if type(payload) is bytes else bytes(payload)
+        data = payload if type(payload) is bytes else bytes(memoryview(payload))
     except TypeError:
         raise OptionError("an entry is no bytes", ledger_id=ledger_id, found=type(payload).__name__) from None
     if len(data) > MAX_ENTRY_BYTES:
