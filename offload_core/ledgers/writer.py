@@ -285,7 +285,7 @@ class FileLedgerWriter:
 
     def _lock(self, file: OpenFile) -> None:
         """Step 1, holding the lock from then on; `LedgerFencedError` if another has taken the ledger."""
-        lock(file.descriptor, self._lock_timeout_s, self._path)
+        lock(file.descriptor, self._lock_timeout_s, self._path, self.ledger_id)
         assert file.pages is not None
         place = SLOT_OFFSETS[(self._state.sequence + 1) % 2]
         if file.pages[place : place + STATE_BYTES] != self._other_slot:
