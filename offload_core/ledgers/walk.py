@@ -22,6 +22,7 @@ from offload_hooks.errors import FormatError, TruncatedError
 from offload_hooks.ledger_stores import EntryBatch
 
 WINDOW_BYTES = 1 << 20
+MAX_WINDOW_BYTES = 8 << 20
 _LENGTH = struct.Struct(">I")
 
 
