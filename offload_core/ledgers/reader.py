@@ -62,8 +62,11 @@ class FileLedgerReader:
                 stop=end.offset if behind is None else min(end.offset, behind),
                 window_bytes=min(MAX_WINDOW_BYTES, max_bytes + max_bytes // 16 + 2 * STRIDE_BYTES),
             )
-            walk.skip_to(first_entry_id)
-            return walk.copy(last_entry_id + 1, max_bytes)
+            try:
+                walk.skip_to(first_entry_id)
+                return walk.copy(last_entry_id + 1, max_bytes)
+            finally:
+                walk.close()
 
     def close(self) -> None:
         """See `LedgerReader`."""
