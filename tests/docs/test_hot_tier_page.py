@@ -15,7 +15,7 @@ from offload_core.ledgers import FileLedgerStore
 from offload_core.tier import registry
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
 from offload_hooks.testing import LedgerStoreConformance
-from offload_hooks.testing.ledgers.base import LedgerSuiteBase
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase
 
 TEXT = (Path(__file__).parents[2] / "docs" / "hot-tier.md").read_text()
 EXAMPLE, SUITE = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

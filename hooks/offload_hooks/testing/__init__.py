@@ -2,16 +2,17 @@
 
 import pytest
 
-for _module in ("cases", "forks", "ledgers", "state_machine", "store", "threads"):
+for _module in ("cases", "forks", "ledger_cases", "ledger_machine", "state_machine", "store", "threads"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")  # before they are imported: failures show values
 
 from offload_hooks.testing.back_door import BackDoor  # noqa: E402
 from offload_hooks.testing.conformance import DriverConformance  # noqa: E402
 from offload_hooks.testing.fault_plan import DoneFault, Fault, FaultPlan  # noqa: E402
 from offload_hooks.testing.faults import FaultLayer  # noqa: E402
-from offload_hooks.testing.ledgers.conformance import LedgerStoreConformance  # noqa: E402
-from offload_hooks.testing.ledgers.memory import MemoryLedgers, MemoryLedgerStore  # noqa: E402
+from offload_hooks.testing.ledger_conformance import LedgerStoreConformance  # noqa: E402
+from offload_hooks.testing.ledger_machine import ledger_state_machine  # noqa: E402
 from offload_hooks.testing.memory import MemoryBackDoor, MemoryDriver, MemoryTier  # noqa: E402
+from offload_hooks.testing.memory_ledgers import MemoryLedgers, MemoryLedgerStore  # noqa: E402
 from offload_hooks.testing.state_machine import driver_state_machine  # noqa: E402
 
 __all__ = [
@@ -28,4 +29,5 @@ __all__ = [
     "MemoryLedgers",
     "MemoryTier",
     "driver_state_machine",
+    "ledger_state_machine",
 ]

@@ -9,7 +9,7 @@ from itertools import chain
 
 from offload_hooks.errors import LedgerFencedError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
-from offload_hooks.testing.ledgers.base import LedgerSuiteBase, all_of, payloads, written
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, written
 from offload_hooks.testing.threads import outcomes, together
 
 _EACH = 25

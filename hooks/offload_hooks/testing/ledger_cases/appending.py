@@ -10,7 +10,7 @@ import pytest
 from offload_hooks.errors import LedgerClosedError, OptionError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore
 from offload_hooks.testing.content import content
-from offload_hooks.testing.ledgers.base import LedgerSuiteBase, all_of, payloads, refuses, written
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, refuses, written
 
 _METADATA = {
     "pulsar/managed-ledger": b"t/n/persistent/a",

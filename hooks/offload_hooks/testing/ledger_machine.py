@@ -9,10 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from offload_hooks.errors import (
     LedgerClosedError,
@@ -23,7 +21,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore, LedgerWriter
 from offload_hooks.testing.content import content
-from offload_hooks.testing.ledgers.base import LedgerSuiteBase, refuses
+from offload_hooks.testing.ledger_cases.base import refuses
 
 _STORES = 2
 _sizes = st.one_of(st.integers(0, 50), st.integers(0, 3000))
@@ -42,8 +40,8 @@ class ExpectedLedger:
     ended: type[OffloadError] | None = None
 
 
-class LedgerStoreMachine(RuleBasedStateMachine):
-    """Calls of stores, and what lists say that they must do; made ready by `ledger_store_machine`."""
+class LedgerMachine(RuleBasedStateMachine):
+    """Calls of stores, and what lists say that they must do; made ready by `ledger_state_machine`."""
 
     make_store: ClassVar[Callable[[], LedgerStore]]
 
@@ -198,25 +196,6 @@ class LedgerStoreMachine(RuleBasedStateMachine):
         assert sorted(set(self.stores[by % _STORES].ledger_ids()) - self.before) == expected
 
 
-def ledger_store_machine(make_store: Callable[[], LedgerStore]) -> type[LedgerStoreMachine]:
+def ledger_state_machine(make_store: Callable[[], LedgerStore]) -> type[LedgerMachine]:
     """The state machine of a store, to be run by Hypothesis."""
-    return type("LedgerStoreMachine", (LedgerStoreMachine,), {"make_store": staticmethod(make_store)})
-
-
-class SequenceCases(LedgerSuiteBase):
-    """The state machine; the same sequences in every run."""
-
-    def test_any_sequence_of_calls_matches_lists(self, make_store: Callable[[], LedgerStore]) -> None:
-        """Of creating, appending, closing, recovering, deleting and reading."""
-        if not self.max_examples:
-            pytest.skip("the suite was given max_examples = 0")
-        judged = settings(
-            max_examples=self.max_examples,
-            stateful_step_count=self.steps,
-            deadline=None,
-            database=None,
-            derandomize=True,
-            suppress_health_check=list(HealthCheck),
-            phases=[phase for phase in Phase if self.shrink or phase is not Phase.shrink],
-        )
-        run_state_machine_as_test(ledger_store_machine(make_store), settings=judged)
+    return type("LedgerMachine", (LedgerMachine,), {"make_store": staticmethod(make_store)})

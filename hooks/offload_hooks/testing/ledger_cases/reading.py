@@ -8,7 +8,7 @@ import pytest
 from offload_hooks.errors import LedgerClosedError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerStore
 from offload_hooks.testing.content import content
-from offload_hooks.testing.ledgers.base import LedgerSuiteBase, all_of, payloads, refuses, written
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, refuses, written
 
 _COUNT = 300
 _RANGES = {

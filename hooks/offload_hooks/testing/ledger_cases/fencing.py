@@ -7,7 +7,7 @@ import pytest
 
 from offload_hooks.errors import LedgerFencedError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerStore
-from offload_hooks.testing.ledgers.base import LedgerSuiteBase, all_of, payloads, refuses, written
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, refuses, written
 
 
 class FencingCases(LedgerSuiteBase):

@@ -10,11 +10,11 @@ See docs/hot-tier.md.
 
 from __future__ import annotations
 
-from offload_hooks.testing.ledgers.appending import AppendingCases
-from offload_hooks.testing.ledgers.fencing import FencingCases
-from offload_hooks.testing.ledgers.racing import RacingCases
-from offload_hooks.testing.ledgers.reading import ReadingCases
-from offload_hooks.testing.ledgers.sequences import SequenceCases
+from offload_hooks.testing.ledger_cases.appending import AppendingCases
+from offload_hooks.testing.ledger_cases.fencing import FencingCases
+from offload_hooks.testing.ledger_cases.racing import RacingCases
+from offload_hooks.testing.ledger_cases.reading import ReadingCases
+from offload_hooks.testing.ledger_cases.sequences import SequenceCases
 
 
 class LedgerStoreConformance(SequenceCases, RacingCases, FencingCases, ReadingCases, AppendingCases):

@@ -1,1 +1,0 @@
-"""What a ledger store is tried with: the conformance suite's cases, and a store in memory."""
