@@ -22,6 +22,7 @@ from offload_hooks.errors import (
     OptionError,
     StoreError,
     StoreFullError,
+    StoreTimeoutError,
 )
 from offload_hooks.testing.content import content
 from offload_hooks.testing.threads import together
@@ -104,6 +105,24 @@ def test_the_interval_is_kept_by_one_thread(make_store, monkeypatch):
             assert synced.acquire(timeout=30)
     assert threading.active_count() <= before + 1
     assert not synced.acquire(blocking=False), "what is durable is not synced again"
+
+
+def test_what_could_not_be_synced_for_now_is_tried_again(make_store, monkeypatch, caplog):
+    store = make_store(sync="interval", sync_interval_s=0.01)
+    ledger = store.create({})
+    failures = iter([StoreTimeoutError("held"), RuntimeError("unforeseen")])
+    synced = threading.Event()
+
+    def sync(self):
+        for failure in failures:
+            raise failure
+        synced.set()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writer.FileLedgerWriter, "sync", sync)
+        ledger.append(b"x")
+        assert synced.wait(30)
+    assert [record.getMessage() for record in caplog.records] == ["ledger 0 is not synced yet"] * 2
 
 
 # --- a full disk -------------------------------------------------------------------------------
