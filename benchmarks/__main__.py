@@ -35,6 +35,7 @@ SUITES = (
     "broker",
     "export",
     "schemas",
+    "hot",
 )
 FOLDER = Path(".bench")
 

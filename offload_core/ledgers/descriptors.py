@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from offload_core.ledgers.layout import FRAMES_OFFSET
+from offload_hooks.errors import LedgerClosedError
 
 
 class OpenFile:
@@ -63,16 +64,24 @@ class DescriptorPool:
         self._limit = limit
         self._lock = threading.Lock()
         self._files: OrderedDict[tuple[str, bool], OpenFile] = OrderedDict()
+        self._closed = False
         self._leaving: dict[tuple[str, bool], threading.Event] = {}
 
     def __len__(self) -> int:
         return len(self._files)
 
     def acquire(self, path: str, writable: bool) -> OpenFile:
-        """The file, open; to be given to `release`. `OSError` if it cannot be opened."""
+        """The file, open; to be given to `release`.
+
+        Raises:
+            OSError: it cannot be opened.
+            LedgerClosedError: the pool was closed.
+        """
         key = (path, writable)
         while True:
             with self._lock:
+                if self._closed:
+                    raise LedgerClosedError("the ledger store was closed", key=path)
                 file = self._files.get(key)
                 if file is not None:
                     file.users += 1
@@ -110,8 +119,10 @@ class DescriptorPool:
         self._close(idle)
 
     def close(self) -> None:
-        """Close all files that nobody uses."""
+        """Close all files, those in use as soon as they are not."""
         with self._lock:
+            self._closed = True
+            self._limit = 0
             idle = [file for file in self._files.values() if not file.users]
             for file in idle:
                 self._leave(file)

@@ -88,7 +88,18 @@ def read_up_to(descriptor: int, length: int, offset: int) -> bytes:
     return data
 
 
-def lock(descriptor: int, timeout_s: float, path: str) -> None:
+def read_into(descriptor: int, buffer: memoryview, offset: int) -> int:
+    """Fill a buffer from `offset` on, or as far as the file goes; how many bytes that are."""
+    filled = os.preadv(descriptor, (buffer,), offset)
+    while 0 < filled < len(buffer):
+        more = os.preadv(descriptor, (buffer[filled:],), offset + filled)
+        if not more:
+            break
+        filled += more
+    return filled
+
+
+def lock(descriptor: int, timeout_s: float, path: str, ledger_id: int | None = None) -> None:
     """Hold a file against all other descriptors that lock it, of any process; it dies with this one.
 
     Raises:
@@ -106,6 +117,7 @@ def lock(descriptor: int, timeout_s: float, path: str) -> None:
                 raise StoreTimeoutError(
                     "another process holds a lock and does not let it go",
                     key=path,
+                    ledger_id=ledger_id,
                     expected=f"at most {timeout_s:g} s",
                     hint="Is a process that writes here stopped, or its disk not answering?",
                 ) from None

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.ledgers.frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES
 from offload_core.ledgers.kernels.frames import frame_entries
+from offload_core.ledgers.spare_buffers import give, take
 from offload_core.messages.checksum import crc32c_address
 from offload_hooks.errors import OptionError
 from offload_hooks.values import ReadableBuffer
@@ -25,7 +26,7 @@ Piece = tuple[memoryview, int, int]
 def checked(payload: ReadableBuffer, ledger_id: int) -> bytes:
     """The payload as bytes; `OptionError` if it is too large or no bytes."""
     try:
-        data = payload if type(payload) is bytes else bytes(payload)
+        data = payload if type(payload) is bytes else bytes(memoryview(payload))
     except TypeError:
         raise OptionError("an entry is no bytes", ledger_id=ledger_id, found=type(payload).__name__) from None
     if len(data) > MAX_ENTRY_BYTES:
@@ -79,22 +80,25 @@ class Payloads:
         """The frames, piece by piece; each is to be used before the next is asked for."""
         ends = self.frame_offsets()
         first = 0
-        room = np.empty(0, np.uint8)
-        while first < len(self):
-            last = int(np.searchsorted(ends, ends[first] + PIECE_BYTES, side="right")) - 1
-            last = max(last, first + 1)
-            needed = int(ends[last] - ends[first])
-            if len(room) < needed:
-                room = np.empty(needed, np.uint8)
-            frame_entries(
-                self.values,
-                self.offsets,
-                first,
-                last,
-                first_entry_id + first,
-                crc32c_address(),
-                np.uint32(seed),
-                room,
-            )
-            yield room.data[:needed], first, last
-            first = last
+        buffer = bytearray()
+        try:
+            while first < len(self):
+                last = int(np.searchsorted(ends, ends[first] + PIECE_BYTES, side="right")) - 1
+                last = max(last, first + 1)
+                needed = int(ends[last] - ends[first])
+                if len(buffer) < needed:
+                    buffer = take(needed)
+                frame_entries(
+                    self.values,
+                    self.offsets,
+                    first,
+                    last,
+                    first_entry_id + first,
+                    crc32c_address(),
+                    np.uint32(seed),
+                    np.frombuffer(buffer, np.uint8),
+                )
+                yield memoryview(buffer)[:needed], first, last
+                first = last
+        finally:
+            give(buffer)

@@ -1,6 +1,7 @@
 """Ledger ids: each is given once, by whichever process, and is greater than all before it, also than those deleted.
 
-A file beside the ledgers has the next one, in two slots that are written in turn. Who creates a ledger holds its lock.
+A file beside the ledgers says how many were given, in two slots that are written in turn. Who creates a ledger holds
+its lock.
 """
 
 from __future__ import annotations
@@ -35,21 +36,25 @@ def next_ledger_id(root: str, timeout_s: float, has_ledgers: Callable[[], bool])
         slots = [read_up_to(descriptor, 16, place * _SLOT_BYTES) for place in (0, 1)]
         counts = [_parse(slot) for slot in slots]
         newest = max(range(2), key=lambda place: counts[place] or 0)
-        last = counts[newest] or 0
-        if not last and (any(map(_is_written, slots)) or has_ledgers()):
+        given, place = counts[newest] or 0, 1 - newest
+        if not given and (any(map(_is_written, slots)) or has_ledgers()):
             raise ChecksumError(
                 "the file of ledger ids is damaged or was removed",
                 key=path,
                 offset=0,
                 hint="No ledger can be created before the greatest id ever used is known.",
             )
-        if counts[1 - newest] is None and _is_written(slots[1 - newest]):
-            last += 1  # what is damaged may have been one more
-        write_all(descriptor, _pack(last + 1), (1 - newest) * _SLOT_BYTES)
-        sync_file(descriptor)
-        if last == 0:
+        is_new = not given
+        is_damaged = counts[place] is None and _is_written(slots[place])
+        given += is_damaged  # it may have been one more
+        for _ in range(2 if is_damaged else 1):  # so that the slots are one apart again
+            given += 1
+            write_all(descriptor, _pack(given), place * _SLOT_BYTES)
+            sync_file(descriptor)
+            place = 1 - place
+        if is_new:
             sync_directory(root)
-        yield last
+        yield given - 1
 
 
 def _is_written(slot: bytes) -> bool:

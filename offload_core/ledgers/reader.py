@@ -11,7 +11,7 @@ from offload_core.ledgers.descriptors import DescriptorPool
 from offload_core.ledgers.files import translated
 from offload_core.ledgers.layout import State
 from offload_core.ledgers.sparse_index import STRIDE_BYTES, Indexes, SparseIndex
-from offload_core.ledgers.walk import WINDOW_BYTES, EntryWalk
+from offload_core.ledgers.walk import MAX_WINDOW_BYTES, EntryWalk
 from offload_hooks.errors import FormatError, LedgerClosedError, RangeError, UnknownLedgerError, placed
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
 
@@ -60,10 +60,13 @@ class FileLedgerReader:
                 index,
                 first_entry_id=first_entry_id,
                 stop=end.offset if behind is None else min(end.offset, behind),
-                window_bytes=min(WINDOW_BYTES, max_bytes + 2 * STRIDE_BYTES),
+                window_bytes=min(MAX_WINDOW_BYTES, max_bytes + max_bytes // 16 + 2 * STRIDE_BYTES),
             )
-            walk.skip_to(first_entry_id)
-            return walk.copy(last_entry_id + 1, max_bytes)
+            try:
+                walk.skip_to(first_entry_id)
+                return walk.copy(last_entry_id + 1, max_bytes)
+            finally:
+                walk.close()
 
     def close(self) -> None:
         """See `LedgerReader`."""

@@ -6,7 +6,7 @@ import logging
 import threading
 
 from offload_core.ledgers.writer import FileLedgerWriter
-from offload_hooks.errors import LedgerClosedError, OffloadError
+from offload_hooks.errors import LedgerClosedError, LedgerFailedError, LedgerFencedError
 
 _log = logging.getLogger(__name__)
 
@@ -46,5 +46,9 @@ class IntervalSync:
                     writer.sync()
                 except LedgerClosedError:
                     pass  # meanwhile: it is sealed
-                except OffloadError as error:  # the writer's next call raises it, too
+                except (LedgerFailedError, LedgerFencedError) as error:  # as the writer's next call tells
                     _log.warning("ledger %d: %s", writer.ledger_id, error)
+                except Exception:  # the thread must go on, and this ledger is not durable yet
+                    _log.warning("ledger %d is not synced yet", writer.ledger_id, exc_info=True)
+                    with self._lock:
+                        self._dirty.add(writer)

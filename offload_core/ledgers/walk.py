@@ -12,16 +12,18 @@ import numpy.typing as npt
 import xxhash
 
 from offload_core.codec.byte_arrays import Bytes, read_only
-from offload_core.ledgers.files import read_up_to
+from offload_core.ledgers.files import read_into
 from offload_core.ledgers.frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, ledger_seed, walk_frames
 from offload_core.ledgers.kernels.frames import BAD_FRAME, CUT_OFF, FULL, PASSED, copy_frames, pass_frames
 from offload_core.ledgers.layout import Mark
+from offload_core.ledgers.spare_buffers import give, take
 from offload_core.ledgers.sparse_index import SparseIndex
 from offload_core.messages.checksum import crc32c_address
 from offload_hooks.errors import FormatError, TruncatedError
 from offload_hooks.ledger_stores import EntryBatch
 
 WINDOW_BYTES = 1 << 20
+MAX_WINDOW_BYTES = 8 << 20
 _LENGTH = struct.Struct(">I")
 
 
@@ -55,8 +57,9 @@ class EntryWalk:
         self._stop = stop
         self._window_bytes = window_bytes
         self._digest = digest
-        self._window = b""
-        self._array: Bytes = read_only(b"")
+        self._buffer = bytearray()
+        self._window = memoryview(self._buffer)[:0]
+        self._array: Bytes = read_only(self._window)
         self._begin = self.position
         self._loaded = -1
 
@@ -82,7 +85,7 @@ class EntryWalk:
                 self._seed,
             )
             if self._digest is not None:
-                self._digest.update(memoryview(self._window)[at:end])
+                self._digest.update(self._window[at:end])
             self._move(status, end)
 
     def copy(self, stop_entry_id: int, max_bytes: int) -> EntryBatch:
@@ -128,6 +131,11 @@ class EntryWalk:
         borders = np.concatenate(offsets)
         return EntryBatch(first, data.data.toreadonly(), borders.data.cast("B").cast("q").toreadonly())
 
+    def close(self) -> None:
+        """Leave the window's memory to another; the walk is over."""
+        give(self._buffer)
+        self._buffer = bytearray()
+
     def _next_length(self, at: int) -> int:
         """Payload bytes of the next entry as its frame has it; 0 if that is not in the window."""
         whole = len(self._window) - at >= FRAME_HEAD_BYTES
@@ -151,10 +159,14 @@ class EntryWalk:
             size = min(FRAME_HEAD_BYTES + length, room)
             if size <= len(self._window) or length > MAX_ENTRY_BYTES:
                 raise self._fault()
-        window = read_up_to(self._descriptor, size, self.position)
-        if again and len(window) <= len(self._window):
+        before = len(self._window)
+        if len(self._buffer) < size:
+            self._buffer = take(size)
+        window = memoryview(self._buffer)[:size]
+        self._window = window[: read_into(self._descriptor, window, self.position)]
+        if again and len(self._window) <= before:
             raise self._fault()
-        self._window, self._array = window, read_only(window)
+        self._array = read_only(self._window)
         self._begin = self._loaded = self.position
 
     def _fault(self) -> FormatError:

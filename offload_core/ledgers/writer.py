@@ -148,12 +148,12 @@ class FileLedgerWriter:
                     self._durable = wanted
                 if self._durable == self._state.acknowledged:
                     file.unsynced = None
-                if self._durable != self._state.durable:
-                    self._lock(file)
-                    try:
+                self._lock(file)
+                try:
+                    if self._durable != self._state.durable:
                         self._publish(file, self._state.acknowledged)
-                    finally:
-                        unlock(file.descriptor)
+                finally:
+                    unlock(file.descriptor)
         finally:
             self._files.release(file)
 
@@ -179,6 +179,8 @@ class FileLedgerWriter:
         if self._ended is None:
             try:
                 self.sync()
+            except LedgerFencedError:
+                pass  # whoever has it now has made it durable
             finally:
                 with self._turn:
                     if self._ended is None:
@@ -274,6 +276,8 @@ class FileLedgerWriter:
     def _acquire(self) -> OpenFile:
         try:
             return self._files.acquire(self._path, writable=True)
+        except LedgerClosedError as error:
+            raise error.at(ledger_id=self.ledger_id) from None
         except FileNotFoundError as error:
             raise self._end(_fenced(self.ledger_id)) from error
         except OSError as error:
@@ -281,7 +285,7 @@ class FileLedgerWriter:
 
     def _lock(self, file: OpenFile) -> None:
         """Step 1, holding the lock from then on; `LedgerFencedError` if another has taken the ledger."""
-        lock(file.descriptor, self._lock_timeout_s, self._path)
+        lock(file.descriptor, self._lock_timeout_s, self._path, self.ledger_id)
         assert file.pages is not None
         place = SLOT_OFFSETS[(self._state.sequence + 1) % 2]
         if file.pages[place : place + STATE_BYTES] != self._other_slot:

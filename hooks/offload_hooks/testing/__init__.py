@@ -1,8 +1,18 @@
-"""What drivers and metadata stores are tried with: conformance suites, stand-ins in memory, planned faults."""
+"""What plugins are tried with: conformance suites, stand-ins in memory, and faults that are planned."""
 
 import pytest
 
-for _module in ("cases", "forks", "metadata_cases", "metadata_machine", "state_machine", "store", "threads"):
+for _module in (
+    "cases",
+    "forks",
+    "ledger_cases",
+    "ledger_machine",
+    "metadata_cases",
+    "metadata_machine",
+    "state_machine",
+    "store",
+    "threads",
+):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")  # before they are imported: failures show values
 
 from offload_hooks.testing.back_door import BackDoor  # noqa: E402
@@ -10,7 +20,10 @@ from offload_hooks.testing.conformance import DriverConformance  # noqa: E402
 from offload_hooks.testing.fault_plan import DoneFault, Fault, FaultPlan  # noqa: E402
 from offload_hooks.testing.faults import FaultLayer  # noqa: E402
 from offload_hooks.testing.faulty_metadata import FaultyMetadataStore, MetadataCall, MetadataFault  # noqa: E402
+from offload_hooks.testing.ledger_conformance import LedgerStoreConformance  # noqa: E402
+from offload_hooks.testing.ledger_machine import ledger_state_machine  # noqa: E402
 from offload_hooks.testing.memory import MemoryBackDoor, MemoryDriver, MemoryTier  # noqa: E402
+from offload_hooks.testing.memory_ledgers import MemoryLedgers, MemoryLedgerStore  # noqa: E402
 from offload_hooks.testing.memory_metadata import MemoryMetadata, MemoryMetadataStore  # noqa: E402
 from offload_hooks.testing.metadata_conformance import MetadataStoreConformance  # noqa: E402
 from offload_hooks.testing.metadata_machine import metadata_state_machine  # noqa: E402
@@ -24,8 +37,11 @@ __all__ = [
     "FaultLayer",
     "FaultPlan",
     "FaultyMetadataStore",
+    "LedgerStoreConformance",
     "MemoryBackDoor",
     "MemoryDriver",
+    "MemoryLedgerStore",
+    "MemoryLedgers",
     "MemoryMetadata",
     "MemoryMetadataStore",
     "MemoryTier",
@@ -33,5 +49,6 @@ __all__ = [
     "MetadataFault",
     "MetadataStoreConformance",
     "driver_state_machine",
+    "ledger_state_machine",
     "metadata_state_machine",
 ]

@@ -1,0 +1,1 @@
+"""The cases of the conformance suite of ledger stores, by theme."""

@@ -1,0 +1,32 @@
+# ruff: noqa: D102 (the names of the cases say what is promised)
+"""Calls in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from offload_hooks.ledger_stores import LedgerStore
+from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase
+from offload_hooks.testing.ledger_machine import ledger_state_machine
+
+
+class SequenceCases(LedgerSuiteBase):
+    """The state machine; the same sequences in every run."""
+
+    def test_any_sequence_of_calls_matches_lists(self, make_store: Callable[[], LedgerStore]) -> None:
+        if not self.max_examples:
+            pytest.skip("the suite was given max_examples = 0")
+        judged = settings(
+            max_examples=self.max_examples,
+            stateful_step_count=self.steps,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+            phases=[phase for phase in Phase if self.shrink or phase is not Phase.shrink],
+        )
+        run_state_machine_as_test(ledger_state_machine(make_store), settings=judged)

@@ -1,0 +1,127 @@
+"""Run by the crash tests of ledger files: children that die at the k-th call of the operating system, for every k.
+
+`python ledger_crashes.py FOLDER SYNC` prints a line of JSON for each child: what it had been told before it died, and
+what its parent found afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ledger_files import all_entries
+
+from offload_core.ledgers import FileLedgerStore
+
+CALLS = ["open", "pwrite", "pwritev", "fsync", "fdatasync", "rename", "mkdir", "unlink", "ftruncate"]
+ENTRIES = [b"entry %d" % i * (i * 40) for i in range(12)]
+CODE = 77
+
+
+def act(store: FileLedgerStore, tell: Callable[[str, int], None]) -> None:
+    """Write two ledgers, seal one, recover a third, delete one; tell what was acknowledged."""
+    first, second = store.create({}), store.create({"a": b"b"})
+    tell("created", second.ledger_id)
+    for i, entry in enumerate(ENTRIES[:4]):
+        second.append(entry)
+        tell("appended", i + 1)
+    second.append_batch(ENTRIES[4:9])
+    tell("appended", 9)
+    second.sync()
+    first.append_batch(ENTRIES)
+    first.close()
+    tell("sealed", first.ledger_id)
+    second.append_batch(ENTRIES[9:])
+    tell("appended", 12)
+    store.recover(second.ledger_id)
+    tell("recovered", second.ledger_id)
+    store.delete(first.ledger_id)
+    tell("deleted", first.ledger_id)
+    store.close()
+
+
+def tell_nobody(what: str, value: int) -> None:
+    """What `act` tells where nobody listens."""
+
+
+def die_at(number: int, when: str) -> None:
+    """End this process at the k-th call, before or after it acts."""
+    count = 0
+
+    def wrapped(name: str) -> Callable[..., object]:
+        real = getattr(os, name)
+
+        def call(*args: object, **kwargs: object) -> object:
+            nonlocal count
+            count += 1
+            dies = count == number
+            if dies and when == "before":
+                os._exit(CODE)
+            try:
+                return real(*args, **kwargs)
+            finally:
+                if dies:
+                    os._exit(CODE)
+
+        return call
+
+    for name in CALLS:
+        setattr(os, name, wrapped(name))
+
+
+def child(root: Path, sync: str, number: int, when: str) -> tuple[int, dict[str, int]]:
+    """Run `act` in a fork that dies; its exit code, and the last that it told of each kind."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            store = FileLedgerStore(root, sync=sync, sync_interval_s=3600)
+            die_at(number, when)
+            act(store, lambda what, value: (os.write(write_end, f"{what} {value}\n".encode()), None)[1])
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(write_end)
+    with open(read_end) as pipe:
+        told = dict(line.split() for line in pipe)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), {
+        what: int(value) for what, value in told.items()
+    }
+
+
+def look(root: Path) -> dict[str, object]:
+    """Recover all ledgers; how many entries each has, and the id of a further one."""
+    store = FileLedgerStore(root)
+    counts = {}
+    for ledger_id in store.ledger_ids():
+        status = store.recover(ledger_id).status
+        entries = all_entries(store.open(ledger_id))
+        assert entries == ENTRIES[: len(entries)], ledger_id
+        assert store.verify(ledger_id) == status
+        counts[ledger_id] = len(entries)
+    new = store.create({}).ledger_id
+    names = sorted(path.name for path in root.iterdir())
+    store.close()
+    return {"counts": counts, "new": new, "names": names}
+
+
+def results(folder: Path, sync: str) -> Iterator[dict[str, object]]:
+    """A child for every call that there is."""
+    for when in ("before", "after"):
+        for number in range(1, 500):
+            root = folder / f"{when}-{number}"
+            code, told = child(root, sync, number, when)
+            yield {"code": code, "told": told, **look(root)}
+            if code == 0:
+                break
+
+
+if __name__ == "__main__":
+    warm = FileLedgerStore(Path(sys.argv[1]) / "warm")  # so that no child has to load the kernels
+    act(warm, tell_nobody)
+    for result in results(Path(sys.argv[1]), sys.argv[2]):
+        print(json.dumps(result), flush=True)
