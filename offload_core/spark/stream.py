@@ -46,9 +46,8 @@ class OffloadStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions, schema: StructType, report: Report | None = None) -> None:
         if options.ending_offsets != "latest":
             raise OptionError("a stream has no end", expected="endingOffsets latest, or a batch query")
-        self._reader = OffloadReader(
-            options, schema, report
-        )  # the first to be unpickled: it compares versions
+        # The first to be unpickled: it compares versions.
+        self._reader = OffloadReader(options, schema, report)
         self._options = options
         self._following: tuple[TierReader, TopicFollower] | None = None
         self._memory = SummaryMemory()
