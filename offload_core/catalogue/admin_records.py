@@ -17,7 +17,7 @@ from uuid import UUID
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext, pack_managed_ledger_info
-from offload_core.pulsar_admin import open_admin
+from offload_core.pulsar_admin import AdminPlugin
 from offload_hooks.errors import MetadataError, OptionError, placed
 
 _ROOT = "managed-ledgers"
@@ -28,41 +28,11 @@ _LARGEST = (1 << 63) - 1
 _log = logging.getLogger(__name__)
 
 
-class AdminRecords:
+class AdminRecords(AdminPlugin):
     """The metadata store `http:` and `https:`: records as the admin REST of a Pulsar cluster tells them.
 
-    Args:
-        url: `http://broker:8080`; several brokers with commas between them. No other server is ever asked.
-        token: a token (JWT).
-        token_file: the file that holds it, instead.
-        ca_bundle: the certificates that the servers are verified by, instead of the machine's.
-        client_certificate, client_key: files of a certificate that the servers are shown, and of its key.
-        timeout_s: how long one request may take.
-        attempts: the most requests for one answer.
+    Its options are those of `AdminPlugin`.
     """
-
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        token_file: str | None = None,
-        ca_bundle: str | None = None,
-        client_certificate: str | None = None,
-        client_key: str | None = None,
-        timeout_s: object = 30,
-        attempts: object = 3,
-    ) -> None:
-        self._client = open_admin(
-            url,
-            token=token,
-            token_file=token_file,
-            ca_bundle=ca_bundle,
-            client_certificate=client_certificate,
-            client_key=client_key,
-            timeout_s=timeout_s,
-            attempts=attempts,
-        )
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """See `offload_hooks.metadata_stores.MetadataStore`."""
@@ -96,10 +66,6 @@ class AdminRecords:
                 names = self._names(f"{place}?includeSystemTopic=true")
                 return [_encoded(name, begin) for name in names]
         return []
-
-    def close(self) -> None:
-        """See `offload_hooks.metadata_stores.MetadataStore`."""
-        self._client.close()
 
     def _names(self, path: str) -> list[str]:
         answer = self._client.get_json(path)
