@@ -11,10 +11,11 @@ import pulsar
 import pytest
 import s3
 from cold_topics import ColdNamespace
+from consumer_process import ConsumerProcess
 from java_client import JavaClient
 from oracle import Oracle
 from pulsar_admin import PulsarAdmin, TopicLedger
-from pulsar_topics import Read, consume
+from pulsar_topics import Read
 from sent_topics import PARTITIONS, TOPICS
 from servers.broker import Broker
 from servers.versitygw import Versitygw
@@ -51,6 +52,13 @@ def client(broker: Broker) -> Iterator[pulsar.Client]:
     client = pulsar.Client(broker.service_url, logger=quiet)
     yield client
     client.close()
+
+
+@pytest.fixture(scope="session")
+def consumers(broker: Broker) -> Iterator[ConsumerProcess]:
+    """Pulsar's official client where it consumes."""
+    with ConsumerProcess(broker.service_url) as process:
+        yield process
 
 
 @pytest.fixture(scope="session")
@@ -97,13 +105,14 @@ def s3_tier(
     broker: Broker,
     admin: PulsarAdmin,
     client: pulsar.Client,
+    consumers: ConsumerProcess,
     new_namespace: Callable[[dict[str, object]], str],
     new_store: Callable[[], tuple[str, Store]],
 ) -> tuple[Store, dict[str, OffloadedTopic]]:
     """A bucket into which the broker offloaded `TOPICS`, which BookKeeper has no more."""
     bucket, store = new_store()
     namespace = new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))
-    return store, _offload_topics(admin, client, namespace)
+    return store, _offload_topics(admin, client, consumers, namespace)
 
 
 @pytest.fixture(scope="session")
@@ -111,26 +120,33 @@ def filesystem_tier(
     broker: Broker,
     admin: PulsarAdmin,
     client: pulsar.Client,
+    consumers: ConsumerProcess,
     new_namespace: Callable[[dict[str, object]], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> tuple[Path, dict[str, OffloadedTopic]]:
     """A directory into which the broker offloaded `TOPICS`, which BookKeeper has no more."""
     root = tmp_path_factory.mktemp("offloaded")
     namespace = new_namespace(broker.filesystem_policies(root, deletion_lag_ms=0))
-    return root, _offload_topics(admin, client, namespace)
+    return root, _offload_topics(admin, client, consumers, namespace)
 
 
-def _offload_topics(admin: PulsarAdmin, client: pulsar.Client, namespace: str) -> dict[str, OffloadedTopic]:
-    return {name: _offload_topic(admin, client, f"persistent://{namespace}/{name}") for name in TOPICS}
+def _offload_topics(
+    admin: PulsarAdmin, client: pulsar.Client, consumers: ConsumerProcess, namespace: str
+) -> dict[str, OffloadedTopic]:
+    return {
+        name: _offload_topic(admin, client, consumers, f"persistent://{namespace}/{name}") for name in TOPICS
+    }
 
 
-def _offload_topic(admin: PulsarAdmin, client: pulsar.Client, topic: str) -> OffloadedTopic:
+def _offload_topic(
+    admin: PulsarAdmin, client: pulsar.Client, consumers: ConsumerProcess, topic: str
+) -> OffloadedTopic:
     name = topic.rpartition("/")[2]
     partitions = PARTITIONS.get(name, 0)
     if partitions:
         admin.make_partitioned_topic(topic, partitions)
     sent = TOPICS[name](client, topic)
-    read = consume(client, topic, sent)
+    read = consumers.consume(topic, sent)
     names = [f"{topic}-partition-{i}" for i in range(partitions)] or [topic]
     ledgers = {}
     for each in names:

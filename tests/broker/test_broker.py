@@ -8,8 +8,9 @@ from pathlib import Path
 import psutil
 import pulsar
 import pytest
+from consumer_process import ConsumerProcess
 from pulsar_admin import AdminError, PulsarAdmin
-from pulsar_topics import consume, produce
+from pulsar_topics import produce
 from servers.broker import Broker
 
 
@@ -17,12 +18,13 @@ def test_a_broker_keeps_its_topics_over_a_restart(
     broker: Broker,
     admin: PulsarAdmin,
     client: pulsar.Client,
+    consumers: ConsumerProcess,
     new_namespace: Callable[[dict[str, object]], str],
     tmp_path: Path,
 ) -> None:
     topic = f"persistent://{new_namespace(broker.filesystem_policies(tmp_path))}/topic"
     sent = produce(client, topic, [{"content": b"%d" % i} for i in range(50)])
-    read = consume(client, topic, sent)
+    read = consumers.consume(topic, sent)
     ledgers = admin.offload_all(topic)
     first = broker.pid
 
@@ -34,7 +36,7 @@ def test_a_broker_keeps_its_topics_over_a_restart(
         (20, True, True),
         (10, True, True),
     ]
-    assert consume(client, topic, sent) == read
+    assert consumers.consume(topic, sent) == read
 
 
 def test_an_offload_that_fails_is_an_error(

@@ -10,9 +10,10 @@ from typing import Any
 
 import pulsar
 import pytest
+from consumer_process import ConsumerProcess
 from encryption import public_pem, write_keys
 from pulsar_admin import PulsarAdmin
-from pulsar_topics import RECEIVED_WITHIN_S, consume, produce, scanned
+from pulsar_topics import RECEIVED_WITHIN_S, produce, scanned
 from servers.broker import Broker
 from stores import Store
 
@@ -140,12 +141,14 @@ def test_encrypted_messages_are_what_the_client_decrypts(
         assert all(raw)
 
 
-def test_delayed_messages_are_read_where_they_stand(place: Place, client: pulsar.Client) -> None:
+def test_delayed_messages_are_read_where_they_stand(
+    place: Place, client: pulsar.Client, consumers: ConsumerProcess
+) -> None:
     topic = f"persistent://{place.namespace}/delayed"
     due_ms = 4_000_000_000_000
     messages = [{"content": b"at once"}, {"content": b"later", "deliver_at": due_ms}, {"content": b"now"}]
     sent = produce(client, topic, messages, batching_enabled=False)
-    read = consume(client, topic, sent)
+    read = consumers.consume(topic, sent)
     place.offload(topic)
     with place.store.open_reader() as tier:
         assert scanned(tier, topic) == read

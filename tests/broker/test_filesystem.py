@@ -10,9 +10,10 @@ from typing import Any
 
 import pulsar
 import pytest
+from consumer_process import ConsumerProcess
 from mapfiles import lay_out_mapfile, mapfile
 from pulsar_admin import PulsarAdmin
-from pulsar_topics import COLUMNS, consume, messages_by_topic, read_from, scanned
+from pulsar_topics import COLUMNS, messages_by_topic, read_from, scanned
 from pyspark.sql import SparkSession
 from sent_topics import TOPICS
 from servers.broker import Broker
@@ -73,6 +74,7 @@ def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
     broker: Broker,
     admin: PulsarAdmin,
     client: pulsar.Client,
+    consumers: ConsumerProcess,
     new_namespace: Callable[[dict[str, object]], str],
     tmp_path: Path,
     compression: FileCompression,
@@ -80,7 +82,7 @@ def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
     namespace = new_namespace(broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
     topic = f"persistent://{namespace}/ours"
     sent = TOPICS["compression-lz4"](client, topic)
-    read = consume(client, topic, sent)
+    read = consumers.consume(topic, sent)
     ledgers = admin.offload_all(topic)
     payloads: dict[int, list[bytes]] = defaultdict(list)
     with open_tier(tmp_path) as tier:
@@ -100,6 +102,6 @@ def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
     admin.drop_bookkeeper_copies(topic)
 
     admin.unload(topic)
-    assert consume(client, topic, sent) == read
+    assert consumers.consume(topic, sent) == read
     admin.unload(topic)
     assert read_from(client, topic, read[len(read) // 2]["message_id"], sent) == read[len(read) // 2 :]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pulsar
 import pytest
+from consumer_process import ConsumerProcess
 from pulsar_admin import PulsarAdmin
-from pulsar_topics import COLUMNS, Read, consume, messages_by_topic, produce, scanned
+from pulsar_topics import COLUMNS, Read, messages_by_topic, produce, scanned
 from pyspark.sql import SparkSession
 from sent_topics import TOPICS
 from servers.broker import Broker
@@ -63,12 +64,18 @@ class Growing:
     """A topic whose first 40 entries (two ledgers) are offloaded into a directory; 25 more are in BookKeeper only."""
 
     def __init__(
-        self, broker: Broker, admin: PulsarAdmin, client: pulsar.Client, namespace: str, root: Path
+        self,
+        broker: Broker,
+        admin: PulsarAdmin,
+        client: pulsar.Client,
+        consumers: ConsumerProcess,
+        namespace: str,
+        root: Path,
     ) -> None:
         self.name = f"persistent://{namespace}/growing"
         self.root = root
         sent = produce(client, self.name, [{"content": b"%d" % i} for i in range(40)])
-        self.cold: list[Read] = consume(client, self.name, sent)
+        self.cold: list[Read] = consumers.consume(self.name, sent)
         self.ledgers = [ledger.ledger_id for ledger in admin.offload_all(self.name)]
         produce(client, self.name, [{"content": b"hot"}] * 25)
         self.all = [ledger.ledger_id for ledger in admin.ledgers(self.name)]
@@ -86,11 +93,12 @@ def growing(
     broker: Broker,
     admin: PulsarAdmin,
     client: pulsar.Client,
+    consumers: ConsumerProcess,
     new_namespace: Callable[[dict[str, object]], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Growing:
     root = tmp_path_factory.mktemp("growing")
-    return Growing(broker, admin, client, new_namespace(broker.filesystem_policies(root)), root)
+    return Growing(broker, admin, client, consumers, new_namespace(broker.filesystem_policies(root)), root)
 
 
 def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is(

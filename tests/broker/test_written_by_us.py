@@ -9,9 +9,10 @@ from typing import Any
 
 import pulsar
 import pytest
+from consumer_process import ConsumerProcess
 from entries import WrittenObject
 from pulsar_admin import PulsarAdmin
-from pulsar_topics import Place, consume, produce, read_from
+from pulsar_topics import Place, produce, read_from
 from rewriting import read_whole, rewritten
 from sent_topics import TOPICS
 from servers.broker import Broker
@@ -89,6 +90,7 @@ def test_consumers_and_readers_get_every_message(
     broker: Broker,
     admin: PulsarAdmin,
     client: pulsar.Client,
+    consumers: ConsumerProcess,
     new_namespace: Callable[[dict[str, object]], str],
     new_store: Callable[[], tuple[str, Store]],
     case: Case,
@@ -96,7 +98,7 @@ def test_consumers_and_readers_get_every_message(
     bucket, store = new_store()
     topic = f"persistent://{new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))}/ours"
     sent = case.send(client, topic)
-    read = consume(client, topic, sent)
+    read = consumers.consume(topic, sent)
     ledgers = admin.offload_all(topic)
     keys = [
         ObjectKey(folder="", uuid=ledger.uuid, ledger_id=ledger.ledger_id, is_index=False)
@@ -111,7 +113,7 @@ def test_consumers_and_readers_get_every_message(
     assert not [ledger for ledger in admin.ledgers(topic)[:-1] if ledger.in_bookkeeper]
 
     admin.unload(topic)
-    assert consume(client, topic, sent) == read
+    assert consumers.consume(topic, sent) == read
     for start in (1, len(read) // 2, len(read) - 1):
         admin.unload(topic)
         assert read_from(client, topic, read[start]["message_id"], sent) == read[start:]

@@ -73,19 +73,14 @@ def _answered(
     answers.put((sequence_id, result, message_id))
 
 
-def consume(
-    client: pulsar.Client, topic: str, sent: Mapping[Place, int], *, subscription: str = "tests"
-) -> list[Read]:
-    """Read all messages that were sent, from the first, by an exclusive consumer that acknowledges them."""
-    consumer = client.subscribe(topic, subscription, initial_position=pulsar.InitialPosition.Earliest)
-    read = []
-    for _ in sent:
-        message = consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000))
-        read.append(_as_read(message, sent))
-        consumer.acknowledge(message)
-    consumer.unsubscribe()
-    consumer.close()
-    return by_partition(read)
+def consume(client: pulsar.Client, topic: str, sent: Mapping[Place, int]) -> list[Read]:
+    """Read all messages that were sent, from the first, by an exclusive consumer that acknowledges none."""
+    consumer = client.subscribe(topic, "tests", initial_position=pulsar.InitialPosition.Earliest)
+    try:
+        messages = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in sent]
+        return by_partition([_as_read(message, sent) for message in messages])
+    finally:
+        consumer.close()
 
 
 def read_from(client: pulsar.Client, topic: str, message_id: bytes, sent: Mapping[Place, int]) -> list[Read]:
