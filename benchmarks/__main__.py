@@ -36,6 +36,7 @@ SUITES = (
     "export",
     "schemas",
     "hot",
+    "offload",
 )
 FOLDER = Path(".bench")
 
