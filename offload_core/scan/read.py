@@ -131,7 +131,7 @@ def _read_run(
     elif decoder.names_schemas:
         _log.info(
             "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed columns",
-            run.topic or "(unknown topic)",
+            run.label,
             run.ledger_id,
         )
     if not ended:
@@ -215,7 +215,7 @@ def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:
     """At a run's end: nothing missing before what follows, and as many bytes as the ledger's metadata says."""
     if run.next_entry_id is not None and reached < run.next_entry_id:
         error = DataLossError(
-            f"entries of a ledger of {run.topic or '(unknown topic)'} have no copy here",
+            f"entries of a ledger of {run.label} have no copy here",
             ledger_id=run.ledger_id,
             entry_id=reached,
             expected=f"entries {reached} to {run.next_entry_id - 1}",
