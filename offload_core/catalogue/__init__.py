@@ -5,9 +5,10 @@ from offload_core.catalogue.listing import list_catalogue, with_index
 from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic, pieces_of
 from offload_core.catalogue.record_source import Records, RecordSource, open_records
 from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
-from offload_core.catalogue.topics import TopicName, parse_topic
+from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 
 __all__ = [
+    "UNKNOWN_TOPIC",
     "Catalogue",
     "Ledger",
     "Piece",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 
-from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
+from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
@@ -177,9 +177,19 @@ class Topic:
     ledgers: tuple[Ledger, ...]
 
     @property
+    def full_name(self) -> str | None:
+        """The name as text, None if it is not known."""
+        return self.name.full if self.name else None
+
+    @property
+    def partition(self) -> int:
+        """The partition's number, −1 if the topic has no partitions or no name."""
+        return self.name.partition if self.name else -1
+
+    @property
     def label(self) -> str:
         """The name as it is shown."""
-        return str(self.name) if self.name else "(unknown topic)"
+        return self.full_name or UNKNOWN_TOPIC
 
 
 @dataclass(frozen=True, kw_only=True)

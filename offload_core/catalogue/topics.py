@@ -14,6 +14,9 @@ from urllib.parse import quote_plus, unquote_plus
 
 from offload_hooks.errors import OptionError
 
+UNKNOWN_TOPIC = "(unknown topic)"
+"""What is shown for the topic of objects that name none."""
+
 _DOMAIN = "persistent://"
 _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<number>0|[1-9][0-9]{0,8})", re.DOTALL)
 

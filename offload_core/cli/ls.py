@@ -145,7 +145,7 @@ def _to_json(catalogue: Catalogue) -> dict[str, Any]:
     return {
         "topics": [
             {
-                "topic": str(topic.name) if topic.name else None,
+                "topic": topic.full_name,
                 "cluster": topic.cluster,
                 "ledgers": [_ledger_to_json(ledger) for ledger in topic.ledgers],
             }

@@ -161,6 +161,8 @@ class BlockCursor:
 
     def skip_to(self, entry_id: int) -> None:
         """Go on to `entry_id`, unless the cursor is there or past it already."""
+        if self.next_entry_id >= entry_id:
+            return
         offsets = np.empty(4096, dtype=np.int64)
         lengths = np.empty(4096, dtype=np.int64)
         while not self.done and not self.starved and self.next_entry_id < entry_id:

@@ -7,7 +7,7 @@ are nullable, all binary is plain `binary`: Spark takes no other. Source: docs/c
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import pyarrow as pa
@@ -89,6 +89,17 @@ def arrow_schema(level: Level, columns: Sequence[str] | None = None) -> pa.Schem
         raise OptionError("there is no such level", expected="messages or entries", found=level)
     default = ENTRY_COLUMNS if level == "entries" else MESSAGE_COLUMNS
     known = default if level == "entries" else MESSAGE_COLUMNS | EXTRA_MESSAGE_COLUMNS
+    return choose_columns(columns, default, known, f"at level {level}")
+
+
+def choose_columns(
+    columns: Sequence[str] | None, default: Iterable[str], known: Mapping[str, pa.DataType], where: str
+) -> pa.Schema:
+    """The schema of the columns named, in that order, or of the `default` ones; `where` says of what they are.
+
+    Raises:
+        OptionError: a column that is not among the `known` (which are listed), one named twice, or none.
+    """
     chosen = list(default) if columns is None else list(columns)
     if not chosen:
         raise OptionError("no column is asked for", expected=", ".join(known))
@@ -96,7 +107,7 @@ def arrow_schema(level: Level, columns: Sequence[str] | None = None) -> pa.Schem
         if column not in known:
             close = difflib.get_close_matches(column, known, n=1)
             raise OptionError(
-                f"there is no column {column!r} at level {level}",
+                f"there is no column {column!r} {where}",
                 expected=", ".join(known),
                 hint=f"Did you mean {close[0]!r}?" if close else None,
             )

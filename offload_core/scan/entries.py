@@ -1,14 +1,16 @@
-"""From a run to its entries: the cursor over a block's bytes, the decoder of messages, and the chunks alone."""
+"""From a run to its entries: the cursor over its windows, what lies in them, the decoder of messages, the chunks."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.codec.cursor import EntryCursor, open_cursor
+from offload_core.messages.arrays import Bytes
 from offload_core.messages.chunks import Chunk
 from offload_core.messages.decode import BATCH_BYTES, MessageDecoder
 from offload_core.messages.opening import PayloadOpener
@@ -20,8 +22,41 @@ from offload_hooks.errors import placed
 
 ENTRIES_AT_ONCE = 16384
 
+Located = tuple[Bytes, int | None, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Consecutive entries: where they lie, its place in the object, the first one's id; offsets and lengths per entry."""
 
-def open_window(run: Run, window: Window) -> EntryCursor:
+
+class EntryLocator:
+    """Finds the entries of windows, some at a time: those that reach `byte_room` bytes, `ENTRIES_AT_ONCE` at most."""
+
+    def __init__(self, byte_room: int = BATCH_BYTES) -> None:
+        self._byte_room = byte_room
+        self._offsets = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+        self._lengths = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+
+    def locate(self, cursor: EntryCursor) -> Iterator[Located]:
+        """What is left in the cursor's window, as `MessageDecoder.decode` takes it; the next of them replace these."""
+        while not cursor.done and not cursor.starved:
+            count = cursor.locate(self._offsets, self._lengths, self._byte_room)
+            if count == 0:
+                break
+            first = cursor.next_entry_id - count
+            yield cursor.array, cursor.offset, first, self._offsets[:count], self._lengths[:count]
+
+
+def walk_windows(run: Run, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
+    """A run's windows, each with the cursor where it goes on, from the run's first entry on."""
+    for window in windows:
+        if window.begins_block:
+            cursor = _open_cursor(run, window)
+        elif not cursor.done:
+            cursor.feed(window.data, window.offset)
+        cursor.skip_to(run.start_entry_id)
+        yield window, cursor
+        window.walked_to(cursor.reached)
+
+
+def _open_cursor(run: Run, window: Window) -> EntryCursor:
     """The cursor over a block, from its first window."""
     stop, block = run.stop_entry_id, window.block
     if stop is not None and block.end_entry_id is not None and stop >= block.end_entry_id:
@@ -64,21 +99,8 @@ def read_chunks(
         FormatError, StoreError: as when its messages are read.
     """
     decoder = message_decoder(run, arrow_schema("messages", ["value"]), options, opener)
-    offsets = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
-    lengths = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+    locator = EntryLocator()
     with placed(key=run.data_key), contextlib.closing(fetch_windows(tier, (run,))) as windows:
-        for window in windows:
-            if window.begins_block:
-                cursor = open_window(run, window)
-            elif not cursor.done:
-                cursor.feed(window.data, window.offset)
-            cursor.skip_to(run.start_entry_id)
-            while not cursor.done and not cursor.starved:
-                count = cursor.locate(offsets, lengths, BATCH_BYTES)
-                if count == 0:
-                    break
-                first = cursor.next_entry_id - count
-                yield from decoder.chunks(
-                    cursor.array, cursor.offset, first, offsets[:count], lengths[:count]
-                )
-            window.walked_to(cursor.reached)
+        for _, cursor in walk_windows(run, windows):
+            for located in locator.locate(cursor):
+                yield from decoder.chunks(*located)

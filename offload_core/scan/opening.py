@@ -84,7 +84,7 @@ class TaskOpening:
         """
         if self._run is None:
             return
-        label = self._run.topic or "(unknown topic)"
+        label = self._run.label
         opener = self._opener
         if opener.joiner is not None and not is_over:
             settle_pending(

@@ -84,9 +84,7 @@ def plan_tasks(
         return tasks
     whole = AskedRange(first=None, stop=None)
     ledgers = {
-        str(topic.name) if topic.name else None: [
-            share for share in _shares(topic, whole) if share.ledger.is_readable
-        ]
+        topic.full_name: [share for share in _shares(topic, whole) if share.ledger.is_readable]
         for topic in (topics if around is None else around)
     }
     return add_neighbours(tasks, ledgers, neighbour_bytes)
@@ -125,8 +123,8 @@ def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
     last_begun = max((ledger.ledger_id for ledger in topic.ledgers if ledger.attempts), default=-1)
     return [
         LedgerShare(
-            topic=str(topic.name) if topic.name else None,
-            partition=topic.name.partition if topic.name else -1,
+            topic=topic.full_name,
+            partition=topic.partition,
             ledger=ledger,
             asked=_range_in(ledger, asked),
             ends_at=asked.stop,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from offload_core.messages.kernels.fields import ABORTED, COMMITTED, OPEN
 from offload_core.messages.opening import PayloadOpener
 from offload_core.messages.schema import arrow_schema
 from offload_core.scan.checksums import checksum_verifier
-from offload_core.scan.entries import ENTRIES_AT_ONCE, message_decoder, open_window
+from offload_core.scan.entries import ENTRIES_AT_ONCE, EntryLocator, message_decoder, walk_windows
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.metrics import Report, measured
 from offload_core.scan.opening import TaskOpening
@@ -119,16 +119,8 @@ def _read_run(
     end_ms = None if options.times is None else options.times.end_ms
     read = entry_reader(run, schema) if options.level == "entries" else message_reader(run, decoder)
     payload_bytes, ended = 0, False
-    for window in windows:
-        if verifier is not None:
-            verifier.update(window.data, window.offset)
-        if window.begins_block:
-            cursor = open_window(run, window)
-        elif not cursor.done:
-            cursor.feed(window.data, window.offset)
-        cursor.skip_to(run.start_entry_id)
+    for window, cursor in walk_windows(run, _verified(windows, verifier)):
         yield from read(cursor) if typed is None else decoded(read(cursor), typed)
-        window.walked_to(cursor.reached)
         if window.ends_block:
             payload_bytes += cursor.payload_bytes
         ended = end_ms is not None and decoder.earliest_ms >= end_ms
@@ -139,12 +131,19 @@ def _read_run(
     elif decoder.names_schemas:
         _log.info(
             "%s, ledger %d: the messages have a schema; `value` is binary. The option `schemas` gives typed columns",
-            run.topic or "(unknown topic)",
+            run.label,
             run.ledger_id,
         )
     if not ended:
         _check_run(run, cursor.next_entry_id, payload_bytes, options.fail_on_data_loss)
     return ended
+
+
+def _verified(windows: Iterable[Window], verifier: ChecksumVerifier | None) -> Iterator[Window]:
+    for window in windows:
+        if verifier is not None:
+            verifier.update(window.data, window.offset)
+        yield window
 
 
 def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
@@ -186,24 +185,16 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
 
 def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
     """How the blocks of a run are read at level `messages`: cursor → batches of its window."""
-    offsets = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
-    lengths = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+    locator = EntryLocator()
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
-        while not cursor.done and not cursor.starved:
-            count = cursor.locate(offsets, lengths, BATCH_BYTES)
-            if count == 0:
-                break
-            first = cursor.next_entry_id - count
+        for located in locator.locate(cursor):
+            _, _, first, offsets, _ = located
             yield from decoder.decode(
-                cursor.array,
-                cursor.offset,
-                first,
-                offsets[:count],
-                lengths[:count],
+                *located,
                 start_batch=run.start_batch if first == run.start_entry_id else 0,
                 stop_batch=run.stop_batch or None if cursor.next_entry_id == run.stop_entry_id else None,
-                states=_states(run, first, count),
+                states=_states(run, first, len(offsets)),
             )
 
     return read
@@ -224,7 +215,7 @@ def _check_run(run: Run, reached: int, payload_bytes: int, fail: bool) -> None:
     """At a run's end: nothing missing before what follows, and as many bytes as the ledger's metadata says."""
     if run.next_entry_id is not None and reached < run.next_entry_id:
         error = DataLossError(
-            f"entries of a ledger of {run.topic or '(unknown topic)'} have no copy here",
+            f"entries of a ledger of {run.label} have no copy here",
             ledger_id=run.ledger_id,
             entry_id=reached,
             expected=f"entries {reached} to {run.next_entry_id - 1}",

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from offload_core.catalogue import Ledger
+from offload_core.catalogue import UNKNOWN_TOPIC, Ledger
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
@@ -184,6 +184,11 @@ class Run:
     resolved: bool = False
 
     @property
+    def label(self) -> str:
+        """The topic as it is shown."""
+        return self.topic or UNKNOWN_TOPIC
+
+    @property
     def data_bytes(self) -> int:
         """Bytes that are fetched for it."""
         return sum(block.length for block in self.blocks)
@@ -253,7 +258,7 @@ class LedgerShare:
     @property
     def label(self) -> str:
         """The topic as it is shown."""
-        return self.topic or "(unknown topic)"
+        return self.topic or UNKNOWN_TOPIC
 
     @property
     def ledger_id(self) -> int:

@@ -13,6 +13,7 @@ struct                   nothing
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,14 @@ from offload_core.schemas.kernels import operations as op
 from offload_hooks.errors import BadLengthError
 
 Numbers = npt.NDArray[np.int64]
+
+Fill = Callable[[Numbers, Numbers, Numbers, Numbers, Numbers, Bytes, Bytes], int]
+"""A kernel with its own arguments: answers the slot whose room does not do, below 0 when all is filled.
+
+It gets `base`, `room`, `counts`, `items` (per slot), `cells`, `there` (of all slots) and `faults` (per row).
+"""
+
+_FIRST_ROOM = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +138,34 @@ class Cells:
         offsets_buffer, offsets = new_offsets(len(cells))
         kernels.gather_cells(self.data, self.pool, cells, there, values, offsets)
         return pa.Array.from_buffers(data_type, len(cells), [validity, offsets_buffer, buffer], missing)
+
+
+class Room:
+    """How many cells each slot gets: what one batch has needed, the next one has at once.
+
+    `owners` (int64) has for each slot that of the list or map around it; below 0 for one that has a cell per row.
+    """
+
+    def __init__(self, owners: Numbers) -> None:
+        self._owners = owners
+        self._room = np.full(len(owners), _FIRST_ROOM, dtype=np.int64)
+
+    def fill(self, fill: Fill, rows: int, *, data: Bytes, pool: Bytes) -> tuple[Cells, Bytes]:
+        """Have a kernel fill the cells of `rows` values, again with more where they do not do; these, and the faults.
+
+        The faults (uint8, per value) are as the kernel says; 0 for a value that is right.
+        """
+        faults = np.empty(rows, dtype=np.uint8)
+        while True:
+            sizes = np.where(self._owners < 0, rows, self._room[self._owners])
+            base = np.cumsum(sizes) - sizes
+            cells = np.empty(int(sizes.sum()) + 1, dtype=np.int64)
+            there = np.empty(len(cells), dtype=np.uint8)
+            counts, items = np.zeros_like(base), np.zeros_like(base)
+            full = fill(base, self._room, counts, items, cells, there, faults)
+            if full < 0:
+                return Cells(base=base, counts=counts, cells=cells, there=there, data=data, pool=pool), faults
+            self._room[full] *= 2
 
 
 def _bitmap(there: Bytes) -> tuple[pa.Buffer | None, int]:

@@ -8,7 +8,6 @@ The decoders are imported where one is made: readers that are not asked for type
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, Mode
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, Mode, choose_columns
 from offload_core.schemas.spans import Spans, ValueDecoder, spans_of
 from offload_hooks.errors import OptionError, PayloadError, SchemaError, placed
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
@@ -100,22 +99,8 @@ class Payloads:
         payload = {each.name: each.type for each in self.value_fields()}
         if self.mode == "PERMISSIVE":
             payload[self.corrupt_column] = pa.binary()
-        known = payload | _OWN
-        chosen = [*payload, *(name for name in MESSAGE_COLUMNS if name != _VALUE)]
-        chosen = chosen if columns is None else list(columns)
-        if not chosen:
-            raise OptionError("no column is asked for", expected=", ".join(known))
-        for name in chosen:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                raise OptionError(
-                    f"there is no column {name!r}, of messages or of their schema",
-                    expected=", ".join(known),
-                    hint=f"Did you mean {close[0]!r}?" if close else None,
-                )
-            if chosen.count(name) > 1:
-                raise OptionError(f"column {name!r} is asked for twice")
-        return pa.schema([pa.field(name, known[name]) for name in chosen])
+        default = [*payload, *(name for name in MESSAGE_COLUMNS if name != _VALUE)]
+        return choose_columns(columns, default, payload | _OWN, "of messages or of their schema")
 
 
 class PayloadDecoder:

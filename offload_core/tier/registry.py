@@ -97,13 +97,7 @@ def make_ledger_store(name: str, options: Mapping[str, object]) -> LedgerStore:
 
 def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProvider:
     """Import a schema provider and construct it; errors as `make_driver`."""
-    entry = find(SCHEMA_PROVIDERS, name)
-    provider = _construct(entry, load_factory_entry(entry), (), options)
-    if not callable(getattr(provider, "history", None)):
-        raise BrokenPluginError(
-            f"the schema provider {name!r} of {distribution_of(entry)} has no method 'history'"
-        )
-    return cast("SchemaProvider", provider)
+    return cast("SchemaProvider", _make_provider(SCHEMA_PROVIDERS, name, options, "history"))
 
 
 def is_schema_provider(name: str) -> bool:
@@ -113,13 +107,17 @@ def is_schema_provider(name: str) -> bool:
 
 def make_key_provider(name: str, options: Mapping[str, object]) -> KeyProvider:
     """Import a key provider and construct it; errors as `make_driver`."""
-    entry = find(KEY_PROVIDERS, name)
+    return cast("KeyProvider", _make_provider(KEY_PROVIDERS, name, options, "decrypt_data_key"))
+
+
+def _make_provider(group: str, name: str, options: Mapping[str, object], method: str) -> object:
+    entry = find(group, name)
     provider = _construct(entry, load_factory_entry(entry), (), options)
-    if not callable(getattr(provider, "decrypt_data_key", None)):
+    if not callable(getattr(provider, method, None)):
         raise BrokenPluginError(
-            f"the key provider {name!r} of {distribution_of(entry)} has no method 'decrypt_data_key'"
+            f"the {_NOUNS[group]} {name!r} of {distribution_of(entry)} has no method {method!r}"
         )
-    return provider  # type: ignore[return-value]
+    return provider
 
 
 def driver_of_scheme(scheme: str) -> str:

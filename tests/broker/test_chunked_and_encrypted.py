@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
+from cold_topics import ColdNamespace
 from consumer_process import ConsumerProcess
 from encryption import public_pem, write_keys
-from pulsar_admin import PulsarAdmin
 from pulsar_topics import RECEIVED_WITHIN_S, produce, scanned
-from servers.broker import Broker
-from stores import Store
 
 from offload_core.api import TierReader
 from offload_hooks.errors import DecryptionError
@@ -24,30 +21,6 @@ CHUNK_BYTES = 5 << 20
 """About the most that a broker takes in one entry, by default."""
 
 SENT_WITHIN_MS = 120_000
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A namespace whose topics are offloaded to a bucket."""
-
-    namespace: str
-    store: Store
-    admin: PulsarAdmin
-
-    def offload(self, topic: str) -> None:
-        self.admin.offload_all(topic)
-        self.admin.drop_bookkeeper_copies(topic)
-
-
-@pytest.fixture(scope="module")
-def place(
-    broker: Broker,
-    admin: PulsarAdmin,
-    new_namespace: Callable[[dict[str, object]], str],
-    new_store: Callable[[], tuple[str, Store]],
-) -> Place:
-    bucket, store = new_store()
-    return Place(new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0)), store, admin)
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +52,10 @@ def our_values(tier: TierReader, topic: str, **options: Any) -> list[tuple[bytes
     return [(row["__messageId"], row["value"]) for row in rows]
 
 
-def test_chunks_of_two_producers_are_what_the_client_joins(place: Place, client: pulsar.Client) -> None:
-    topic = f"persistent://{place.namespace}/chunked"
+def test_chunks_of_two_producers_are_what_the_client_joins(
+    cold: ColdNamespace, client: pulsar.Client
+) -> None:
+    topic = cold.topic("chunked")
     sizes = [CHUNK_BYTES * 2, 10, CHUNK_BYTES + 1]
     producers = [
         client.create_producer(
@@ -100,8 +75,8 @@ def test_chunks_of_two_producers_are_what_the_client_joins(place: Place, client:
         producer.flush()
         producer.close()
     read = read_values(client, topic, 2 * len(sizes))
-    place.offload(topic)
-    with place.store.open_reader() as tier:
+    cold.offload(topic)
+    with cold.store.open_reader() as tier:
         raw = tier.scan(topic=topic, columns=["__producerName"], chunks="raw").to_table()
         assert raw.num_rows > len(read)
         assert our_values(tier, topic) == read
@@ -110,9 +85,9 @@ def test_chunks_of_two_producers_are_what_the_client_joins(place: Place, client:
 
 @pytest.mark.parametrize("chunked", [False, True])
 def test_encrypted_messages_are_what_the_client_decrypts(
-    place: Place, client: pulsar.Client, keys: Path, chunked: bool
+    cold: ColdNamespace, client: pulsar.Client, keys: Path, chunked: bool
 ) -> None:
-    topic = f"persistent://{place.namespace}/encrypted-{chunked}"
+    topic = cold.topic(f"encrypted-{chunked}")
     options: Mapping[str, Any] = (
         {"chunking_enabled": True, "batching_enabled": False}
         if chunked
@@ -131,8 +106,8 @@ def test_encrypted_messages_are_what_the_client_decrypts(
     producer.flush()
     producer.close()
     read = read_values(client, topic, 3 if chunked else 12, crypto_key_reader=key_reader(keys))
-    place.offload(topic)
-    with place.store.open_reader() as tier:
+    cold.offload(topic)
+    with cold.store.open_reader() as tier:
         assert our_values(tier, topic, key_provider=("pem", {"directory": str(keys)})) == read
         with pytest.raises(DecryptionError, match="'orders'"):
             our_values(tier, topic, crypto_failure_action="FAIL")
@@ -142,15 +117,15 @@ def test_encrypted_messages_are_what_the_client_decrypts(
 
 
 def test_delayed_messages_are_read_where_they_stand(
-    place: Place, client: pulsar.Client, consumers: ConsumerProcess
+    cold: ColdNamespace, client: pulsar.Client, consumers: ConsumerProcess
 ) -> None:
-    topic = f"persistent://{place.namespace}/delayed"
+    topic = cold.topic("delayed")
     due_ms = 4_000_000_000_000
     messages = [{"content": b"at once"}, {"content": b"later", "deliver_at": due_ms}, {"content": b"now"}]
     sent = produce(client, topic, messages, batching_enabled=False)
     read = consumers.consume(topic, sent)
-    place.offload(topic)
-    with place.store.open_reader() as tier:
+    cold.offload(topic)
+    with cold.store.open_reader() as tier:
         assert scanned(tier, topic) == read
         times = tier.scan(topic=topic, columns=["__deliverAtTime"]).to_table()["__deliverAtTime"].to_pylist()
     assert [time and round(time.timestamp() * 1000) for time in times] == [None, due_ms, None]

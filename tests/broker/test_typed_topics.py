@@ -22,6 +22,9 @@ from raw_producer import RawProducer
 from schemas import record
 from servers.broker import Broker
 
+from offload_core.schemas import SavedSchemas
+from offload_core.schemas.admin import AdminSchemas
+
 pytestmark = pytest.mark.spark
 
 MALFORMED = b'\xff{"number": "one'
@@ -111,7 +114,9 @@ def typed(
         producer.send([entry(MALFORMED, schema_version=bytes(8))])
     cold.offload(topic)
     schemas = tmp_path_factory.mktemp("schemas") / "history.json"
-    schemas.write_bytes(cold.admin.schemas(topic))
+    history = AdminSchemas(broker.endpoint).history(topic)
+    assert history is not None
+    SavedSchemas(schemas).save(topic, history)
     return Typed(topic=topic, read=read, schemas=schemas)
 
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from entries import WrittenObject, pip17_object
+from entries import WrittenObject
 from histories import History, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
-from transactions import Event, Position, simulate
+from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, ledger, of, simulate
 
 from offload_core import open_tier
 from offload_core.api import TierReader
@@ -25,26 +25,7 @@ from offload_core.scan.transactions import SummaryMemory, TransactionResolver
 from offload_core.tier import Tier
 from offload_hooks.errors import UnresolvedTransactionError
 
-ONE, OTHER = (0, 1), (0, 2)
-PLAIN = Event(kind="messages")
 STATED = (*PLACE, "__txnState")
-
-
-def of(transaction: tuple[int, int], messages: int = 0) -> Event:
-    return Event(kind="messages", transaction=transaction, messages=messages)
-
-
-def commit(transaction: tuple[int, int]) -> Event:
-    return Event(kind="commit", transaction=transaction)
-
-
-def abort(transaction: tuple[int, int]) -> Event:
-    return Event(kind="abort", transaction=transaction)
-
-
-def written(ledger_id: int, *events: Event) -> WrittenObject:
-    payloads = [event.pack(100 * ledger_id + i) for i, event in enumerate(events)]
-    return pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=400)
 
 
 def add(root: Path, number: int, each: WrittenObject, topic: str = "orders") -> None:
@@ -115,7 +96,7 @@ def test_uncommitted_everything_is_read_at_once_with_what_is_known_then(history:
 def test_a_query_waits_for_a_marker_in_a_later_ledger(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    add(tmp_path, 1, written(1, PLAIN, of(ONE, 2), PLAIN, of(OTHER)))
+    add(tmp_path, 1, ledger(1, PLAIN, of(ONE, 2), PLAIN, of(OTHER)))
     query = Query(tmp_path)
     with caplog.at_level(logging.INFO):
         assert query.run() == [(1, 0, -1)]
@@ -125,49 +106,49 @@ def test_a_query_waits_for_a_marker_in_a_later_ledger(
         "persistent://acme/cold/orders: the stream waits at 1:1 for the outcome of 2 transactions: (0,1) at 1:1, "
         "(0,2) at 1:3"
     ]
-    add(tmp_path, 2, written(2, PLAIN))
+    add(tmp_path, 2, ledger(2, PLAIN))
     assert query.run() == []
-    add(tmp_path, 3, written(3, commit(ONE), PLAIN))
+    add(tmp_path, 3, ledger(3, commit(ONE), PLAIN))
     assert query.run() == [(1, 1, 0), (1, 1, 1), (1, 2, -1)]
     assert query.offset == offset("1:3:0")
     query.restart()
-    add(tmp_path, 4, written(4, abort(OTHER)))
+    add(tmp_path, 4, ledger(4, abort(OTHER)))
     assert query.run() == [(2, 0, -1), (3, 1, -1)]
     assert query.offset == offset("5:0:0")
 
 
 def test_a_topic_that_waits_does_not_hold_up_others(tmp_path: Path) -> None:
-    add(tmp_path, 1, written(1, of(ONE), *[PLAIN] * 5), topic="first")
-    add(tmp_path, 2, written(2, *[PLAIN] * 3), topic="second")
+    add(tmp_path, 1, ledger(1, of(ONE), *[PLAIN] * 5), topic="first")
+    add(tmp_path, 2, ledger(2, *[PLAIN] * 3), topic="second")
     query = Query(tmp_path, columns=("__ledgerId", "__entryId"), maxOffsetsPerTrigger=1)
     for entry_id in range(3):
         assert query.trigger()
         assert query.rows[-1] == (2, entry_id)
     assert not query.trigger()
-    add(tmp_path, 3, written(3, abort(ONE)), topic="first")
+    add(tmp_path, 3, ledger(3, abort(ONE)), topic="first")
     assert query.run() == [(1, entry_id) for entry_id in range(1, 6)]
 
 
 def test_what_comes_to_an_aborted_transaction_later_does_not_hold_up_the_query(tmp_path: Path) -> None:
-    add(tmp_path, 1, written(1, of(ONE), abort(ONE)))
+    add(tmp_path, 1, ledger(1, of(ONE), abort(ONE)))
     query = Query(tmp_path)
     assert query.run() == []
     query.restart()
-    add(tmp_path, 2, written(2, of(ONE), PLAIN))
+    add(tmp_path, 2, ledger(2, of(ONE), PLAIN))
     assert query.run() == [(2, 1, -1)]
 
 
 def test_a_query_may_begin_in_a_transaction(tmp_path: Path) -> None:
-    add(tmp_path, 1, written(1, of(ONE), of(OTHER), of(ONE, 3), abort(OTHER), commit(ONE), PLAIN))
+    add(tmp_path, 1, ledger(1, of(ONE), of(OTHER), of(ONE, 3), abort(OTHER), commit(ONE), PLAIN))
     query = Query(tmp_path, startingOffsets='{"acme/cold/orders": {"-1": "1:2:1"}}')
     assert query.run() == [(1, 2, 1), (1, 2, 2), (1, 5, -1)]
 
 
 def test_available_now_ends_where_a_transaction_is_open(tmp_path: Path) -> None:
-    add(tmp_path, 1, written(1, PLAIN, of(ONE), PLAIN))
+    add(tmp_path, 1, ledger(1, PLAIN, of(ONE), PLAIN))
     query = Query(tmp_path)
     query.reader.prepareForTriggerAvailableNow()
-    add(tmp_path, 2, written(2, commit(ONE)))
+    add(tmp_path, 2, ledger(2, commit(ONE)))
     assert query.run() == [(1, 0, -1)]
     query.restart()
     query.reader.prepareForTriggerAvailableNow()
@@ -175,8 +156,8 @@ def test_available_now_ends_where_a_transaction_is_open(tmp_path: Path) -> None:
 
 
 def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_path: Path) -> None:
-    add(tmp_path, 1, written(1, PLAIN, of(ONE)))
-    add(tmp_path, 2, written(2, commit(ONE)))
+    add(tmp_path, 1, ledger(1, PLAIN, of(ONE)))
+    add(tmp_path, 2, ledger(2, commit(ONE)))
     query = Query(tmp_path, maxOffsetsPerTrigger=2)
     start, end = query.next_offset()
     assert query.read(start, end) == [(1, 0, -1), (1, 1, -1)]
@@ -191,14 +172,14 @@ def test_a_marker_that_is_gone_when_a_batch_is_planned_again_is_an_error(tmp_pat
 
 def test_summaries_are_used_and_kept(tmp_path: Path) -> None:
     root, summaries = tmp_path / "tier", tmp_path / "summaries"
-    add(root, 1, written(1, PLAIN, of(ONE), commit(ONE)))
+    add(root, 1, ledger(1, PLAIN, of(ONE), commit(ONE)))
     query = Query(root, summaries=summaries)
     assert query.run() == [(1, 0, -1), (1, 1, -1)]
     assert [path.suffix for path in summaries.rglob("*ledger-1.summary")] == [".summary"]
 
 
 def test_nothing_is_looked_through_twice(tmp_path: Path) -> None:
-    objects = [written(1, of(ONE), *[PLAIN] * 30), written(2, *[PLAIN] * 30), written(3, commit(ONE))]
+    objects = [ledger(1, of(ONE), *[PLAIN] * 30), ledger(2, *[PLAIN] * 30), ledger(3, commit(ONE))]
     driver = MemoryDriver(numbered(*objects[:2]), metadata=Names().as_metadata("data"))
     tier = TierReader(Tier(driver))
     memory = SummaryMemory()

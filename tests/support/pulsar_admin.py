@@ -117,12 +117,6 @@ class PulsarAdmin:
         )
         return found
 
-    def schemas(self, topic: str) -> bytes:
-        """All versions of the topic's schema, the answer as it is."""
-        return json.dumps(
-            self._ask("GET", f"/schemas{_path(topic).removeprefix('/persistent')}/schemas")
-        ).encode()
-
     def compact(self, topic: str) -> None:
         """Compact the topic, and return when that is done."""
         self._ask("PUT", f"{_path(topic)}/compaction")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from entries import batch_entry, entry, marker
+from entries import WrittenObject, batch_entry, entry, marker, pip17_object
 
 from offload_core.messages.entry import split_entry
 from offload_proto.messages_pb2 import MessageMetadata
@@ -41,6 +41,32 @@ class Event:
             return batch_entry(values, **common) if self.messages else entry(values[0], **common)
         types = {"commit": 21, "abort": 22, "tombstone": 22, "snapshot": 12}
         return marker(types[self.kind], **common)
+
+
+PLAIN = Event(kind="messages")
+ONE: Transaction = (0, 1)
+OTHER: Transaction = (0, 2)
+
+
+def of(transaction: Transaction, messages: int = 0) -> Event:
+    """What a transaction sends."""
+    return Event(kind="messages", transaction=transaction, messages=messages)
+
+
+def commit(transaction: Transaction) -> Event:
+    """The marker of its commit."""
+    return Event(kind="commit", transaction=transaction)
+
+
+def abort(transaction: Transaction) -> Event:
+    """The marker of its abort."""
+    return Event(kind="abort", transaction=transaction)
+
+
+def ledger(ledger_id: int, *events: Event) -> WrittenObject:
+    """A ledger in which these happen, a few entries a block."""
+    payloads = [event.pack(100 * ledger_id + i) for i, event in enumerate(events)]
+    return pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

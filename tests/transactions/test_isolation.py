@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from entries import WrittenObject, pip17_object
 from expected import COLUMNS, assert_topic_is_as_expected
 from golden import sent_in_transactions
 from tiers import TOPIC, MemoryDriver, Names, in_memory, lay_out_broker_objects, numbered, put
-from transactions import Event
+from transactions import ONE, OTHER, PLAIN, Event, abort, commit, ledger, of
 
 from offload_core import open_tier
 from offload_core.api import TierReader
@@ -19,26 +18,7 @@ from offload_core.scan import Position, Scan, read_task
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError, UnresolvedTransactionError
 
-ONE, OTHER = (0, 1), (0, 2)
-PLAIN = Event(kind="messages")
 TXN = "acme/cold/txn"
-
-
-def of(transaction: tuple[int, int], messages: int = 0) -> Event:
-    return Event(kind="messages", transaction=transaction, messages=messages)
-
-
-def commit(transaction: tuple[int, int]) -> Event:
-    return Event(kind="commit", transaction=transaction)
-
-
-def abort(transaction: tuple[int, int]) -> Event:
-    return Event(kind="abort", transaction=transaction)
-
-
-def ledger(ledger_id: int, *events: Event) -> WrittenObject:
-    payloads = [event.pack(100 * ledger_id + i) for i, event in enumerate(events)]
-    return pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=400)
 
 
 def places(scan: Scan) -> list[tuple[int, int]]:

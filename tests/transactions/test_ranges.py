@@ -12,16 +12,13 @@ from entries import entry, marker, pip17_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
-from transactions import Event
+from transactions import ONE, PLAIN, Event, commit, of
 
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
 from offload_core.scan import Condition, Operator, Position, Scan, read_task
 
-ONE = (0, 1)
-PLAIN = Event(kind="messages")
-IN_ONE = Event(kind="messages", transaction=ONE)
-COMMIT = Event(kind="commit", transaction=ONE)
+IN_ONE, COMMIT = of(ONE), commit(ONE)
 T0 = 1_700_000_000_000
 
 

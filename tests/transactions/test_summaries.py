@@ -14,7 +14,7 @@ from entries import pip17_object
 from hypothesis import given
 from hypothesis import strategies as st
 from tiers import MANAGED_LEDGER, TOPIC, MemoryDriver, Names, in_memory, lay_out, numbered
-from transactions import Event
+from transactions import ONE, OTHER, PLAIN, Event, abort, commit, of
 
 from offload_core import open_tier
 from offload_core.api import TierReader
@@ -24,15 +24,7 @@ from offload_core.scan.transactions.summary_store import summary_key
 from offload_core.tier import Tier, open_store
 from offload_hooks.errors import FormatError, UnsupportedVersionError
 
-ONE, OTHER = (0, 1), (0, 2)
-EVENTS = [
-    Event(kind="messages", transaction=ONE),
-    Event(kind="messages"),
-    Event(kind="messages", transaction=OTHER, messages=2),
-    Event(kind="abort", transaction=ONE),
-    Event(kind="commit", transaction=OTHER),
-    Event(kind="tombstone"),
-]
+EVENTS = [of(ONE), PLAIN, of(OTHER, 2), abort(ONE), commit(OTHER), Event(kind="tombstone")]
 SEEN = [1, 2, 2]
 WRITTEN = pip17_object([event.pack(i) for i, event in enumerate(EVENTS)], max_block_bytes=330)
 
@@ -99,7 +91,7 @@ def test_with_summaries_no_data_is_looked_through_again(tmp_path: Path) -> None:
 
 
 def test_a_topic_without_transactions_is_read_once_and_not_looked_through() -> None:
-    plain = pip17_object([Event(kind="messages").pack(i) for i in range(50)])
+    plain = pip17_object([PLAIN.pack(i) for i in range(50)])
     driver = MemoryDriver(numbered(plain), metadata=Names().as_metadata("data"))
     scan = TierReader(Tier(driver)).scan(topic=TOPIC)
     assert scan.to_table().num_rows == 50
@@ -128,7 +120,7 @@ def test_summaries_in_the_tier_itself_are_no_objects(tmp_path: Path) -> None:
 def test_a_summary_of_an_object_that_was_replaced_is_made_anew(tmp_path: Path) -> None:
     _, tier = memory()
     assert seen(tier, tmp_path) == SEEN
-    (grown := list(EVENTS)).insert(0, Event(kind="messages"))
+    (grown := list(EVENTS)).insert(0, PLAIN)
     other = in_memory(pip17_object([event.pack(i) for i, event in enumerate(grown)]))
     assert seen(other, tmp_path) == [0, 2, 3, 3]
     assert parse_summary(summary_file(tmp_path).read_bytes()).ranges[0].tolist() == [1, 2, *ONE]

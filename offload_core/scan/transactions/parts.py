@@ -123,8 +123,8 @@ class TopicParts:
 def _whole_part(topic: Topic, ledger: Ledger, piece: Piece) -> Part:
     stored = piece.stored
     run = Run(
-        topic=str(topic.name) if topic.name else None,
-        partition=topic.name.partition if topic.name else -1,
+        topic=topic.full_name,
+        partition=topic.partition,
         ledger_id=ledger.ledger_id,
         object_format=stored.key.object_format,
         data_key=stored.key.data_key,

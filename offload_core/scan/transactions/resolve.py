@@ -145,7 +145,7 @@ class TransactionResolver:
     def _outcome(self, asked: Sequence[Run], known: Mapping[int, Ledger], look: TransactionLook) -> Outcome:
         """What became of the transactions of `asked`, a topic's runs in order."""
         first, last = asked[0], asked[-1]
-        (topic,) = (each for each in self.topics if _name(each) == first.topic)
+        (topic,) = (each for each in self.topics if each.full_name == first.topic)
         start = (first.ledger_id, first.start_entry_id)
         if self.bounds is not None and (begin := first_asked(self.tier, topic, self.bounds)) is not None:
             start = min(start, (begin.ledger_id, begin.entry_id))
@@ -202,7 +202,3 @@ def _ending_at(task: ScanTask, topic: str | None, cut: Place | None) -> ScanTask
     if cut is None or near is None:
         return task
     return replace(task, neighbours={**task.neighbours, topic: replace(near, after=(), reaches_end=True)})
-
-
-def _name(topic: Topic) -> str | None:
-    return str(topic.name) if topic.name else None

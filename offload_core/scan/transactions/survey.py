@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from offload_core.messages.transactions import NO_TIMES, TransactionFinder, join_ranges
-from offload_core.scan.entries import open_window
+from offload_core.scan.entries import EntryLocator, walk_windows
 from offload_core.scan.fetch import fetch_windows
 from offload_core.scan.tasks import Run
 from offload_core.scan.transactions.memory import SummaryMemory
@@ -33,7 +33,7 @@ LOADS_AT_ONCE = 32
 JOB_BYTES = 64 << 20
 """About how many bytes of blocks a thread looks through at a time."""
 
-_ENTRIES_AT_ONCE = 16384
+_ANY_BYTES = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,21 +118,16 @@ def _survey_runs(
 def survey_run(tier: Tier, run: Run, data_bytes: int, verify_checksums: bool) -> LedgerSummary:
     """The summary of a run's blocks."""
     finder = TransactionFinder(run.ledger_id, verify_checksums=verify_checksums)
-    offsets = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
-    lengths = np.empty(_ENTRIES_AT_ONCE, dtype=np.int64)
+    locator = EntryLocator(_ANY_BYTES)
     blocks = []
     with placed(key=run.data_key), contextlib.closing(fetch_windows(tier, (run,))) as windows:
-        for window in windows:
+        for window, cursor in walk_windows(run, windows):
             if window.begins_block:
-                cursor, entries = open_window(run, window), 0
+                entries = 0
                 finder.times[:] = NO_TIMES
-            elif not cursor.done:
-                cursor.feed(window.data, window.offset)
-            while count := 0 if cursor.done or cursor.starved else cursor.locate(offsets, lengths, 1 << 40):
-                first = cursor.next_entry_id - count
-                finder.add(cursor.array, cursor.offset, first, offsets[:count], lengths[:count])
-                entries += count
-            window.walked_to(cursor.reached)
+            for located in locator.locate(cursor):
+                finder.add(*located)
+                entries += len(located[-1])
             if window.ends_block:
                 blocks.append((window.block.offset, entries, *finder.times.tolist()))
     ranges, markers, tombstones = finder.tables()

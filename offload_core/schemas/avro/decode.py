@@ -15,12 +15,11 @@ from offload_core.messages.arrays import Bytes
 from offload_core.schemas.avro.program import compile_program
 from offload_core.schemas.avro.targets import Layout, make_layout
 from offload_core.schemas.avro.types import AvroType
-from offload_core.schemas.cells import Cells
+from offload_core.schemas.cells import Cells, Room
 from offload_core.schemas.kernels import avro as kernels
 from offload_core.schemas.kernels import operations as op
 from offload_hooks.errors import BadLengthError
 
-_FIRST_ROOM = 1024
 _NO_BYTES = np.zeros(1, dtype=np.uint8)
 
 
@@ -36,10 +35,9 @@ class AvroDecoder:
         self.data_type: pa.DataType = self.layout.root.data_type
         self._program = compile_program(writer, reader, self.layout)
         owners = np.array(self.layout.owners, dtype=np.int64)
-        self._owners = owners
         self._top_level = np.flatnonzero(owners < 0)
         self._nested = np.flatnonzero(owners >= 0)
-        self._room = np.full(len(owners), _FIRST_ROOM, dtype=np.int64)
+        self._room = Room(owners)
 
     def decode(
         self, data: Bytes, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
@@ -68,37 +66,30 @@ class AvroDecoder:
         *,
         check_text: bool,
     ) -> tuple[Cells, npt.NDArray[np.uint8]]:
-        rows, slots = len(offsets), len(self._owners)
-        faults = np.empty(rows, dtype=np.uint8)
-        while True:
-            sizes = np.where(self._owners < 0, rows, self._room[self._owners])
-            base = np.cumsum(sizes) - sizes
-            cells = np.empty(int(sizes.sum()) + 1, dtype=np.int64)
-            there = np.empty(len(cells), dtype=np.uint8)
-            counts, items = np.zeros(slots, dtype=np.int64), np.zeros(slots, dtype=np.int64)
-            full = kernels.read_datums(
+        program = self._program
+        return self._room.fill(
+            lambda base, room, counts, items, cells, there, faults: kernels.read_datums(
                 data if len(data) else _NO_BYTES,
                 offsets,
                 lengths,
-                self._program.instructions,
-                self._program.numbers,
+                program.instructions,
+                program.numbers,
                 self._top_level,
                 self._nested,
                 check_text,
                 base,
-                self._room,
+                room,
                 counts,
                 items,
                 cells,
                 cells.view(np.float64),
                 there,
                 faults,
-            )
-            if full < 0:
-                pool = self._program.pool
-                made = Cells(base=base, counts=counts, cells=cells, there=there, data=data, pool=pool)
-                return made, faults
-            self._room[full] *= 2
+            ),
+            len(offsets),
+            data=data,
+            pool=program.pool,
+        )
 
 
 def _is_text(array: pa.Array) -> bool:

@@ -48,10 +48,7 @@ class _Source:
 
     def value(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None) -> Any:
         if writer.kind == "union":
-            branch = self._long()
-            if not 0 <= branch < len(writer.branches):
-                raise self._wrong("a union has no such branch", f"0 to {len(writer.branches) - 1}", branch)
-            return self.value(writer.branches[branch], reader, fields)
+            return self.value(self._branch(writer), reader, fields)
         if reader.kind == "union":
             chosen = branch_for(writer, reader)
             if chosen is None:
@@ -73,10 +70,7 @@ class _Source:
 
     def skip(self, writer: AvroType) -> None:
         if writer.kind == "union":
-            branch = self._long()
-            if not 0 <= branch < len(writer.branches):
-                raise self._wrong("a union has no such branch", f"0 to {len(writer.branches) - 1}", branch)
-            self.skip(writer.branches[branch])
+            self.skip(self._branch(writer))
         elif writer.kind == "record":
             for field in writer.fields:
                 self.skip(field.type)
@@ -123,6 +117,12 @@ class _Source:
         if not 0 <= place < len(writer.symbols):
             raise self._wrong("an enum has no such symbol", f"0 to {len(writer.symbols) - 1}", place)
         return writer.symbols[place]
+
+    def _branch(self, writer: AvroType) -> AvroType:
+        branch = self._long()
+        if not 0 <= branch < len(writer.branches):
+            raise self._wrong("a union has no such branch", f"0 to {len(writer.branches) - 1}", branch)
+        return writer.branches[branch]
 
     def _scalar(self, writer: AvroType, reader: AvroType) -> Any:
         value = self._plain(writer, is_text=reader.kind == "string")

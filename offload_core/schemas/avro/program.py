@@ -7,7 +7,9 @@ has gets its default. Source: the AVRO specification 1.12, "Schema Resolution".
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -118,7 +120,7 @@ class _Compiler:
                     expected=", ".join(branch.name or branch.kind for branch in reader.branches),
                     found=writer.name or writer.kind,
                 )
-            self._into_union(writer, reader.branches[chosen], target)
+            self._into_union(reader.branches[chosen], target, partial(self.value, writer))
         elif not goes_to(writer, reader):
             raise SchemaError(
                 "a type of the writer's schema cannot be read as the reader's",
@@ -157,17 +159,18 @@ class _Compiler:
         for jump in jumps:
             self.patch(jump, len(self.instructions))
 
-    def _into_union(self, writer: AvroType, branch: AvroType, target: Target) -> None:
+    def _into_union(self, branch: AvroType, target: Target, put: Callable[[AvroType, Target], None]) -> None:
+        """Have a value `put` as this branch of the union that is the target."""
         if branch.kind == "null":
             self.null(target)
         elif target.avro.kind != "union":
             # the one type beside null, or the wider of two numbers
-            self.value(writer, target.avro if target.avro.kind in ("long", "double") else branch, target)
+            put(target.avro if target.avro.kind in ("long", "double") else branch, target)
         else:
             self.add(op.VALID, target.slot)
             for member, child in zip(target.avro.branches, target.children, strict=True):
                 if member is branch:
-                    self.value(writer, branch, child)
+                    put(branch, child)
                 else:
                     self.null(child)
 
@@ -287,18 +290,7 @@ class _Compiler:
             fitting = next((branch for branch in reader.branches if is_default(value, branch)), None)
             if fitting is None:
                 raise _no_default(value, reader)
-            if fitting.kind == "null":
-                self.null(target)
-            elif target.avro.kind != "union":
-                wider = target.avro if target.avro.kind in ("long", "double") else fitting
-                self.constant(value, wider, target)
-            else:
-                self.add(op.VALID, target.slot)
-                for member, child in zip(target.avro.branches, target.children, strict=True):
-                    if member is fitting:
-                        self.constant(value, member, child)
-                    else:
-                        self.null(child)
+            self._into_union(fitting, target, partial(self.constant, value))
             return
         if not is_default(value, reader):
             raise _no_default(value, reader)

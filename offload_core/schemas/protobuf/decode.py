@@ -5,13 +5,14 @@ The rules are the plain twin's (`protobuf.plain`), which also says what is wrong
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.schemas.cells import Cells
+from offload_core.schemas.cells import Room
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.protobuf import read_messages
 from offload_core.schemas.protobuf.layout import make_layout
@@ -19,8 +20,6 @@ from offload_core.schemas.protobuf.plain import read_message
 from offload_core.schemas.protobuf.types import MessageType
 from offload_core.schemas.spans import Spans
 from offload_hooks.errors import BadLengthError, FormatError
-
-_FIRST_ROOM = 1024
 
 
 class ProtobufValues:
@@ -30,44 +29,28 @@ class ProtobufValues:
         self._message, self._fields = message, fields
         self._layout = make_layout(message, fields)
         self.data_type: pa.DataType = self._layout.root.data_type
-        self._room = np.full(len(self._layout.owners), _FIRST_ROOM, dtype=np.int64)
+        self._room = Room(self._layout.owners)
 
     def decode(self, spans: Spans) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         """See `ValueDecoder`."""
         if len(spans.data) > op.LONGEST:
             raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
-        layout, rows = self._layout, len(spans)
-        faults = np.empty(rows, dtype=np.uint8)
-        while True:
-            sizes = np.where(layout.owners < 0, rows, self._room[layout.owners])
-            base = np.cumsum(sizes) - sizes
-            cells = np.empty(int(sizes.sum()) + 1, dtype=np.int64)
-            there = np.empty(len(cells), dtype=np.uint8)
-            counts, items = np.zeros_like(base), np.zeros_like(base)
-            full = read_messages(
-                spans.data,
-                spans.offsets,
-                spans.lengths,
-                layout.messages,
-                layout.fields,
-                layout.numbers,
-                layout.owners,
-                layout.is_list,
-                layout.initial,
-                layout.initially_there,
-                base,
-                self._room,
-                counts,
-                items,
-                cells,
-                there,
-                faults,
-            )
-            if full < 0:
-                break
-            self._room[full] *= 2
-        made = Cells(base=base, counts=counts, cells=cells, there=there, data=spans.data, pool=layout.pool)
-        return made.array(layout.root, rows), faults != 0
+        layout = self._layout
+        read = functools.partial(
+            read_messages,
+            spans.data,
+            spans.offsets,
+            spans.lengths,
+            layout.messages,
+            layout.fields,
+            layout.numbers,
+            layout.owners,
+            layout.is_list,
+            layout.initial,
+            layout.initially_there,
+        )
+        cells, faults = self._room.fill(read, len(spans), data=spans.data, pool=layout.pool)
+        return cells.array(layout.root, len(spans)), faults != 0
 
     def explain(self, payload: bytes) -> FormatError:
         """See `ValueDecoder`."""

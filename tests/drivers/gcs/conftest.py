@@ -1,9 +1,9 @@
-"""What tests of the driver `gcs` share: a bucket of their own, another client of it, and a server in front."""
+"""What tests of the driver `gcs` share: a bucket of their own, another client of it, a server in front, a driver."""
 
 from __future__ import annotations
 
 import pytest
-from gcs import Rest, new_bucket
+from gcs import Rest, new_bucket, opened
 from http_front import Front
 
 
@@ -21,3 +21,10 @@ def rest(fake_gcs, bucket):
 def front(fake_gcs):
     with Front(fake_gcs.endpoint) as front:
         yield front
+
+
+@pytest.fixture
+def driver(options):
+    """By the options of the test's file."""
+    with opened(**options) as driver:
+        yield driver

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gcs import PREFIX, Rest, new_bucket
+from gcs import PREFIX
 
 from offload_drivers.gcs import GcsDriver
 from offload_hooks.testing import DriverConformance
@@ -14,15 +14,11 @@ class TestGcs(DriverConformance):
     secrets = ("ya29.a-secret-token",)
 
     @pytest.fixture
-    def bucket(self, fake_gcs):
-        return new_bucket(fake_gcs)
-
-    @pytest.fixture
     def make_driver(self, fake_gcs, bucket):
         return lambda: GcsDriver(
             bucket=bucket, prefix=PREFIX, endpoint_url=fake_gcs.endpoint, token=self.secrets[0]
         )
 
     @pytest.fixture
-    def back_door(self, fake_gcs, bucket):
-        return Rest(fake_gcs, bucket)
+    def back_door(self, rest):
+        return rest

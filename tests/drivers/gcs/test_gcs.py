@@ -27,12 +27,6 @@ def options(fake_gcs, bucket):
 
 
 @pytest.fixture
-def driver(options):
-    with opened(**options) as driver:
-        yield driver
-
-
-@pytest.fixture
 def fronted(options, front):
     """A driver whose requests are seen."""
     with opened(**options | {"endpoint_url": front.url}) as driver:

@@ -21,12 +21,6 @@ def options(bucket, front):
     return {"bucket": bucket, "prefix": PREFIX, "endpoint_url": front.url, "anonymous": True}
 
 
-@pytest.fixture
-def driver(options):
-    with opened(**options) as driver:
-        yield driver
-
-
 def staged(driver, *blocks, key="k", metadata=()):
     upload = driver.begin_data(key, "a/b", dict(metadata))
     receipts, offset = [], 0

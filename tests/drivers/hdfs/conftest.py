@@ -1,9 +1,19 @@
-"""What tests of the driver `hdfs` share: WebHDFS, another client of the same files."""
+"""What tests of the driver `hdfs` share: a directory of their own, and WebHDFS, another client of its files."""
 
 from __future__ import annotations
 
+import itertools
+import os
+
 import pytest
 from webhdfs import WebHdfs
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def root():
+    return f"/tests-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture

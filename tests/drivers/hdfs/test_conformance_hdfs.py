@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 
 import pytest
-from webhdfs import WebHdfs
 
 from offload_drivers.hdfs import HdfsDriver
 from offload_hooks.testing import DriverConformance
-
-_numbers = itertools.count()
 
 
 class RestBackDoor:
@@ -42,13 +37,9 @@ class TestHdfs(DriverConformance):
     max_examples = 10
 
     @pytest.fixture
-    def root(self):
-        return f"/conformance-{os.getpid()}-{next(_numbers)}"
-
-    @pytest.fixture
     def make_driver(self, minihdfs, root):
         return lambda: HdfsDriver(url=minihdfs.url + root, user=minihdfs.superuser)
 
     @pytest.fixture
-    def back_door(self, minihdfs, root):
-        return RestBackDoor(WebHdfs(minihdfs.endpoint, root, minihdfs.superuser))
+    def back_door(self, web):
+        return RestBackDoor(web)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import pickle
 import subprocess
 import sys
@@ -26,13 +25,6 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UploadError,
 )
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def root():
-    return f"/hdfs-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import subprocess
 import sys
 import textwrap
@@ -13,8 +11,6 @@ import pytest
 
 from offload_drivers.hdfs import HdfsDriver
 from offload_hooks.errors import OptionError
-
-_numbers = itertools.count()
 
 BEGIN = """
     import json, os, sys
@@ -30,11 +26,6 @@ BEGIN = """
 
     driver = HdfsDriver(url=sys.argv[1], user=sys.argv[2], client="pyarrow", timeout_s=120)
 """
-
-
-@pytest.fixture
-def root():
-    return f"/arrow-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture

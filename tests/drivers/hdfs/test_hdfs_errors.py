@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import pickle
@@ -29,13 +28,6 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def root():
-    return f"/errors-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture

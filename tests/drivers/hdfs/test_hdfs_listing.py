@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,13 +10,6 @@ from hdfs_native import Client, WriteOptions
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs.client import PAGE, HdfsClient
 from offload_hooks.errors import ObjectNotFoundError
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def root():
-    return f"/listing-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture

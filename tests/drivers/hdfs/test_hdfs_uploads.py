@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import signal
 import subprocess
 import sys
@@ -18,13 +16,6 @@ from offload_drivers.hdfs import turns as hdfs_turns
 from offload_drivers.hdfs.client import HdfsClient
 from offload_hooks import Upload
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, UploadError
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def root():
-    return f"/uploads-{os.getpid()}-{next(_numbers)}"
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from s3 import PREFIX, Boto, new_bucket, options
 
 from offload_drivers.s3 import S3Driver
 from offload_hooks.testing import DriverConformance
@@ -19,19 +18,12 @@ class OnVersitygw:
     client = "s3fs"
 
     @pytest.fixture
-    def bucket(self, versitygw):
-        return new_bucket(versitygw)
+    def make_driver(self, given):
+        return lambda: S3Driver(**given, client=self.client)
 
     @pytest.fixture
-    def make_driver(self, versitygw, bucket):
-        given = options(versitygw, bucket=bucket, prefix=PREFIX, client=self.client)
-        return lambda: S3Driver(**given)
-
-    @pytest.fixture
-    def back_door(self, versitygw, bucket):
-        boto = Boto(versitygw, bucket)
-        yield boto
-        boto.close()
+    def back_door(self, boto):
+        return boto
 
 
 class TestS3(OnVersitygw, DriverConformance):
