@@ -183,11 +183,15 @@ class LedgerFencedError(StoreError):
 
 
 class LedgerClosedError(StoreError):
-    """A ledger's writer, or its store, was closed."""
+    """A ledger's writer, its store or its managed ledger was closed."""
 
 
 class LedgerFailedError(StoreError):
     """What a ledger's writer wrote may be there or not; it writes no more, and the ledger is to be recovered."""
+
+
+class OwnershipLostError(StoreError):
+    """A managed ledger that was open here was opened or deleted by another; nothing of it is changed here any more."""
 
 
 class StoreUnavailableError(StoreError, ConnectionError):
@@ -281,6 +285,10 @@ class UnsupportedVersionError(FormatError):
 
 class UnknownTopicError(OffloadError, LookupError):
     """No topic of this name has offloaded data here."""
+
+
+class TopicTerminatedError(OffloadError):
+    """A topic was terminated: it takes no more entries."""
 
 
 class UnknownLedgerError(OffloadError, LookupError):

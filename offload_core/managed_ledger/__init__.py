@@ -1,0 +1,9 @@
+"""Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
+
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.hot_ledgers import HotLedgers
+from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.opening import open_managed_ledger
+from offload_core.managed_ledger.rollover import RolloverPolicy
+
+__all__ = ["Environment", "HotLedgers", "ManagedLedger", "RolloverPolicy", "open_managed_ledger"]

@@ -1,0 +1,203 @@
+"""Appends to a managed ledger: to the ledger that is written now, and to a new one where that is full or failed.
+
+    begin a ledger     created in the hot tier → recorded → appended to
+    end a ledger       sealed in the hot tier → recorded with what it has
+
+Each step can be made again, and what did not succeed is what the next append begins with: a failure between any two
+leaves a managed ledger that can be appended to. A process that ends there leaves an unrecorded ledger, or a sealed one
+that is recorded as open; opening finds both. Ledgers are begun by the first append that needs one.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from offload_core.managed_ledger.hot_ledgers import HotLedgers
+from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.record_changes import begin_ledger, check_not_terminated, end_ledger
+from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.view import LedgersView
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo
+from offload_core.metadata.managed_ledger_records import Change
+from offload_hooks.errors import (
+    LedgerClosedError,
+    LedgerFailedError,
+    LedgerFencedError,
+    OffloadError,
+    StoreError,
+)
+from offload_hooks.ledger_stores import LedgerStatus, LedgerWriter
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 5
+"""In how many ledgers an append is tried that is known not to be in those before."""
+
+
+class Appender:
+    """Appends to one managed ledger, by many threads at once.
+
+    Attributes:
+        view: the ledgers as they are now; replaced as a whole, so that readers need no lock.
+    """
+
+    def __init__(
+        self, owned: OwnedRecord, hot: HotLedgers, rollover: RolloverPolicy, now_ms: Callable[[], int]
+    ) -> None:
+        self._owned = owned
+        self._hot = hot
+        self._rollover = rollover
+        self._now_ms = now_ms
+        self._lock = threading.Lock()  # held to change ledgers, not to append
+        self._unrecorded: LedgerWriter | None = None
+        self._ending: LedgerWriter | None = None
+        self._sealed: LedgerStatus | None = None
+        self._recovered: dict[int, int] = {}
+        self._began_ms = 0
+        self._closed = False
+        self.view = LedgersView.of(owned.info, None)
+
+    def append(self, add: Callable[[LedgerWriter], int]) -> EntryPosition:
+        """Where the first entry is that `add` appends to a writer. Errors as `ManagedLedger.add_entry`."""
+        for is_last in (*[False] * _TRIES, True):
+            writer = self._writer()
+            try:
+                return EntryPosition(writer.ledger_id, add(writer))
+            except (LedgerClosedError, LedgerFencedError, LedgerFailedError) as error:
+                self._replace(writer, error)
+                if is_last:
+                    raise
+        raise AssertionError("the last turn returns or raises")
+
+    def roll(self) -> bool:
+        """Seal and record the ledger that is written; whether there was one with entries."""
+        with self._lock:
+            self._check_open()
+            writer = self.view.writer
+            if writer is None or (self._ending is None and not writer.status.entry_count):
+                return False
+            return self._end()
+
+    def roll_if_due(self) -> bool:
+        """As `roll`, if the ledger is full or old, or was to be ended before; whether it was."""
+        writer = self.view.writer
+        if writer is None or not (self._ending is writer or self._is_full(writer)):
+            return False
+        return self.roll()
+
+    def change(self, change: Change) -> ManagedLedgerInfo:
+        """Change the record, and the view with it; see `OwnedRecord.update`."""
+        with self._lock:
+            self._check_open()
+            return self._record(change, self.view.writer)
+
+    def end_and_change(self, change: Change) -> ManagedLedgerInfo:
+        """End the ledger that is written, and then change the record, before anything else is appended."""
+        with self._lock:
+            self._check_open()
+            self._end()
+            return self._record(change, None)
+
+    def close(self) -> None:
+        """End the ledger that is written. Nothing can be appended any more, also where that fails."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._end()
+
+    # --- ledgers, by who holds the lock ------------------------------------------------------------
+
+    def _writer(self) -> LedgerWriter:
+        """The writer to append by now."""
+        writer = self.view.writer
+        if writer is None or self._closed or self._ending is writer or self._is_full(writer):
+            with self._lock:
+                self._check_open()
+                writer = self.view.writer
+                if writer is not None and (self._ending is writer or self._is_full(writer)):
+                    self._end()
+                    writer = None
+                if writer is None:
+                    writer = self._begin()
+        return writer
+
+    def _begin(self) -> LedgerWriter:
+        check_not_terminated(self._owned.info)
+        if self._unrecorded is None:
+            self._unrecorded = self._hot.create(self._owned.name)
+        writer = self._unrecorded
+        self._began_ms = self._now_ms()
+        self._record(lambda info: begin_ledger(info, writer.ledger_id), writer)
+        self._unrecorded = None
+        return writer
+
+    def _end(self) -> bool:
+        writer = self.view.writer
+        if writer is None:
+            return False
+        self._ending = writer
+        if self._sealed is None:
+            self._sealed = self._seal(writer)
+        status, now_ms = self._sealed, self._now_ms()
+        self._record(lambda info: end_ledger(info, status, now_ms), None)
+        self._ending = self._sealed = None
+        if not status.entry_count:
+            try:
+                self._hot.store.delete(status.ledger_id)
+            except StoreError as error:
+                _log.warning(
+                    "ledger %d of %s has no entries and is not deleted yet: %s",
+                    status.ledger_id,
+                    self._owned.name,
+                    error,
+                )
+        return True
+
+    def _seal(self, writer: LedgerWriter) -> LedgerStatus:
+        try:
+            return writer.close()
+        except (LedgerFailedError, LedgerFencedError):
+            self._owned.read()
+            status = self._hot.store.recover(writer.ledger_id).status
+            self._recovered[status.ledger_id] = status.entry_count
+            return status
+
+    def _record(self, change: Change, writer: LedgerWriter | None) -> ManagedLedgerInfo:
+        info = self._owned.update(change)
+        self.view = LedgersView.of(info, writer)
+        return info
+
+    def _is_full(self, writer: LedgerWriter) -> bool:
+        return self._rollover.is_full(writer.status, (self._now_ms() - self._began_ms) / 1000)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise LedgerClosedError(f"the managed ledger {self._owned.name} was closed")
+
+    # --- an append that did not succeed ------------------------------------------------------------
+
+    def _replace(self, writer: LedgerWriter, error: OffloadError) -> None:
+        """See that the ledger is ended; return if the append is known not to be in it, else raise."""
+        with self._lock:
+            if self.view.writer is writer:
+                if isinstance(error, LedgerClosedError) and self._ending is not writer:
+                    raise error  # not by us: its store was closed
+                try:
+                    self._end()
+                except OffloadError as worse:
+                    if isinstance(error, LedgerFailedError):
+                        raise error from worse  # what is there is not known yet
+                    raise
+        if isinstance(error, LedgerFailedError):
+            kept, acknowledged = self._recovered.get(writer.ledger_id), writer.status.entry_count
+            if kept is None:
+                raise error
+            if kept > acknowledged:
+                raise LedgerFailedError(
+                    f"{error.what}; of what was being added then, it is not known whose is there",
+                    ledger_id=writer.ledger_id,
+                    found=f"entries {acknowledged} to {kept - 1}, which nobody was told of",
+                    hint="Look at them before it is added again.",
+                ) from error

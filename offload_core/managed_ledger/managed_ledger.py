@@ -1,0 +1,84 @@
+"""`ManagedLedger`: a topic's entries, appended in one order over many ledgers, by the one process that owns it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from offload_core.managed_ledger.appender import Appender
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.metadata import EntryPosition
+from offload_hooks.values import ReadableBuffer
+
+
+class ManagedLedger:
+    """A managed ledger that is open here; made by `open_managed_ledger`. Calls may come from many threads at once.
+
+    Every call raises the errors of the stores. One that changes anything raises `OwnershipLostError` if another has
+    opened or deleted the managed ledger meanwhile, and `LedgerClosedError` if it was closed; then nothing was changed.
+    """
+
+    def __init__(self, environment: Environment, owned: OwnedRecord, rollover: RolloverPolicy) -> None:
+        self._owned = owned
+        self._appender = Appender(owned, environment.hot, rollover, environment.now_ms)
+
+    def __repr__(self) -> str:
+        return f"<ManagedLedger {self.name}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def name(self) -> str:
+        """`tenant/namespace/persistent/encoded topic`."""
+        return self._owned.name
+
+    @property
+    def last_position(self) -> EntryPosition | None:
+        """The last acknowledged entry; None if there is none. Asks nobody."""
+        return self._appender.view.last_position()
+
+    def add_entry(self, payload: ReadableBuffer) -> EntryPosition:
+        """Append an entry; where it is. Positions ascend in the order of calls that follow one another.
+
+        When it returns, the entry is acknowledged: it is safe as the ledger store's options say.
+
+        Raises:
+            OptionError: the payload is larger than the store takes.
+            StoreFullError: no room is left; room may come.
+            TopicTerminatedError: the topic takes no more entries.
+            LedgerFailedError: whether the entry is there is not known. It says in which ledger, and between which
+                entries, it is if it is; the managed ledger can be used on.
+            OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is there.
+        """
+        return self._appender.append(lambda writer: writer.append(payload))
+
+    def add_entries(self, payloads: Sequence[ReadableBuffer]) -> EntryPosition:
+        """Append entries that follow one another in one ledger, no others between them; where the first is.
+
+        All are acknowledged or none. At least one. Errors as `add_entry`.
+        """
+        return self._appender.append(lambda writer: writer.append_batch(payloads))
+
+    def roll(self) -> bool:
+        """Seal the ledger that is written, and record what it has; whether there was one with entries.
+
+        The next entry goes to a new ledger.
+        """
+        return self._appender.roll()
+
+    def roll_if_due(self) -> bool:
+        """As `roll`, if the rollover policy says so, of an idle ledger as well; to be called at intervals."""
+        return self._appender.roll_if_due()
+
+    def close(self) -> None:
+        """Seal and record the ledger that is written. Opening repairs it as well, if this fails."""
+        self._appender.close()

@@ -1,0 +1,82 @@
+"""A managed ledger's record in the hands of its owner: changed only while the owner's mark is in it.
+
+Opening puts a mark of one's own into the record. Each later change is made to a record that has this mark, by
+compare-and-set; so from the moment that another has opened the managed ledger, nothing that its former owner does can
+change it, in whichever process that is.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, check_owner, claim_ownership
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.managed_ledger_records import Change
+from offload_hooks.errors import UnknownTopicError, VersionConflictError
+
+_CREATIONS = 10
+
+
+class OwnedRecord:
+    """The record of a managed ledger that was opened here; see `claim_record`.
+
+    Attributes:
+        info: the record as it was last read or written here; others may have offloaded ledgers since.
+    """
+
+    def __init__(self, records: ManagedLedgerRecords, name: str, owner: str, info: ManagedLedgerInfo) -> None:
+        self._records = records
+        self._owner = owner
+        self.name = name
+        self.info = info
+
+    def update(self, change: Change) -> ManagedLedgerInfo:
+        """Change the record, as `ManagedLedgerRecords.update`; what it is then.
+
+        Raises:
+            OwnershipLostError: another has opened or deleted the managed ledger; nothing was changed.
+        """
+
+        def owned(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            check_owner(info, self._owner, self.name)
+            return change(info)
+
+        try:
+            self.info = self._records.update(self.name, owned).info
+        except UnknownTopicError:
+            check_owner(None, self._owner, self.name)
+            raise
+        return self.info
+
+    def read(self) -> ManagedLedgerInfo:
+        """The record as it is now; `OwnershipLostError` as `update`."""
+        known = self._records.read(self.name)
+        info = None if known is None else known.info
+        check_owner(info, self._owner, self.name)
+        assert info is not None
+        self.info = info
+        return info
+
+
+def claim_record(records: ManagedLedgerRecords, name: str, create: bool) -> OwnedRecord:
+    """Become the owner of a managed ledger, or create it.
+
+    Raises:
+        UnknownTopicError: there is none, and `create` is false.
+        OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps nobody owns it then.
+    """
+    owner = uuid4().hex
+    for is_last in (*[False] * _CREATIONS, True):
+        try:
+            known = records.update(name, lambda info: claim_ownership(info, owner))
+            return OwnedRecord(records, name, owner, known.info)
+        except UnknownTopicError:
+            if not create:
+                raise
+        try:
+            new = ManagedLedgerInfo(properties=((OWNER_PROPERTY, owner),))
+            return OwnedRecord(records, name, owner, records.write(name, new, None).info)
+        except VersionConflictError:  # another has created it, and perhaps deleted it again
+            if is_last:
+                raise
+    raise AssertionError("the last turn returns or raises")

@@ -1,0 +1,94 @@
+"""What a managed ledger's owner changes in its record, as pure functions from record to record.
+
+    claim_ownership     an owner's mark goes into the record; whoever owned it before can't change it any more
+    begin_ledger        the ledger that entries are appended to from now on
+    end_ledger          it is sealed, with what it has; forgotten if it is empty
+
+Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update` and made again after an
+answer that was lost. Source: docs/formats/metadata.md; docs/managed-ledger.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_hooks.errors import OwnershipLostError, TopicTerminatedError
+from offload_hooks.ledger_stores import LedgerStatus
+
+OWNER_PROPERTY = "pulsar-offload.owner"
+"""Whose the managed ledger is: a mark that no two owners share. Pulsar keeps properties that it does not know."""
+
+
+def get_property(info: ManagedLedgerInfo, name: str) -> str | None:
+    """The property's value; None if there is none."""
+    return dict(info.properties).get(name)
+
+
+def with_property(info: ManagedLedgerInfo, name: str, value: str) -> ManagedLedgerInfo:
+    """The same with this property, at the end if it is new."""
+    if get_property(info, name) is None:
+        return replace(info, properties=(*info.properties, (name, value)))
+    return replace(
+        info, properties=tuple((known, value if known == name else old) for known, old in info.properties)
+    )
+
+
+def claim_ownership(info: ManagedLedgerInfo, owner: str) -> ManagedLedgerInfo:
+    """Put an owner's mark in the place of another's."""
+    return with_property(info, OWNER_PROPERTY, owner)
+
+
+def check_owner(info: ManagedLedgerInfo | None, owner: str, name: str) -> None:
+    """Refuse a record that is not, or not any more, this owner's; None is one that was deleted.
+
+    Raises:
+        OwnershipLostError: with the managed ledger's name.
+    """
+    if info is None:
+        raise OwnershipLostError(f"the managed ledger {name} was deleted")
+    if get_property(info, OWNER_PROPERTY) != owner:
+        raise OwnershipLostError(
+            f"another has opened the managed ledger {name}", hint="Open it again, if it is to be served here."
+        )
+
+
+def begin_ledger(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    """Record a ledger that was created.
+
+    Raises:
+        TopicTerminatedError: the topic takes no more entries.
+    """
+    if info.ledger(ledger_id) is not None:
+        return info
+    check_not_terminated(info)
+    return replace(info, ledgers=(*info.ledgers, LedgerRecord(info=LedgerInfo(ledger_id=ledger_id))))
+
+
+def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> ManagedLedgerInfo:
+    """Record what a sealed ledger has, since when (ms since 1970, UTC); one without entries is forgotten."""
+    ledger = info.ledger(status.ledger_id)
+    if ledger is None or ledger.info.is_closed:
+        return info
+    if not status.entry_count:
+        return without_ledgers(info, {status.ledger_id})
+    ended = replace(
+        ledger.info, entries=status.entry_count, size=status.size_bytes, timestamp_ms=max(1, now_ms)
+    )
+    return info.with_ledger(replace(ledger, info=ended))
+
+
+def without_ledgers(info: ManagedLedgerInfo, ledger_ids: set[int]) -> ManagedLedgerInfo:
+    """Forget ledgers."""
+    return replace(
+        info, ledgers=tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in ledger_ids)
+    )
+
+
+def check_not_terminated(info: ManagedLedgerInfo) -> None:
+    """Refuse a topic that takes no more entries; `TopicTerminatedError`, with its last position."""
+    if info.terminated_at is not None:
+        raise TopicTerminatedError(
+            "the topic was terminated", found=f"its last position, {info.terminated_at}"
+        )

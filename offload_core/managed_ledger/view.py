@@ -1,0 +1,58 @@
+"""A managed ledger's ledgers at one moment, for readers: which there are, and how many entries each has by now."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Self
+
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo
+from offload_hooks.ledger_stores import LedgerWriter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgersView:
+    """Ledgers in the order of their entries.
+
+    Attributes:
+        ledger_ids: ascending.
+        entry_counts: of each; of the one that is written it grows, see `entry_count`.
+        writer: of the ledger that entries are appended to; None if there is none just now.
+    """
+
+    ledger_ids: tuple[int, ...]
+    entry_counts: tuple[int, ...]
+    writer: LedgerWriter | None
+
+    @classmethod
+    def of(cls, info: ManagedLedgerInfo, writer: LedgerWriter | None) -> Self:
+        """What a record says, and who writes the last ledger."""
+        ledgers = info.in_order
+        return cls(
+            ledger_ids=tuple(ledger.ledger_id for ledger in ledgers),
+            entry_counts=tuple(ledger.info.entries or 0 for ledger in ledgers),
+            writer=writer,
+        )
+
+    def entry_count(self, place: int) -> int:
+        """How many entries the ledger at this place has by now."""
+        if self.writer is not None and self.writer.ledger_id == self.ledger_ids[place]:
+            return self.writer.status.entry_count
+        return self.entry_counts[place]
+
+    def find(self, ledger_id: int) -> int:
+        """The place of a ledger, or of the next one."""
+        return bisect_left(self.ledger_ids, ledger_id)
+
+    def has(self, ledger_id: int) -> bool:
+        """Whether this ledger is one of them."""
+        place = self.find(ledger_id)
+        return place < len(self.ledger_ids) and self.ledger_ids[place] == ledger_id
+
+    def last_position(self) -> EntryPosition | None:
+        """The last entry; None if there is none."""
+        for place in reversed(range(len(self.ledger_ids))):
+            count = self.entry_count(place)
+            if count:
+                return EntryPosition(self.ledger_ids[place], count - 1)
+        return None

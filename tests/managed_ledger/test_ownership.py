@@ -1,0 +1,221 @@
+"""One owner: opening takes a topic from whoever has it, repairs what it left, and deletes what was never recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+
+import managed_ledgers
+import pytest
+from ledger_files import all_entries
+from managed_ledgers import NAME, environment_of
+
+from offload_core.managed_ledger import open_managed_ledger
+from offload_core.managed_ledger.owned_record import claim_record
+from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, get_property
+from offload_core.metadata import ManagedLedgerInfo
+from offload_hooks.errors import (
+    DataLossError,
+    InvalidKeyError,
+    LedgerFencedError,
+    OwnershipLostError,
+    UnknownTopicError,
+)
+
+
+def entries_of(environment, info):
+    found = []
+    for ledger in info.in_order:
+        with closing(environment.hot.store.open(ledger.ledger_id)) as reader:
+            found += all_entries(reader)
+    return found
+
+
+def test_a_topic_that_is_not_there_is_created_only_if_wanted(opened, recorded):
+    with pytest.raises(UnknownTopicError):
+        opened(create=False)
+    opened().close()
+    assert opened(create=False).last_position is None
+    assert len(recorded().properties) == 1
+
+
+def test_a_name_that_leads_elsewhere_is_refused(environment):
+    with pytest.raises(InvalidKeyError):
+        open_managed_ledger(environment, "acme/cold/persistent/../../x")
+
+
+def test_opening_keeps_what_was_added_and_goes_on_behind_it(opened, environment, recorded):
+    killed = opened()
+    first = killed.add_entry(b"a")
+    topic = opened()
+    assert topic.last_position == first
+    (ledger,) = recorded().ledgers
+    assert (ledger.info.entries, ledger.info.size) == (1, 1)
+    assert topic.add_entry(b"b") > first
+    assert entries_of(environment, recorded()) == [b"a", b"b"]
+
+
+def test_whoever_owned_a_topic_before_can_change_nothing_more(opened, environment, recorded):
+    former = opened()
+    former.add_entry(b"a")
+    owner = opened()
+    position = owner.add_entry(b"b")
+    before = recorded()
+    for call in (
+        lambda: former.add_entry(b"c"),
+        lambda: former.add_entries([b"c"]),
+        former.roll,
+        former.close,
+    ):
+        with pytest.raises(OwnershipLostError, match="another has opened the managed ledger acme/cold"):
+            call()
+    assert recorded() == before
+    assert owner.last_position == position
+    assert entries_of(environment, recorded()) == [b"a", b"b"]
+
+
+def test_an_idle_former_owner_leaves_no_ledger_in_the_record(opened, environment, recorded):
+    former = opened()
+    owner = opened()
+    with pytest.raises(OwnershipLostError):
+        former.add_entry(b"a")
+    assert recorded().ledgers == ()
+    owner.add_entry(b"b")
+    owner.close()
+    assert len(environment.hot.of(NAME)) == 2
+    opened()
+    assert environment.hot.of(NAME) == [recorded().ledgers[0].ledger_id], "what it created was found"
+
+
+def test_an_owner_whose_ledger_alone_was_taken_goes_on_in_another(opened, environment, hot, recorded):
+    topic = opened()
+    first = topic.add_entry(b"a")
+    hot.recover(first.ledger_id)
+    assert topic.add_entry(b"b").ledger_id > first.ledger_id
+    assert entries_of(environment, recorded()) == [b"a", b"b"]
+
+
+def test_an_empty_last_ledger_is_dropped(opened, environment, recorded, hot):
+    topic = opened()
+    writer = topic._appender._begin()
+    assert recorded().ledgers[0].ledger_id == writer.ledger_id
+    opened()
+    assert (recorded().ledgers, hot.ledger_ids()) == ((), [])
+    with pytest.raises(LedgerFencedError):
+        writer.append(b"late")
+
+
+def test_ledgers_that_were_never_recorded_are_deleted_and_those_of_others_stay(opened, environment, hot):
+    mine, other = environment.hot.create(NAME), environment.hot.create(f"{NAME}-partition-1")
+    nobodys = hot.create({})
+    opened()
+    assert hot.ledger_ids() == [other.ledger_id, nobodys.ledger_id]
+    with pytest.raises(LedgerFencedError):
+        mine.append(b"a")
+
+
+def test_a_ledger_of_a_later_owner_is_never_taken_for_a_leftover(opened, environment, monkeypatch, recorded):
+    """One that opens is stopped behind its mark, another opens and appends, and the first goes on."""
+    later = []
+
+    def then_another_opens(records, name, create):
+        owned = claim_record(records, name, create)
+        if not later:
+            later.append(None)
+            later[0] = opened()
+            later[0].add_entry(b"a")
+        return owned
+
+    monkeypatch.setattr("offload_core.managed_ledger.opening.claim_record", then_another_opens)
+    former = opened()
+    with pytest.raises(OwnershipLostError):
+        former.add_entry(b"b")
+    later[0].add_entry(b"c")
+    assert entries_of(environment, recorded()) == [b"a", b"c"]
+
+
+def test_a_last_ledger_that_is_gone_is_an_error_unless_its_loss_is_accepted(opened, hot, recorded):
+    killed = opened()
+    first = killed.add_entry(b"a")
+    hot.delete(first.ledger_id)
+    for _ in range(2):
+        with pytest.raises(DataLossError) as caught:
+            opened()
+        assert caught.value.ledger_id == first.ledger_id
+    assert opened(accept_loss=True).last_position is None
+    assert recorded().ledgers == ()
+
+
+def test_owners_have_marks_of_their_own_and_other_properties_stay(opened, records, recorded):
+    records.write(NAME, ManagedLedgerInfo(properties=(("a", "b"),)), None)
+    marks = set()
+    for _ in range(3):
+        opened().close()
+        marks.add(get_property(recorded(), OWNER_PROPERTY))
+    assert len(marks) == 3
+    assert recorded().properties[0] == ("a", "b")
+    assert len(recorded().properties) == 2
+
+
+# --- other processes ---------------------------------------------------------------------------
+
+
+class Owner:
+    """A process that owns the topic, and adds what it is told to."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        assert self._line() == "ready"
+
+    def add(self, text: str) -> str:
+        self.process.stdin.write(f"{text}\n")
+        self.process.stdin.flush()
+        return self._line()
+
+    def _line(self) -> str:
+        return self.process.stdout.readline().strip()
+
+
+@contextmanager
+def another_owner(folder):
+    command = [sys.executable, managed_ledgers.__file__, str(folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield Owner(process)
+        finally:
+            process.kill()
+
+
+def test_a_topic_is_taken_from_another_process_and_back(tmp_path):
+    environment = environment_of(tmp_path)
+    with another_owner(tmp_path) as first:
+        assert first.add("one").endswith(":0")
+        with another_owner(tmp_path) as second:
+            assert second.add("two").endswith(":0")
+            assert first.add("three") == "OwnershipLostError"
+            assert first.add("roll") == "OwnershipLostError"
+            os.kill(second.process.pid, signal.SIGSTOP)
+            topic = open_managed_ledger(environment, NAME)
+            topic.add_entry(b"four\n")
+            os.kill(second.process.pid, signal.SIGCONT)
+            assert second.add("five") == "OwnershipLostError"
+    topic.close()
+    info = environment.records.read(NAME).info
+    assert entries_of(environment, info) == [b"one\n", b"two\n", b"four\n"]
+    environment.hot.store.close()
+
+
+def test_what_a_killed_process_added_is_there(tmp_path):
+    with another_owner(tmp_path) as owner:
+        positions = [owner.add(str(i)) for i in range(5)]
+        owner.process.kill()
+        owner.process.wait()
+    environment = environment_of(tmp_path)
+    topic = open_managed_ledger(environment, NAME)
+    assert str(topic.last_position) == positions[-1]
+    topic.close()
+    assert entries_of(environment, environment.records.read(NAME).info) == [b"%d\n" % i for i in range(5)]
+    environment.hot.store.close()

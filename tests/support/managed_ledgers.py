@@ -1,0 +1,55 @@
+"""What tests of managed ledgers name alike; and a process that owns one.
+
+`python managed_ledgers.py FOLDER` opens the topic, prints `ready`, adds an entry for each line that it reads, and
+prints its position, or the error's name.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_hooks.errors import OffloadError
+
+NAME = "acme/cold/persistent/orders"
+
+
+@dataclass
+class Clock:
+    """The time, in ms."""
+
+    now_ms: int = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+    def pass_s(self, seconds: float) -> None:
+        """Let it pass."""
+        self.now_ms += int(seconds * 1000)
+
+
+def environment_of(folder: Path) -> Environment:
+    """Records and ledgers in a folder that several processes may share."""
+    store = SqliteStore(f"sqlite:{folder}/records.db", create=True)
+    hot = FileLedgerStore(folder / "hot", sync="never")
+    return Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+
+
+def main() -> None:
+    """See the module."""
+    topic = open_managed_ledger(environment_of(Path(sys.argv[1])), NAME)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        try:
+            print(topic.roll() if line == "roll\n" else topic.add_entry(line.encode()), flush=True)
+        except OffloadError as error:
+            print(type(error).__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main()
