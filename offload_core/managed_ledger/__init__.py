@@ -3,7 +3,18 @@
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
+from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 
-__all__ = ["Environment", "HotLedgers", "ManagedLedger", "RolloverPolicy", "open_managed_ledger"]
+__all__ = [
+    "EntriesRead",
+    "Environment",
+    "HotLedgers",
+    "LedgerEntries",
+    "ManagedLedger",
+    "OpenReader",
+    "RolloverPolicy",
+    "open_managed_ledger",
+]

@@ -1,4 +1,4 @@
-"""What the managed ledgers of one process share: where records and ledgers are, and the time."""
+"""What the managed ledgers of one process share: where records and ledgers are, how they are read, and the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
-from offload_core.metadata import ManagedLedgerRecords
+from offload_core.managed_ledger.open_readers import OpenReader
+from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
+from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
+from offload_hooks.ledger_stores import LedgerReader
 
 
 def system_now_ms() -> int:
@@ -22,9 +25,19 @@ class Environment:
     Attributes:
         records: their records.
         hot: their ledgers; one of these for all that use a store.
+        open_reader: opens a ledger for reading, given its record; None reads the hot tier only.
+        cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         now_ms: the time, in ms since 1970, UTC.
     """
 
     records: ManagedLedgerRecords
     hot: HotLedgers
+    open_reader: OpenReader | None = None
+    cache_bytes: int = DEFAULT_CACHE_BYTES
     now_ms: Callable[[], int] = system_now_ms
+
+    def open_ledger(self, record: LedgerRecord) -> LedgerReader:
+        """Open a ledger for reading."""
+        if self.open_reader is None:
+            return self.hot.store.open(record.ledger_id)
+        return self.open_reader(record)

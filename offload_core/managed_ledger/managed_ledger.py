@@ -9,8 +9,11 @@ from typing import Self
 from offload_core.managed_ledger.appender import Appender
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.rollover import RolloverPolicy
-from offload_core.metadata import EntryPosition
+from offload_core.managed_ledger.tail_cache import TailCache
+from offload_core.metadata import EntryPosition, LedgerRecord
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
 
@@ -23,7 +26,10 @@ class ManagedLedger:
 
     def __init__(self, environment: Environment, owned: OwnedRecord, rollover: RolloverPolicy) -> None:
         self._owned = owned
+        self._records = environment.records
         self._appender = Appender(owned, environment.hot, rollover, environment.now_ms)
+        self._cache = TailCache(environment.cache_bytes)
+        self._reader = TopicReader(self._find_ledger, environment.open_ledger, self._cache)
 
     def __repr__(self) -> str:
         return f"<ManagedLedger {self.name}>"
@@ -59,14 +65,36 @@ class ManagedLedger:
                 entries, it is if it is; the managed ledger can be used on.
             OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is there.
         """
-        return self._appender.append(lambda writer: writer.append(payload))
+        position = self._appender.append(lambda writer: writer.append(payload))
+        self._cache.put(position.ledger_id, position.entry_id, (payload,))
+        return position
 
     def add_entries(self, payloads: Sequence[ReadableBuffer]) -> EntryPosition:
         """Append entries that follow one another in one ledger, no others between them; where the first is.
 
         All are acknowledged or none. At least one. Errors as `add_entry`.
         """
-        return self._appender.append(lambda writer: writer.append_batch(payloads))
+        position = self._appender.append(lambda writer: writer.append_batch(payloads))
+        self._cache.put(position.ledger_id, position.entry_id, payloads)
+        return position
+
+    def read_entries(
+        self, position: EntryPosition, max_entries: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntriesRead:
+        """Entries from `position` on, over all ledgers; up to the last acknowledged one, nothing is waited for.
+
+        A position behind a ledger's last entry, or of a ledger that was deleted, stands for the next entry that there
+        is; `EntryPosition(0, 0)` for the first of all. The newest entries come from memory.
+
+        Args:
+            max_bytes: of payloads; at least one entry is read, however large.
+
+        Raises:
+            RangeError, OptionError: a negative position, or bounds below 1.
+            UnknownLedgerError: a ledger has no copy where it is read from.
+            FormatError, StoreError: of the place that it is read from.
+        """
+        return self._reader.read(self._appender.view, position, max_entries, max_bytes)
 
     def roll(self) -> bool:
         """Seal the ledger that is written, and record what it has; whether there was one with entries.
@@ -81,4 +109,9 @@ class ManagedLedger:
 
     def close(self) -> None:
         """Seal and record the ledger that is written. Opening repairs it as well, if this fails."""
+        self._reader.readers.close()
         self._appender.close()
+
+    def _find_ledger(self, ledger_id: int) -> LedgerRecord | None:
+        known = self._records.read(self.name)
+        return None if known is None else known.info.ledger(ledger_id)

@@ -1,0 +1,82 @@
+"""Readers of a managed ledger's ledgers that are open: few, each opened where its record says that its copies are."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from offload_core.metadata import LedgerRecord
+from offload_hooks.ledger_stores import LedgerReader
+
+OpenReader = Callable[[LedgerRecord], LedgerReader]
+"""Opens a ledger for reading, from where its record says that it can be read."""
+
+MAX_OPEN_READERS = 8
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    reader: LedgerReader
+    users: int = 0
+    is_kept: bool = True
+
+
+class OpenReaders:
+    """Readers by ledger; the one that was not used for longest is closed where another is needed."""
+
+    def __init__(self, limit: int = MAX_OPEN_READERS) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._held: OrderedDict[int, _Held] = OrderedDict()
+
+    @contextmanager
+    def lease(self, ledger_id: int, open_one: Callable[[], LedgerReader]) -> Iterator[LedgerReader]:
+        """A reader, for the time of the block. Errors as of `open_one`."""
+        with self._lock:
+            held = self._held.get(ledger_id)
+            if held is not None:
+                held.users += 1
+                self._held.move_to_end(ledger_id)
+        if held is None:
+            held = self._add(ledger_id, open_one())
+        try:
+            yield held.reader
+        finally:
+            with self._lock:
+                held.users -= 1
+                is_over = not held.is_kept and not held.users
+            if is_over:
+                held.reader.close()
+
+    def forget(self, ledger_id: int) -> None:
+        """Open this ledger anew the next time: its copies are not where they were."""
+        with self._lock:
+            idle = self._leave(ledger_id)
+        for held in idle:
+            held.reader.close()
+
+    def close(self) -> None:
+        """Close all, those in use as soon as they are not."""
+        for ledger_id in list(self._held):
+            self.forget(ledger_id)
+
+    def _add(self, ledger_id: int, reader: LedgerReader) -> _Held:
+        held = _Held(reader, users=1)
+        with self._lock:
+            idle = self._leave(ledger_id)  # opened by another thread at the same time
+            self._held[ledger_id] = held
+            while len(self._held) > self._limit:
+                idle += self._leave(next(iter(self._held)))
+        for each in idle:
+            each.reader.close()
+        return held
+
+    def _leave(self, ledger_id: int) -> list[_Held]:
+        held = self._held.pop(ledger_id, None)
+        if held is None:
+            return []
+        held.is_kept = False
+        return [] if held.users else [held]
