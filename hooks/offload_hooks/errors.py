@@ -291,6 +291,10 @@ class TopicTerminatedError(OffloadError):
     """A topic was terminated: it takes no more entries."""
 
 
+class TopicDeletedError(OffloadError):
+    """A topic is being deleted: it cannot be opened, and its deletion is to be ended first."""
+
+
 class UnknownLedgerError(OffloadError, LookupError):
     """No readable copy of this ledger is here."""
 

@@ -1,5 +1,7 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
+from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
+from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
@@ -9,12 +11,17 @@ from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 
 __all__ = [
+    "AuditLog",
+    "Deletion",
     "EntriesRead",
     "Environment",
+    "FileAuditLog",
     "HotLedgers",
     "LedgerEntries",
+    "LoggedDeletions",
     "ManagedLedger",
     "OpenReader",
     "RolloverPolicy",
+    "delete_managed_ledger",
     "open_managed_ledger",
 ]

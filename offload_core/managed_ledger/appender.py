@@ -14,7 +14,9 @@ import logging
 import threading
 from collections.abc import Callable
 
-from offload_core.managed_ledger.hot_ledgers import HotLedgers
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.deletion import delete_hot
+from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.record_changes import begin_ledger, check_not_terminated, end_ledger
 from offload_core.managed_ledger.rollover import RolloverPolicy
@@ -43,13 +45,12 @@ class Appender:
         view: the ledgers as they are now; replaced as a whole, so that readers need no lock.
     """
 
-    def __init__(
-        self, owned: OwnedRecord, hot: HotLedgers, rollover: RolloverPolicy, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, environment: Environment, owned: OwnedRecord, rollover: RolloverPolicy) -> None:
+        self._environment = environment
         self._owned = owned
-        self._hot = hot
+        self._hot = environment.hot
         self._rollover = rollover
-        self._now_ms = now_ms
+        self._now_ms = environment.now_ms
         self._lock = threading.Lock()  # held to change ledgers, not to append
         self._unrecorded: LedgerWriter | None = None
         self._ending: LedgerWriter | None = None
@@ -100,6 +101,11 @@ class Appender:
             self._end()
             return self._record(change, None)
 
+    def stop(self) -> None:
+        """Append no more; the ledger that is written stays as it is."""
+        with self._lock:
+            self._closed = True
+
     def close(self) -> None:
         """End the ledger that is written. Nothing can be appended any more, also where that fails."""
         with self._lock:
@@ -145,7 +151,15 @@ class Appender:
         self._ending = self._sealed = None
         if not status.entry_count:
             try:
-                self._hot.store.delete(status.ledger_id)
+                delete_hot(
+                    self._environment,
+                    Deletion(
+                        managed_ledger=self._owned.name,
+                        ledger_id=status.ledger_id,
+                        copy="hot",
+                        why="it has no entries",
+                    ),
+                )
             except StoreError as error:
                 _log.warning(
                     "ledger %d of %s has no entries and is not deleted yet: %s",

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from offload_core.managed_ledger.audit_log import AuditLog, LoggedDeletions
+from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
+from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_hooks.ledger_stores import LedgerReader
-
-
-def system_now_ms() -> int:
-    """The system's clock, in ms since 1970, UTC."""
-    return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +24,8 @@ class Environment:
         hot: their ledgers; one of these for all that use a store.
         open_reader: opens a ledger for reading, given its record; None reads the hot tier only.
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
+        offloads: to the tiers that are configured; None if none is.
+        audit: where each deletion is recorded.
         now_ms: the time, in ms since 1970, UTC.
     """
 
@@ -34,6 +33,8 @@ class Environment:
     hot: HotLedgers
     open_reader: OpenReader | None = None
     cache_bytes: int = DEFAULT_CACHE_BYTES
+    offloads: RecordedOffloads | None = None
+    audit: AuditLog = field(default_factory=LoggedDeletions)
     now_ms: Callable[[], int] = system_now_ms
 
     def open_ledger(self, record: LedgerRecord) -> LedgerReader:

@@ -7,12 +7,21 @@ from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender
+from offload_core.managed_ledger.deletion import delete_copies, delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
+from offload_core.managed_ledger.record_changes import (
+    condemn_ledgers,
+    is_condemned,
+    terminate,
+    without_ledgers,
+)
+from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.tail_cache import TailCache
-from offload_core.metadata import EntryPosition, LedgerRecord
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.policies import RetentionPolicies
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -26,8 +35,8 @@ class ManagedLedger:
 
     def __init__(self, environment: Environment, owned: OwnedRecord, rollover: RolloverPolicy) -> None:
         self._owned = owned
-        self._records = environment.records
-        self._appender = Appender(owned, environment.hot, rollover, environment.now_ms)
+        self._environment = environment
+        self._appender = Appender(environment, owned, rollover)
         self._cache = TailCache(environment.cache_bytes)
         self._reader = TopicReader(self._find_ledger, environment.open_ledger, self._cache)
 
@@ -107,11 +116,69 @@ class ManagedLedger:
         """As `roll`, if the rollover policy says so, of an idle ledger as well; to be called at intervals."""
         return self._appender.roll_if_due()
 
+    def terminate(self) -> EntryPosition:
+        """End the topic with its last entry, whose position is given; `-1:-1` if it has none.
+
+        Nothing can be added from then on, also when it is opened again. Again: the same answer.
+        """
+        position = self._appender.end_and_change(terminate).terminated_at
+        assert position is not None
+        return position
+
+    @property
+    def terminated_at(self) -> EntryPosition | None:
+        """The last position of a topic that was terminated; None if entries can be added."""
+        return self._owned.info.terminated_at
+
+    def trim(
+        self, retention: RetentionPolicies, *, consumed_before: EntryPosition | None = None
+    ) -> list[int]:
+        """Delete whole ledgers that retention does not keep, from the oldest on, with all copies; their ids.
+
+        What an earlier call condemned and did not delete is deleted as well. The ledger that is written stays.
+
+        Args:
+            consumed_before: ledgers with entries from here on stay, whatever retention says; None for none.
+
+        Raises:
+            OptionError: a cold copy lies in a tier that is not configured.
+            StoreError: of the tiers, the metadata or the audit log. Call it again.
+        """
+        now_ms, writer = self._environment.now_ms(), self._appender.view.writer
+        why: dict[int, str] = {}
+
+        def condemn(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            chosen = ledgers_to_trim(
+                info,
+                retention,
+                now_ms=now_ms,
+                open_bytes=0 if writer is None else writer.status.size_bytes,
+                consumed_before=consumed_before,
+            )
+            why.update(chosen)
+            return condemn_ledgers(info, chosen)
+
+        condemned = [ledger for ledger in self._appender.change(condemn).in_order if is_condemned(ledger)]
+        for ledger in condemned:
+            self._reader.readers.forget(ledger.ledger_id)
+            reason = why.get(ledger.ledger_id, "its deletion was begun before")
+            delete_copies(self._environment, self.name, ledger, reason)
+        ledger_ids = [ledger.ledger_id for ledger in condemned]
+        self._appender.change(lambda info: without_ledgers(info, ledger_ids))
+        return ledger_ids
+
+    def delete(self) -> None:
+        """Delete the topic, see `delete_managed_ledger`; whatever is raised, it is not open any more."""
+        self._appender.stop()
+        self._reader.readers.close()
+        delete_managed_ledger(self._environment, self.name)
+
     def close(self) -> None:
         """Seal and record the ledger that is written. Opening repairs it as well, if this fails."""
         self._reader.readers.close()
         self._appender.close()
 
     def _find_ledger(self, ledger_id: int) -> LedgerRecord | None:
-        known = self._records.read(self.name)
-        return None if known is None else known.info.ledger(ledger_id)
+        known = self._environment.records.read(self.name)
+        ledger = None if known is None else known.info.ledger(ledger_id)
+        return None if ledger is None or is_condemned(ledger) else ledger

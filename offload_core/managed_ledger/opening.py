@@ -17,11 +17,14 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.owned_record import OwnedRecord, claim_record
 from offload_core.managed_ledger.record_changes import end_ledger, without_ledgers
 from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.metadata import LedgerRecord
 from offload_hooks.errors import DataLossError, StoreError, UnknownLedgerError
 
 _log = logging.getLogger(__name__)
@@ -46,6 +49,7 @@ def open_managed_ledger(
 
     Raises:
         UnknownTopicError: there is none, and `create` is false.
+        TopicDeletedError: it is being deleted; `delete_managed_ledger` ends that.
         InvalidKeyError: no such name can be.
         FormatError: the record, or acknowledged entries of the last ledger, are damaged.
         DataLossError: the last ledger is not in the hot tier.
@@ -83,6 +87,15 @@ def _sweep(environment: Environment, owned: OwnedRecord, found: Sequence[int]) -
         if ledger is not None and (ledger.context is None or not ledger.context.bookkeeper_deleted):
             continue
         try:
-            environment.hot.store.delete(ledger_id)
+            delete_hot(environment, _leftover(owned.name, ledger_id, ledger))
         except StoreError as error:
             _log.warning("ledger %d of %s is not deleted yet: %s", ledger_id, owned.name, error)
+
+
+def _leftover(name: str, ledger_id: int, ledger: LedgerRecord | None) -> Deletion:
+    why = (
+        "it was left, and its topic does not have it"
+        if ledger is None
+        else "it was left when its deletion began"
+    )
+    return Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why)

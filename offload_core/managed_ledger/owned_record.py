@@ -63,12 +63,13 @@ def claim_record(records: ManagedLedgerRecords, name: str, create: bool) -> Owne
 
     Raises:
         UnknownTopicError: there is none, and `create` is false.
+        TopicDeletedError: it is being deleted.
         OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps nobody owns it then.
     """
     owner = uuid4().hex
     for is_last in (*[False] * _CREATIONS, True):
         try:
-            known = records.update(name, lambda info: claim_ownership(info, owner))
+            known = records.update(name, lambda info: claim_ownership(info, owner, name))
             return OwnedRecord(records, name, owner, known.info)
         except UnknownTopicError:
             if not create:

@@ -3,6 +3,10 @@
     claim_ownership     an owner's mark goes into the record; whoever owned it before can't change it any more
     begin_ledger        the ledger that entries are appended to from now on
     end_ledger          it is sealed, with what it has; forgotten if it is empty
+    terminate           nothing is added any more
+    condemn_ledgers     ledgers are to be deleted: no copy of them may be read or made
+    without_ledgers     and then: they are forgotten
+    begin_deletion      the whole topic is to be deleted
 
 Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update` and made again after an
 answer that was lost. Source: docs/formats/metadata.md; docs/managed-ledger.md.
@@ -10,15 +14,23 @@ answer that was lost. Source: docs/formats/metadata.md; docs/managed-ledger.md.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_hooks.errors import OwnershipLostError, TopicTerminatedError
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY
+from offload_hooks.errors import AttemptError, OwnershipLostError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
 OWNER_PROPERTY = "pulsar-offload.owner"
 """Whose the managed ledger is: a mark that no two owners share. Pulsar keeps properties that it does not know."""
+
+DELETION_PROPERTY = "pulsar-offload.deletion"
+"""That the topic is being deleted: a mark of this deletion."""
+
+_NOWHERE = EntryPosition(-1, -1)
+"""Where a topic without entries was terminated; Pulsar's earliest position."""
 
 
 def get_property(info: ManagedLedgerInfo, name: str) -> str | None:
@@ -26,17 +38,24 @@ def get_property(info: ManagedLedgerInfo, name: str) -> str | None:
     return dict(info.properties).get(name)
 
 
-def with_property(info: ManagedLedgerInfo, name: str, value: str) -> ManagedLedgerInfo:
-    """The same with this property, at the end if it is new."""
-    if get_property(info, name) is None:
-        return replace(info, properties=(*info.properties, (name, value)))
-    return replace(
-        info, properties=tuple((known, value if known == name else old) for known, old in info.properties)
-    )
+def with_property(info: ManagedLedgerInfo, name: str, value: str | None) -> ManagedLedgerInfo:
+    """The same with this property, at the end if it is new; without it if `value` is None."""
+    kept = [(known, value if known == name else old) for known, old in info.properties]
+    if value is not None and get_property(info, name) is None:
+        kept.append((name, value))
+    return replace(info, properties=tuple((known, given) for known, given in kept if given is not None))
 
 
-def claim_ownership(info: ManagedLedgerInfo, owner: str) -> ManagedLedgerInfo:
-    """Put an owner's mark in the place of another's."""
+def claim_ownership(info: ManagedLedgerInfo, owner: str, name: str) -> ManagedLedgerInfo:
+    """Put an owner's mark in the place of another's.
+
+    Raises:
+        TopicDeletedError: the topic is being deleted.
+    """
+    if get_property(info, DELETION_PROPERTY) is not None:
+        raise TopicDeletedError(
+            f"the managed ledger {name} is being deleted", hint="Delete it again, which ends its deletion."
+        )
     return with_property(info, OWNER_PROPERTY, owner)
 
 
@@ -79,7 +98,7 @@ def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> Ma
     return info.with_ledger(replace(ledger, info=ended))
 
 
-def without_ledgers(info: ManagedLedgerInfo, ledger_ids: set[int]) -> ManagedLedgerInfo:
+def without_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
     """Forget ledgers."""
     return replace(
         info, ledgers=tuple(ledger for ledger in info.ledgers if ledger.ledger_id not in ledger_ids)
@@ -92,3 +111,48 @@ def check_not_terminated(info: ManagedLedgerInfo) -> None:
         raise TopicTerminatedError(
             "the topic was terminated", found=f"its last position, {info.terminated_at}"
         )
+
+
+def terminate(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    """Record that the topic ends with its last entry; all its ledgers are sealed."""
+    if info.terminated_at is not None:
+        return info
+    ends = [
+        EntryPosition(each.ledger_id, each.info.entries - 1) for each in info.ledgers if each.info.entries
+    ]
+    return replace(info, terminated_at=max(ends, default=_NOWHERE))
+
+
+def is_condemned(ledger: LedgerRecord) -> bool:
+    """Whether a ledger is to be deleted: neither a hot copy nor a cold one may be read."""
+    context = ledger.context
+    return context is not None and context.bookkeeper_deleted and not ledger.has_complete_copy
+
+
+def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
+    """Record that ledgers are to be deleted, with all their copies. An attempt that is under way cannot complete.
+
+    Raises:
+        AttemptError: one is offloaded by streaming segments.
+    """
+    for ledger_id in ledger_ids:
+        ledger = info.ledger(ledger_id)
+        if ledger is None or is_condemned(ledger):
+            continue
+        context = ledger.context or OffloadContext()
+        if context.segments:
+            raise AttemptError(
+                "a ledger that is offloaded by streaming segments is not deleted", ledger_id=ledger_id
+            )
+        driver = None if context.driver is None else context.driver.with_property(STATUS_PROPERTY, FAILED)
+        context = replace(context, complete=False, bookkeeper_deleted=True, driver=driver)
+        info = info.with_ledger(replace(ledger, context=context))
+    return info
+
+
+def begin_deletion(info: ManagedLedgerInfo, deletion: str) -> ManagedLedgerInfo:
+    """Record that the whole topic is to be deleted, and is nobody's any more. Errors as `condemn_ledgers`."""
+    if get_property(info, DELETION_PROPERTY) is not None:
+        return info
+    info = condemn_ledgers(info, [ledger.ledger_id for ledger in info.ledgers])
+    return with_property(with_property(info, OWNER_PROPERTY, None), DELETION_PROPERTY, deletion)

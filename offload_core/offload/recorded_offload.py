@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from uuid import UUID, uuid4
 
@@ -31,6 +32,7 @@ from offload_core.offload.known_tiers import KnownTiers, tier_record
 from offload_core.offload.ledger_offloader import LedgerOffloader, ProgressListener
 from offload_core.tier import Tier
 from offload_hooks.errors import (
+    AttemptError,
     DataLossError,
     ObjectNotFoundError,
     OffloadError,
@@ -130,6 +132,24 @@ class RecordedOffloads:
         self._hot.delete(ledger_id)
         return True
 
+    def delete_cold_copy(self, ledger: LedgerRecord) -> None:
+        """Delete the objects of a ledger whose record says that it is not to be read any more; it can be called again.
+
+        Raises:
+            AttemptError: the record says that the copy is complete.
+            OptionError: it lies in a tier that is not configured.
+            StoreError: of the tier.
+        """
+        context = ledger.context
+        if context is None or context.uuid is None:
+            return
+        if ledger.has_complete_copy:
+            raise AttemptError(
+                "a copy is deleted after its record says so", ledger_id=ledger.ledger_id, found=context.uuid
+            )
+        offloader = self._offloader_of(self._tiers.find(context.driver))
+        offloader.delete_offloaded(ledger.ledger_id, context.uuid)
+
     def _ledger(self, name: str, ledger_id: int) -> LedgerRecord:
         known = self._records.read(name)
         if known is None:
@@ -148,12 +168,25 @@ class RecordedOffloads:
     def _give_up(self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata) -> None:
         """Clean up after an attempt that failed; what cannot be cleaned now, the next attempt cleans."""
         try:
-            self._clean(name, ledger_id, uuid, driver)
-            self._records.update(name, partial(fail_attempt, ledger_id=ledger_id, uuid=uuid))
+            with suppress(
+                UnknownTopicError, AttemptError
+            ):  # trimmed, deleted, or another took the place of this one
+                self._records.update(name, partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid))
+            if self._is_complete(name, ledger_id, uuid):
+                return
+            self._offloader_of(self._tiers.find(driver)).delete_offloaded(ledger_id, uuid)
+            with suppress(UnknownTopicError, AttemptError):
+                self._records.update(name, partial(fail_attempt, ledger_id=ledger_id, uuid=uuid))
         except OffloadError as error:
             _log.warning(
                 "attempt %s at ledger %d of %s is not cleaned up yet: %s", uuid, ledger_id, name, error
             )
+
+    def _is_complete(self, name: str, ledger_id: int, uuid: UUID) -> bool:
+        known = self._records.read(name)
+        ledger = None if known is None else known.info.ledger(ledger_id)
+        context = None if ledger is None else ledger.context
+        return context is not None and context.complete and context.uuid == uuid
 
     def _check_cold(self, ledger: LedgerRecord, uuid: UUID) -> None:
         """The cold copy is there: an index that can be read, of data of that length, with all entries of the record."""

@@ -1,16 +1,21 @@
-"""What tests of managed ledgers share: records in memory, a hot tier in a folder, and a clock that stands still."""
+"""What tests of managed ledgers share: records in memory, both tiers in folders, and a clock that stands still."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME, Audit, Clock
 
+from offload_core import TierReader, open_tier
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, ManagedLedger, open_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.known_tiers import KnownTiers
+from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_hooks.testing import MemoryMetadataStore
 
 
@@ -32,8 +37,28 @@ def records() -> ManagedLedgerRecords:
 
 
 @pytest.fixture
-def environment(records: ManagedLedgerRecords, hot: FileLedgerStore, clock: Clock) -> Environment:
-    return Environment(records=records, hot=HotLedgers(hot), now_ms=clock)
+def cold(tmp_path: Path) -> Iterator[TierReader]:
+    with open_tier(tmp_path / "cold") as tier:
+        yield tier
+
+
+@pytest.fixture
+def audit() -> Audit:
+    return Audit()
+
+
+@pytest.fixture
+def environment(
+    records: ManagedLedgerRecords, hot: FileLedgerStore, cold: TierReader, audit: Audit, clock: Clock
+) -> Environment:
+    offloads = RecordedOffloads(
+        records,
+        hot,
+        KnownTiers(cold.store),
+        offloader_of=partial(LedgerOffloader, max_block_bytes=1024),
+        now_ms=clock,
+    )
+    return Environment(records=records, hot=HotLedgers(hot), offloads=offloads, audit=audit, now_ms=clock)
 
 
 @pytest.fixture

@@ -7,11 +7,12 @@ prints its position, or the error's name.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_hooks.errors import OffloadError
@@ -31,6 +32,21 @@ class Clock:
     def pass_s(self, seconds: float) -> None:
         """Let it pass."""
         self.now_ms += int(seconds * 1000)
+
+
+@dataclass
+class Audit:
+    """Deletions, as they were recorded."""
+
+    deletions: list[Deletion] = field(default_factory=list)
+
+    def record(self, deletion: Deletion) -> None:
+        """See `AuditLog`."""
+        self.deletions.append(deletion)
+
+    def copies(self) -> list[tuple[int, str]]:
+        """Ledger and copy of each."""
+        return [(each.ledger_id, each.copy) for each in self.deletions]
 
 
 def environment_of(folder: Path) -> Environment:

@@ -1,0 +1,97 @@
+"""Deletes ledgers with all their copies, and whole topics.
+
+    1. record: the ledgers are condemned      no copy of them is read any more, and no offload of them can complete
+    2. audit log, cold copy, hot copy         of each, the oldest first
+    3. record: they are forgotten             of a topic: the record itself
+
+What a crash leaves are condemned ledgers in a record; whoever trims or deletes next goes on with them. A topic's record
+also has a mark that it is being deleted; then it cannot be opened, so nobody adds to it while it is taken apart.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from uuid import uuid4
+
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
+from offload_core.metadata import LedgerRecord
+from offload_hooks.errors import OptionError, UnknownTopicError, VersionConflictError
+
+_TRIES = 10
+
+
+def delete_copies(environment: Environment, name: str, ledger: LedgerRecord, why: str) -> None:
+    """Step 2, of a ledger that is condemned.
+
+    Raises:
+        OptionError: its cold copy lies in a tier that is not configured; nothing was deleted.
+        StoreError: of a tier or the audit log; it can be called again.
+    """
+    uuid = None if ledger.context is None else ledger.context.uuid
+    deletion = partial(
+        Deletion,
+        managed_ledger=name,
+        ledger_id=ledger.ledger_id,
+        why=why,
+        entries=ledger.info.entries,
+        size_bytes=ledger.info.size,
+    )
+    if uuid is not None:
+        if environment.offloads is None:
+            raise OptionError(
+                f"a ledger of {name} has a cold copy, and no tier is configured", ledger_id=ledger.ledger_id
+            )
+        environment.audit.record(deletion(copy="cold", uuid=uuid))
+        environment.offloads.delete_cold_copy(ledger)
+    delete_hot(environment, deletion(copy="hot"))
+
+
+def delete_hot(environment: Environment, deletion: Deletion) -> None:
+    """Delete a hot copy, if it is there."""
+    environment.audit.record(deletion)
+    environment.hot.store.delete(deletion.ledger_id)
+
+
+def delete_managed_ledger(environment: Environment, name: str) -> bool:
+    """Delete a topic: its cold objects, its ledgers, its record. Whether there was one.
+
+    Whoever has it open has lost it. It can be called again after any failure, also by another process, and must be
+    before the topic can be opened or made anew.
+
+    Raises:
+        OptionError: a cold copy lies in a tier that is not configured.
+        AttemptError: a ledger is offloaded by streaming segments; nothing was deleted.
+        StoreError, OutcomeUnknownError: of the tiers, the metadata or the audit log.
+    """
+    why = "its topic is deleted"
+    try:
+        info = environment.records.update(name, partial(begin_deletion, deletion=uuid4().hex)).info
+    except UnknownTopicError:
+        return False
+    mark = get_property(info, DELETION_PROPERTY)
+    for is_last in (*[False] * _TRIES, True):
+        for ledger in sorted(
+            info.in_order, key=_is_closed
+        ):  # what is written goes first: its writer is fenced
+            delete_copies(environment, name, ledger, why)
+        # looked for before the mark is seen again: then they are not of a topic that was made anew
+        unrecorded = environment.hot.of(name)
+        known = environment.records.read(name)
+        if known is None or get_property(known.info, DELETION_PROPERTY) != mark:
+            return True  # another process has ended it
+        for ledger_id in unrecorded:
+            delete_hot(environment, Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why))
+        try:
+            environment.records.delete(name, known)
+            return True
+        except VersionConflictError:  # an offload that was under way has said that it failed
+            if is_last:
+                raise
+        info = known.info
+    raise AssertionError("the last turn returns or raises")
+
+
+def _is_closed(ledger: LedgerRecord) -> bool:
+    return ledger.info.is_closed

@@ -1,0 +1,58 @@
+"""The audit log: a line for each deletion, durable, after whatever a crash left; it fails rather than lie."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from managed_ledgers import NAME, Clock
+
+from offload_core.managed_ledger import Deletion, FileAuditLog, LoggedDeletions
+from offload_hooks.errors import StoreError
+
+GOLDEN = Path(__file__).parents[1] / "docs" / "audit-log-v1.jsonl"
+COLD = Deletion(
+    managed_ledger=NAME,
+    ledger_id=7,
+    copy="cold",
+    why="1048576 bytes are newer; retention keeps 1 MB",
+    uuid=UUID("0c9d5a3e-4f1b-4a5e-9d6e-2b7f8a1c3d4e"),
+    entries=50_000,
+    size_bytes=51_200_000,
+)
+HOT = Deletion(
+    managed_ledger=NAME, ledger_id=9, copy="hot", why="it was left, and its topic does not have it"
+)
+
+
+def test_lines_are_those_of_the_golden_file(tmp_path):
+    log = FileAuditLog(tmp_path / "audit.jsonl", now_ms=Clock())
+    log.record(COLD)
+    log.record(HOT)
+    assert (tmp_path / "audit.jsonl").read_bytes() == GOLDEN.read_bytes()
+
+
+def test_a_line_that_a_crash_tore_is_left_alone(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    path.write_bytes(GOLDEN.read_bytes() + b'{"version": 1, "at')
+    FileAuditLog(path).record(HOT)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 4
+    assert json.loads(lines[3])["ledger_id"] == 9
+
+
+def test_what_cannot_be_recorded_is_an_error(tmp_path):
+    with pytest.raises(StoreError, match="the audit log cannot be written") as caught:
+        FileAuditLog(tmp_path / "missing" / "audit.jsonl").record(HOT)
+    assert caught.value.key == str(tmp_path / "missing" / "audit.jsonl")
+
+
+def test_deletions_are_in_the_programs_log_otherwise(caplog):
+    with caplog.at_level(logging.INFO):
+        LoggedDeletions().record(COLD)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"deleting the cold copy of ledger 7 of {NAME}: 1048576 bytes are newer; retention keeps 1 MB"
+    ]

@@ -1,0 +1,233 @@
+"""Retention deletes whole ledgers from the oldest on, with all copies, after the record says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from managed_ledgers import NAME
+
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.managed_ledger import open_managed_ledger
+from offload_core.managed_ledger.retention import ledgers_to_trim
+from offload_core.metadata import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+)
+from offload_core.policies import RetentionPolicies
+from offload_hooks.errors import AttemptError, OffloadError, OptionError, StoreUnavailableError
+
+MIB = 1 << 20
+MINUTE_MS = 60_000
+EVERYTHING = RetentionPolicies()
+FOR_EVER = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1)
+
+
+def info_of(ages_and_sizes, now_ms):
+    """Sealed ledgers with 10 entries each, by minutes since, and MiB."""
+    return ManagedLedgerInfo(
+        ledgers=tuple(
+            LedgerRecord(
+                info=LedgerInfo(
+                    ledger_id=i, entries=10, size=size * MIB, timestamp_ms=now_ms - age * MINUTE_MS
+                )
+            )
+            for i, (age, size) in enumerate(ages_and_sizes)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("minutes", "megabytes", "trimmed"),
+    [
+        (-1, -1, 0),
+        (0, 0, 4),
+        (0, -1, 4),
+        (-1, 0, 4),
+        (30, -1, 2),
+        (31, -1, 1),
+        (50, -1, 0),
+        (-1, 40, 0),
+        (-1, 30, 1),
+        (-1, 29, 1),
+        (-1, 10, 3),
+        (30, 10, 3),
+        (20, 30, 3),
+    ],
+)
+def test_either_bound_of_retention_is_enough(clock, minutes, megabytes, trimmed):
+    info = info_of([(40, 10), (30, 10), (20, 10), (10, 10)], clock.now_ms)
+    retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
+    assert list(ledgers_to_trim(info, retention, now_ms=clock.now_ms, open_bytes=0)) == list(range(trimmed))
+
+
+@pytest.mark.parametrize(
+    ("position", "trimmed"),
+    [(None, 3), ((0, 0), 0), ((0, 9), 0), ((0, 10), 1), ((1, 0), 1), ((2, 9), 2), ((2, 10), 3), ((9, 0), 3)],
+)
+def test_what_is_not_consumed_stays(clock, position, trimmed):
+    info = info_of([(9, 1)] * 3, clock.now_ms)
+    consumed_before = None if position is None else EntryPosition(*position)
+    chosen = ledgers_to_trim(
+        info, EVERYTHING, now_ms=clock.now_ms, open_bytes=0, consumed_before=consumed_before
+    )
+    assert len(chosen) == trimmed
+
+
+def test_open_ledgers_and_those_with_segments_stay(clock):
+    info = info_of([(9, 1)] * 3, clock.now_ms)
+    opened = replace(info, ledgers=(*info.ledgers[:2], LedgerRecord(info=LedgerInfo(ledger_id=2))))
+    assert list(ledgers_to_trim(opened, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == [0, 1]
+    segment = OffloadSegment(uuid=UUID(int=7), complete=True, end_entry_id=9)
+    streamed = info.with_ledger(
+        replace(info.ledgers[1], context=OffloadContext.of_segments([segment], complete=True))
+    )
+    assert list(ledgers_to_trim(streamed, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == [0]
+
+
+@given(
+    ledgers=st.lists(st.tuples(st.integers(0, 50), st.integers(1, 20)), max_size=8),
+    minutes=st.integers(-1, 60),
+    megabytes=st.integers(-1, 100),
+    open_megabytes=st.integers(0, 20),
+)
+def test_what_is_left_is_what_retention_keeps(ledgers, minutes, megabytes, open_megabytes):
+    now_ms = 1 << 40
+    info = info_of(sorted(ledgers, reverse=True), now_ms)
+    retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
+    chosen = ledgers_to_trim(info, retention, now_ms=now_ms, open_bytes=open_megabytes * MIB)
+    kept = [ledger for ledger in info.ledgers if ledger.ledger_id not in chosen]
+    assert list(chosen) == list(range(len(chosen))), "from the oldest on"
+    if minutes >= 0:
+        assert all(now_ms - ledger.info.timestamp_ms < minutes * MINUTE_MS for ledger in kept)
+    if megabytes >= 0 and kept:
+        assert sum(ledger.info.size for ledger in kept[1:]) // MIB + open_megabytes < megabytes
+    if chosen and minutes < 0:
+        assert sum(ledger.info.size for ledger in kept) // MIB + open_megabytes >= megabytes >= 0
+
+
+@pytest.fixture
+def topic(opened):
+    """Three sealed ledgers of 10 entries, and one that is written."""
+    topic = opened()
+    for i in range(3):
+        topic.add_entries([b"%d" % i] * 10)
+        topic.roll()
+    topic.add_entry(b"last")
+    return topic
+
+
+def objects(cold):
+    return sorted(each.key for each in cold.store.list_objects())
+
+
+def test_all_copies_of_trimmed_ledgers_go_and_the_rest_is_read_on(
+    topic, environment, recorded, hot, cold, audit
+):
+    ids = [ledger.ledger_id for ledger in recorded().in_order]
+    for ledger_id in ids[:2]:
+        environment.offloads.offload(NAME, ledger_id)
+    environment.offloads.delete_hot_copy(NAME, ids[0], 0)
+    assert len(objects(cold)) == 4
+    assert topic.trim(FOR_EVER) == []
+    assert topic.trim(EVERYTHING, consumed_before=EntryPosition(ids[2], 0)) == ids[:2]
+    assert [ledger.ledger_id for ledger in recorded().in_order] == ids[2:] == hot.ledger_ids()
+    assert objects(cold) == []
+    assert audit.copies() == [(ids[0], "cold"), (ids[0], "hot"), (ids[1], "cold"), (ids[1], "hot")]
+    assert {each.why for each in audit.deletions} == {"sealed 0 minutes ago; retention keeps 0 minutes"}
+    assert (audit.deletions[3].entries, audit.deletions[3].size_bytes) == (10, 10)
+    read = topic.read_entries(EntryPosition(ids[0], 4), 100)
+    assert [bytes(payload) for _, payload in read] == [b"2"] * 10 + [b"last"]
+    assert topic.trim(EVERYTHING) == ids[2:3]
+    assert topic.last_position == EntryPosition(ids[3], 0)
+
+
+class FailingAt:
+    """An audit log that fails at the k-th deletion."""
+
+    def __init__(self, audit, k):
+        self._audit = audit
+        self._left = k
+
+    def record(self, deletion):
+        self._left -= 1
+        if not self._left:
+            raise StoreUnavailableError("no audit")
+        self._audit.record(deletion)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4])
+@pytest.mark.parametrize("reopens", [False, True])
+def test_a_trim_that_was_cut_off_is_ended_by_the_next(environment, audit, recorded, hot, cold, k, reopens):
+    failing = replace(environment, audit=FailingAt(audit, k))
+    topic = open_managed_ledger(failing, NAME)
+    for i in range(3):
+        position = topic.add_entry(b"%d" % i)
+        topic.roll()
+    ids = [ledger.ledger_id for ledger in recorded().in_order]
+    for ledger_id in ids[:2]:
+        environment.offloads.offload(NAME, ledger_id)
+    with pytest.raises(StoreUnavailableError):
+        topic.trim(EVERYTHING, consumed_before=position)
+    assert len(recorded().ledgers) == 3
+    assert not any(ledger.has_complete_copy for ledger in recorded().ledgers)
+    assert [at for at, _ in topic.read_entries(EntryPosition(0, 0), 10)] == [position]
+    if reopens:
+        topic = open_managed_ledger(environment, NAME)
+        assert [at for at, _ in topic.read_entries(EntryPosition(0, 0), 10)] == [position]
+    assert topic.trim(FOR_EVER) == ids[:2], "what was condemned goes, whatever retention says now"
+    assert (objects(cold), hot.ledger_ids()) == ([], ids[2:])
+    assert [ledger.ledger_id for ledger in recorded().ledgers] == ids[2:]
+
+
+def test_nothing_is_deleted_where_the_tier_of_a_copy_is_not_configured(environment, recorded, hot, cold):
+    topic = open_managed_ledger(replace(environment, offloads=None), NAME)
+    position = topic.add_entry(b"a")
+    topic.roll()
+    environment.offloads.offload(NAME, position.ledger_id)
+    with pytest.raises(OptionError, match="no tier is configured"):
+        topic.trim(EVERYTHING)
+    assert (len(objects(cold)), hot.ledger_ids()) == (2, [position.ledger_id])
+    assert open_managed_ledger(environment, NAME).trim(FOR_EVER) == [position.ledger_id]
+    assert objects(cold) == []
+
+
+def test_an_offload_of_a_ledger_that_is_trimmed_meanwhile_leaves_nothing(
+    topic, environment, recorded, hot, cold
+):
+    first = recorded().in_order[0].ledger_id
+    trimmed = []
+
+    def trim(progress):
+        if not trimmed:
+            trimmed.append(topic.trim(EVERYTHING, consumed_before=EntryPosition(first + 1, 0)))
+
+    with pytest.raises(OffloadError):
+        environment.offloads.offload(NAME, first, listener=trim)
+    assert trimmed == [[first]]
+    assert objects(cold) == []
+    assert list(cold.store.list_uploads()) == []
+
+
+def test_a_cold_copy_that_is_recorded_as_complete_is_not_deleted(topic, environment, recorded, cold):
+    first = recorded().in_order[0].ledger_id
+    environment.offloads.offload(NAME, first)
+    with pytest.raises(AttemptError, match="after its record says so"):
+        environment.offloads.delete_cold_copy(recorded().in_order[0])
+    assert len(objects(cold)) == 2
+    environment.offloads.delete_cold_copy(recorded().in_order[1])
+
+
+def test_a_topic_of_which_all_was_trimmed_goes_on(opened, recorded, hot):
+    topic = opened()
+    first = topic.add_entry(b"a")
+    topic.roll()
+    assert topic.trim(EVERYTHING) == [first.ledger_id]
+    assert (topic.last_position, recorded().ledgers, hot.ledger_ids()) == (None, (), [])
+    assert topic.add_entry(b"b") > first
