@@ -7,6 +7,7 @@ from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
+from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 
@@ -20,6 +21,7 @@ __all__ = [
     "LedgerEntries",
     "LoggedDeletions",
     "ManagedLedger",
+    "OffloadStatus",
     "OpenReader",
     "RolloverPolicy",
     "delete_managed_ledger",

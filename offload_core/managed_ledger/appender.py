@@ -75,7 +75,7 @@ class Appender:
     def roll(self) -> bool:
         """Seal and record the ledger that is written; whether there was one with entries."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             writer = self.view.writer
             if writer is None or (self._ending is None and not writer.status.entry_count):
                 return False
@@ -91,15 +91,20 @@ class Appender:
     def change(self, change: Change) -> ManagedLedgerInfo:
         """Change the record, and the view with it; see `OwnedRecord.update`."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             return self._record(change, self.view.writer)
 
     def end_and_change(self, change: Change) -> ManagedLedgerInfo:
         """End the ledger that is written, and then change the record, before anything else is appended."""
         with self._lock:
-            self._check_open()
+            self.check_open()
             self._end()
             return self._record(change, None)
+
+    def check_open(self) -> None:
+        """Refuse to go on if it was closed; `LedgerClosedError`."""
+        if self._closed:
+            raise LedgerClosedError(f"the managed ledger {self._owned.name} was closed")
 
     def stop(self) -> None:
         """Append no more; the ledger that is written stays as it is."""
@@ -120,7 +125,7 @@ class Appender:
         writer = self.view.writer
         if writer is None or self._closed or self._ending is writer or self._is_full(writer):
             with self._lock:
-                self._check_open()
+                self.check_open()
                 writer = self.view.writer
                 if writer is not None and (self._ending is writer or self._is_full(writer)):
                     self._end()
@@ -185,10 +190,6 @@ class Appender:
 
     def _is_full(self, writer: LedgerWriter) -> bool:
         return self._rollover.is_full(writer.status, (self._now_ms() - self._began_ms) / 1000)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise LedgerClosedError(f"the managed ledger {self._owned.name} was closed")
 
     # --- an append that did not succeed ------------------------------------------------------------
 

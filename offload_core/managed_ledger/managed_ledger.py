@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender
+from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.deletion import delete_copies, delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.prefix_offload import OffloadStatus, PrefixOffload, configured
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.record_changes import (
     condemn_ledgers,
@@ -22,6 +25,7 @@ from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import RetentionPolicies
+from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -39,6 +43,9 @@ class ManagedLedger:
         self._appender = Appender(environment, owned, rollover)
         self._cache = TailCache(environment.cache_bytes)
         self._reader = TopicReader(self._find_ledger, environment.open_ledger, self._cache)
+        self._offload = PrefixOffload(
+            owned.name, environment.offloads, owned.read, self._reader.readers.forget
+        )
 
     def __repr__(self) -> str:
         return f"<ManagedLedger {self.name}>"
@@ -116,6 +123,57 @@ class ManagedLedger:
         """As `roll`, if the rollover policy says so, of an idle ledger as well; to be called at intervals."""
         return self._appender.roll_if_due()
 
+    def offload_prefix(self, position: EntryPosition) -> EntryPosition:
+        """Offload all sealed ledgers that are wholly before `position`; the first position that is not offloaded.
+
+        One ledger at a time, the oldest first. A call that comes while another runs joins it: both go as far as the
+        farther wants, and get the same result. The ledger that is written stays; `roll` seals it.
+
+        Raises:
+            OptionError: no tier is configured, or an unfinished attempt lies in one that is not.
+            StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata. Ledgers that were
+                offloaded before it are; the call can be made again.
+            AttemptError: another process offloads the same ledger.
+        """
+        self._appender.check_open()
+        return self._offload.run(position)
+
+    @property
+    def offload_status(self) -> OffloadStatus:
+        """How the offload stands that runs, or how the last one ended. Asks nobody."""
+        return self._offload.status
+
+    def delete_hot_copies(self, lag_s: float) -> list[int]:
+        """Delete the hot copies of ledgers that were offloaded `lag_s` seconds ago or before; their ids.
+
+        Only where the record says that the cold copy is complete, and after a look that it is there as it should be.
+
+        Raises:
+            OptionError: no tier is configured, or not the one of a copy.
+            DataLossError: a cold copy is not there as its record says; the hot one stays. Others are deleted.
+            StoreError: of the tiers, the metadata or the audit log. Call it again.
+        """
+        self._appender.check_open()
+        offloads = configured(self._environment.offloads, self.name)
+        is_hot = set(self._environment.hot.of(self.name)).__contains__
+        deleted: list[int] = []
+        failures: list[OffloadError] = []
+        for ledger in self._owned.read().in_order:
+            if not is_hot(ledger.ledger_id) or not ledger.has_complete_copy:
+                continue
+            announce = partial(self._environment.audit.record, _offloaded_copy(self.name, ledger))
+            try:
+                if offloads.delete_hot_copy(
+                    self.name, ledger.ledger_id, int(lag_s * 1000), announce=announce
+                ):
+                    deleted.append(ledger.ledger_id)
+                    self._reader.readers.forget(ledger.ledger_id)
+            except OffloadError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return deleted
+
     def terminate(self) -> EntryPosition:
         """End the topic with its last entry, whose position is given; `-1:-1` if it has none.
 
@@ -182,3 +240,14 @@ class ManagedLedger:
         known = self._environment.records.read(self.name)
         ledger = None if known is None else known.info.ledger(ledger_id)
         return None if ledger is None or is_condemned(ledger) else ledger
+
+
+def _offloaded_copy(name: str, ledger: LedgerRecord) -> Deletion:
+    return Deletion(
+        managed_ledger=name,
+        ledger_id=ledger.ledger_id,
+        copy="hot",
+        why="it was offloaded, and the deletion lag is over",
+        entries=ledger.info.entries,
+        size_bytes=ledger.info.size,
+    )

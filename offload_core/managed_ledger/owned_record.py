@@ -21,7 +21,7 @@ class OwnedRecord:
     """The record of a managed ledger that was opened here; see `claim_record`.
 
     Attributes:
-        info: the record as it was last read or written here; others may have offloaded ledgers since.
+        info: the record as it was last written here; others may have offloaded ledgers since.
     """
 
     def __init__(self, records: ManagedLedgerRecords, name: str, owner: str, info: ManagedLedgerInfo) -> None:
@@ -54,7 +54,6 @@ class OwnedRecord:
         info = None if known is None else known.info
         check_owner(info, self._owner, self.name)
         assert info is not None
-        self.info = info
         return info
 
 

@@ -111,8 +111,13 @@ class RecordedOffloads:
             raise
         return True
 
-    def delete_hot_copy(self, name: str, ledger_id: int, lag_ms: int) -> bool:
+    def delete_hot_copy(
+        self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None
+    ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
+
+        Args:
+            announce: called before it is deleted; if this raises, it is not.
 
         Raises:
             UnknownTopicError, UnknownLedgerError: as `offload`.
@@ -129,6 +134,8 @@ class RecordedOffloads:
                 return False
             self._check_cold(ledger, uuid)
             self._records.update(name, lambda info: mark_hot_copy_deleted(info, ledger_id, uuid))
+        if announce is not None:
+            announce()
         self._hot.delete(ledger_id)
         return True
 

@@ -1,20 +1,26 @@
-"""docs/managed-ledger.md: its examples run, one after another, and its tables have the fields that there are."""
+"""docs/managed-ledger.md and docs/offload.md: their examples run, and their tables have what there is."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from offload_core.managed_ledger import RolloverPolicy
+from offload_core.offload import LedgerOffloader
 
-TEXT = (Path(__file__).parents[2] / "docs" / "managed-ledger.md").read_text()
+DOCS = Path(__file__).parents[2] / "docs"
+TEXT = (DOCS / "managed-ledger.md").read_text()
 
 
-def test_the_examples_run_one_after_another(tmp_path: Path) -> None:
-    code = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+@pytest.mark.parametrize("page", ["managed-ledger.md", "offload.md"])
+def test_the_examples_run_one_after_another(page: str, tmp_path: Path) -> None:
+    code = "\n".join(re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(), re.DOTALL))
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         cwd=tmp_path,
@@ -29,3 +35,9 @@ def test_the_fields_of_a_rollover_policy_are_documented() -> None:
     assert re.findall(r"^\| `(max_\w+|min_\w+)` \|", TEXT, re.MULTILINE) == [
         field.name for field in dataclasses.fields(RolloverPolicy)
     ]
+
+
+def test_the_arguments_of_an_offloader_are_documented() -> None:
+    table = (DOCS / "offload.md").read_text().partition("| Argument of")[2].partition("\n\n")[0]
+    names = list(inspect.signature(LedgerOffloader).parameters)
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == names[1:]

@@ -1,0 +1,170 @@
+"""Offloads a managed ledger's sealed ledgers up to a position: one by one, the oldest first, once for all callers.
+
+Who asks while an offload runs joins it: it goes on as far as the farthest of them wants, and all get its result.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from offload_core.managed_ledger.record_changes import is_condemned
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.offload import OffloadProgress
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_hooks.errors import OffloadError, OptionError, StoreError
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffloadStatus:
+    """How a managed ledger's offload stands, or how the last one ended.
+
+    Attributes:
+        target: up to where it goes.
+        offloaded: the ledgers that it has offloaded.
+        progress: of the ledger that is under way; None between two of them.
+        first_unoffloaded: of an offload that succeeded: its result.
+        error: of one that failed: why.
+    """
+
+    state: Literal["not run", "running", "success", "error"] = "not run"
+    target: EntryPosition | None = None
+    offloaded: tuple[int, ...] = ()
+    progress: OffloadProgress | None = None
+    first_unoffloaded: EntryPosition | None = None
+    error: OffloadError | None = None
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    target: EntryPosition
+    result: Future[EntryPosition] = field(default_factory=Future)
+
+
+class PrefixOffload:
+    """The offloads of one managed ledger.
+
+    Args:
+        offloads: None if no tier is configured.
+        read: the record as it is now.
+        offloaded: told of each ledger that was offloaded.
+
+    Attributes:
+        status: see `OffloadStatus`; replaced as a whole.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        offloads: RecordedOffloads | None,
+        read: Callable[[], ManagedLedgerInfo],
+        offloaded: Callable[[int], None],
+    ) -> None:
+        self._name = name
+        self._offloads = offloads
+        self._read = read
+        self._offloaded = offloaded
+        self._lock = threading.Lock()
+        self._run: _Run | None = None
+        self.status = OffloadStatus()
+
+    def run(self, position: EntryPosition) -> EntryPosition:
+        """See `ManagedLedger.offload_prefix`."""
+        offloads = configured(self._offloads, self._name)
+        with self._lock:
+            run = self._run
+            joins = run is not None
+            if run is None:
+                run = self._run = _Run(position)
+                self.status = OffloadStatus(state="running", target=position)
+            elif run.target < position:
+                run.target = position
+                self.status = replace(self.status, target=position)
+        if joins:
+            return run.result.result()
+        try:
+            first_unoffloaded = self._offload(run, offloads)
+        except BaseException as error:
+            known = (
+                error
+                if isinstance(error, OffloadError)
+                else StoreError(f"an offload of {self._name} was interrupted")
+            )
+            with self._lock:
+                self._run = None
+                self.status = replace(self.status, state="error", progress=None, error=known)
+            run.result.set_exception(known)
+            raise
+        run.result.set_result(first_unoffloaded)
+        return first_unoffloaded
+
+    def _offload(self, run: _Run, offloads: RecordedOffloads) -> EntryPosition:
+        while True:
+            info = self._read()
+            with self._lock:
+                ledger = next((each for each in info.in_order if _is_due(each, run.target)), None)
+                if ledger is None:
+                    self._run = None  # who comes now begins another
+                    first = first_unoffloaded(info)
+                    self.status = replace(
+                        self.status, state="success", progress=None, first_unoffloaded=first
+                    )
+                    return first
+            ledger_id = ledger.ledger_id
+            try:
+                offloads.offload(self._name, ledger_id, listener=self._watch)
+            except OffloadError as error:
+                now = self._read().ledger(ledger_id)
+                if now is not None and _is_due(now, run.target):
+                    raise
+                _log.info("ledger %d of %s needs no offload any more: %s", ledger_id, self._name, error)
+                continue
+            with self._lock:
+                offloaded = (*self.status.offloaded, ledger_id)
+                self.status = replace(self.status, offloaded=offloaded, progress=None)
+            self._offloaded(ledger_id)
+
+    def _watch(self, progress: OffloadProgress) -> None:
+        with self._lock:
+            self.status = replace(self.status, progress=progress)
+
+
+def configured(offloads: RecordedOffloads | None, name: str) -> RecordedOffloads:
+    """The offloads to the tiers that are configured.
+
+    Raises:
+        OptionError: none is.
+    """
+    if offloads is None:
+        raise OptionError(
+            f"no tier is configured to which {name} could be offloaded",
+            hint="Set an offload driver in its policies, or the namespace's, or the broker's.",
+        )
+    return offloads
+
+
+def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
+    """The first position that is in no complete cold copy; if all are, the one behind the last entry."""
+    end = EntryPosition(0, 0)
+    for ledger in info.in_order:
+        if is_condemned(ledger):
+            continue
+        if not ledger.has_complete_copy:
+            return EntryPosition(ledger.ledger_id, 0)
+        end = EntryPosition(ledger.ledger_id, ledger.offloaded_stop or 0)
+    return end
+
+
+def _is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:
+    """Whether a ledger is sealed, wholly before a position, and in no tier yet."""
+    entries = ledger.info.entries
+    if not ledger.info.is_closed or not entries or ledger.has_complete_copy or is_condemned(ledger):
+        return False
+    has_segments = ledger.context is not None and bool(ledger.context.segments)
+    return not has_segments and EntryPosition(ledger.ledger_id, entries - 1) < target
