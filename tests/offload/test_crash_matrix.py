@@ -7,13 +7,13 @@ and nothing is left behind in the tier.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
+from crash_points import FAULTS, Hot, Killed, Metadata, Points, Watch
 
 from offload_core import TierReader, open_tier
 from offload_core.codec.ledger_info import LedgerInfo
@@ -25,151 +25,17 @@ from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
-from offload_hooks import hookimpl
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
     OffloadError,
     OptionError,
-    OutcomeUnknownError,
-    StoreUnavailableError,
 )
 from offload_hooks.testing import MemoryMetadataStore
 
 NAME = "acme/cold/persistent/orders"
 PAYLOADS = [b"%04d" % i * 20 for i in range(40)]
 LAG_MS = 1000
-
-Fault = Literal["before", "after", "unknown", "kill before", "kill after"]
-FAULTS: tuple[Fault, ...] = ("before", "after", "unknown", "kill before", "kill after")
-
-
-class Killed(BaseException):
-    """The process is gone: nothing of ours catches it."""
-
-
-class Points:
-    """Counts calls; the one that is chosen goes wrong, and after a kill all others."""
-
-    def __init__(self, at: int = 0, fault: Fault = "before") -> None:
-        self.calls: list[str] = []
-        self._at = at
-        self._fault = fault
-        self._dead = False
-
-    def call(self, name: str, make: Callable[[], Any]) -> Any:
-        self.before(name)
-        answer = make()
-        self.after(name)
-        return answer
-
-    def before(self, name: str) -> None:
-        if self._dead:
-            raise Killed
-        self.calls.append(name)
-        if len(self.calls) == self._at and self._fault in ("before", "kill before"):
-            self._fail(name)
-
-    def after(self, name: str) -> None:
-        if self._dead:
-            raise Killed
-        if len(self.calls) == self._at and self._fault not in ("before", "kill before"):
-            self._at = 0
-            self._fail(name)
-
-    def _fail(self, name: str) -> None:
-        if self._fault.startswith("kill"):
-            self._dead = True
-            raise Killed
-        unknown = self._fault == "unknown" and name in ("put", "delete record")
-        raise (OutcomeUnknownError if unknown else StoreUnavailableError)(f"{name} as it was told")
-
-
-class Metadata:
-    """A metadata store whose calls are points."""
-
-    def __init__(self, store: MemoryMetadataStore, points: Points) -> None:
-        self._store = store
-        self._points = points
-
-    def get(self, path: str) -> Any:
-        return self._points.call("get", lambda: self._store.get(path))
-
-    def children(self, path: str) -> Any:
-        return self._points.call("children", lambda: self._store.children(path))
-
-    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
-        version: int = self._points.call("put", lambda: self._store.put(path, value, expected_version))
-        return version
-
-    def delete(self, path: str, expected_version: int) -> None:
-        self._points.call("delete record", lambda: self._store.delete(path, expected_version))
-
-    def close(self) -> None:
-        pass
-
-
-class Watch:
-    """A layer whose calls are points."""
-
-    def __init__(self, points: Points) -> None:
-        self._points = points
-
-    def _wrapped(self, name: str) -> Iterator[None]:
-        self._points.before(name)
-        answer = yield
-        self._points.after(name)
-        return answer
-
-    @hookimpl(wrapper=True)
-    def begin_data(self) -> Any:
-        return (yield from self._wrapped("begin_data"))
-
-    @hookimpl(wrapper=True)
-    def write_block(self) -> Any:
-        return (yield from self._wrapped("write_block"))
-
-    @hookimpl(wrapper=True)
-    def commit_data(self) -> Any:
-        return (yield from self._wrapped("commit_data"))
-
-    @hookimpl(wrapper=True)
-    def abort_data(self) -> Any:
-        return (yield from self._wrapped("abort_data"))
-
-    @hookimpl(wrapper=True)
-    def write_index(self) -> Any:
-        return (yield from self._wrapped("write_index"))
-
-    @hookimpl(wrapper=True)
-    def stat(self) -> Any:
-        return (yield from self._wrapped("stat"))
-
-    @hookimpl(wrapper=True)
-    def read_range(self) -> Any:
-        return (yield from self._wrapped("read_range"))
-
-    @hookimpl(wrapper=True)
-    def delete(self) -> Any:
-        return (yield from self._wrapped("delete"))
-
-    @hookimpl(wrapper=True)
-    def list_uploads(self) -> Any:
-        return (yield from self._wrapped("list_uploads"))
-
-
-class Hot:
-    """A hot tier whose calls are points."""
-
-    def __init__(self, store: FileLedgerStore, points: Points) -> None:
-        self._store = store
-        self._points = points
-
-    def __getattr__(self, name: str) -> Any:
-        return partial(self._call, name)
-
-    def _call(self, name: str, *given: Any) -> Any:
-        return self._points.call(f"hot {name}", lambda: getattr(self._store, name)(*given))
 
 
 class World:

@@ -1,0 +1,340 @@
+"""Every call of metadata, hot tier, tier and audit log in a topic's life fails, is unknown, or ends the process.
+
+After each the topic is opened anew, as another process does: every entry that was acknowledged is read, in order and
+once; an entry whose call failed is there only if the call said that it may be; every copy that the record calls
+complete is there. Then the same is done again, to its end, and nothing is left behind in either tier.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
+from entries import read_object
+from managed_ledgers import NAME, Audit
+
+from offload_core import open_tier
+from offload_core.codec.object_format import ObjectKey
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    ManagedLedger,
+    RolloverPolicy,
+    delete_managed_ledger,
+    open_managed_ledger,
+)
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.record_changes import is_condemned
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.known_tiers import KnownTiers
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.policies import RetentionPolicies
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import LedgerFailedError, OffloadError, TopicDeletedError, TopicTerminatedError
+from offload_hooks.ledger_stores import EntryBatch, LedgerStatus
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+LAST = EntryPosition(1 << 40, 0)
+START = EntryPosition(0, 0)
+
+
+class PointedAudit(Audit):
+    """An audit log whose calls are points."""
+
+    def __init__(self, points: Points) -> None:
+        super().__init__()
+        self._points = points
+
+    def record(self, deletion: Deletion) -> None:
+        self._points.call("audit", lambda: Audit.record(self, deletion))
+
+
+class World:
+    """A topic whose record, ledgers and objects outlive processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cold = folder / "cold"
+        self.cold.mkdir(parents=True)
+        self.metadata = MemoryMetadataStore()
+        self.ledgers = MemoryLedgers()
+        self.acknowledged: list[bytes] = []
+        self.doubtful: set[bytes] = set()
+        self.trimmed: set[bytes] = set()
+        self.deleted = False
+        self._numbers = itertools.count()
+
+    def payload(self) -> bytes:
+        """One that was never used before."""
+        return b"entry %d" % next(self._numbers)
+
+    def environment(self, points: Points) -> Environment:
+        """As a new process has it."""
+        hot = PointedLedgers(MemoryLedgerStore(self.ledgers), points)
+        records = ManagedLedgerRecords(Metadata(self.metadata, points))
+        tier = Tier(LocalDriver(str(self.cold)), [Layer(name="points", make=lambda _: Watch(points))])
+        offloads = RecordedOffloads(
+            records,
+            hot,  # type: ignore[arg-type]
+            KnownTiers(tier),
+            offloader_of=partial(LedgerOffloader, max_block_bytes=250, parts_in_flight=1),
+            now_ms=lambda: 1000,
+        )
+        return Environment(
+            records=records,
+            hot=HotLedgers(hot),  # type: ignore[arg-type]
+            offloads=offloads,
+            audit=PointedAudit(points),
+            open_reader=self.open_reader,
+            cache_bytes=0,
+            now_ms=lambda: 1000,
+        )
+
+    def open(self, points: Points, max_entries: int = 1000) -> ManagedLedger:
+        rollover = RolloverPolicy(max_entries=max_entries, min_age_s=0)
+        return open_managed_ledger(self.environment(points), NAME, rollover=rollover)
+
+    def add(self, topic: ManagedLedger, *payloads: bytes) -> None:
+        """Add entries; remember what became of them."""
+        try:
+            topic.add_entry(payloads[0]) if len(payloads) == 1 else topic.add_entries(payloads)
+        except (LedgerFailedError, Killed):
+            self.doubtful |= set(payloads)
+            raise
+        self.acknowledged += payloads
+
+    # --- what there is -------------------------------------------------------------------------
+
+    def info(self) -> ManagedLedgerInfo | None:
+        known = ManagedLedgerRecords(self.metadata).read(NAME)
+        return None if known is None else known.info
+
+    def open_reader(self, record: LedgerRecord) -> ColdLedger | object:
+        """Cold if the record says so, else hot."""
+        if record.has_complete_copy:
+            return ColdLedger(record, self.read_cold(record))
+        return MemoryLedgerStore(self.ledgers).open(record.ledger_id)
+
+    def read_cold(self, record: LedgerRecord) -> list[bytes]:
+        assert record.context is not None
+        assert record.context.uuid is not None
+        key = ObjectKey(folder="", uuid=record.context.uuid, ledger_id=record.ledger_id, is_index=False)
+        data, index = ((self.cold / name).read_bytes() for name in (key.data_key, key.index_key))
+        return [payload for _, _, payload in read_object(data, index, key)]
+
+    def check(self, where: str) -> None:
+        """Open the topic anew, and compare."""
+        try:
+            topic = self.open(Points())
+        except TopicDeletedError:
+            assert self.deleted, where
+            return
+        found = [bytes(payload) for _, payload in topic.read_entries(START, 10_000, 1 << 30)]
+        known = [payload for payload in found if payload not in self.doubtful]
+        wanted = [payload for payload in self.acknowledged if payload not in self.doubtful]
+        assert len(found) == len(set(found)), where
+        if self.deleted and not found:
+            return
+        kept = [payload for payload in wanted if payload not in self.trimmed]
+        assert known == wanted[len(wanted) - len(known) :], where
+        assert len(known) >= len(kept), where
+        info = self.info()
+        assert info is not None
+        for ledger in info.in_order:
+            if is_condemned(ledger):
+                continue
+            assert ledger.info.is_closed, where
+            if ledger.has_complete_copy:
+                assert len(self.read_cold(ledger)) == ledger.info.entries, where
+            if ledger.context is None or not ledger.context.bookkeeper_deleted:
+                assert len(self.ledgers.find(ledger.ledger_id).entries) == ledger.info.entries, where
+
+    def leftovers(self) -> set[object]:
+        """Ledgers in the hot tier, objects and uploads in the cold one that no record has."""
+        info = self.info() or ManagedLedgerInfo()
+        hot = {
+            ledger.ledger_id
+            for ledger in info.ledgers
+            if ledger.context is None or not ledger.context.bookkeeper_deleted
+        }
+        keys = set()
+        for ledger in info.ledgers:
+            if ledger.context is not None and ledger.context.complete:
+                key = f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
+                keys |= {key, f"{key}-index"}
+        with open_tier(self.cold) as tier:
+            files = {each.key for each in tier.store.list_objects()}
+            uploads = {each.upload.upload_id for each in tier.store.list_uploads()}
+        return (set(self.ledgers.ledgers) ^ hot) | (files - keys) | uploads
+
+
+class ColdLedger:
+    """Reads a ledger's cold copy."""
+
+    def __init__(self, record: LedgerRecord, entries: Sequence[bytes]) -> None:
+        self.ledger_id = record.ledger_id
+        self._entries = entries
+
+    def status(self) -> LedgerStatus:
+        raise NotImplementedError
+
+    def read(self, first: int, last: int, _: int) -> EntryBatch:
+        return EntryBatch.of(first, self._entries[first : last + 1])
+
+    def close(self) -> None:
+        pass
+
+
+# --- what is done ------------------------------------------------------------------------------
+
+
+def nothing(_: World) -> None:
+    pass
+
+
+def with_entries(world: World) -> None:
+    """Two sealed ledgers, and one whose process was killed."""
+    topic = world.open(Points())
+    for i in range(3):
+        world.add(topic, *(b"%d-%d " % (i, j) + b"x" * 40 for j in range(4)))
+        if i < 2:
+            topic.roll()
+
+
+def killed_while_beginning(world: World) -> None:
+    """And a ledger that was created and not recorded."""
+    with_entries(world)
+    HotLedgers(MemoryLedgerStore(world.ledgers)).create(NAME)
+
+
+def offloaded(world: World) -> None:
+    with_entries(world)
+    world.open(Points()).offload_prefix(LAST)
+
+
+def partly_cold(world: World) -> None:
+    """A ledger in the cold tier only, one in both, one in the hot tier only."""
+    with_entries(world)
+    topic = world.open(Points())
+    info = world.info()
+    assert info is not None
+    topic.offload_prefix(EntryPosition(info.in_order[1].ledger_id, 0))
+    topic.delete_hot_copies(0)
+    topic.offload_prefix(EntryPosition(info.in_order[2].ledger_id, 0))
+
+
+def open_it(world: World, points: Points) -> None:
+    world.open(points).close()
+
+
+def add(world: World, points: Points) -> None:
+    topic = world.open(points)
+    for _ in range(4):
+        with suppress(OffloadError):
+            world.add(topic, world.payload())
+    with suppress(OffloadError):
+        world.add(topic, world.payload(), world.payload())
+    topic.close()
+
+
+def add_over_ledgers(world: World, points: Points) -> None:
+    topic = world.open(points, max_entries=2)
+    for i in range(5):
+        with suppress(OffloadError):
+            world.add(topic, world.payload())
+        if i == 2:
+            with suppress(OffloadError):
+                topic.roll()
+    topic.close()
+
+
+def trim(world: World, points: Points) -> None:
+    world.trimmed |= {payload for payload in world.acknowledged if payload[:2] in (b"0-", b"1-")}
+    consumed = EntryPosition(2, 0)
+    world.open(points).trim(RetentionPolicies(), consumed_before=consumed)
+
+
+def terminate(world: World, points: Points) -> None:
+    topic = world.open(points)
+    with suppress(TopicTerminatedError):
+        world.add(topic, world.payload())
+    topic.terminate()
+
+
+def offload_prefix(world: World, points: Points) -> None:
+    world.open(points).offload_prefix(LAST)
+
+
+def delete_hot_copies(world: World, points: Points) -> None:
+    world.open(points).delete_hot_copies(0)
+
+
+def delete_topic(world: World, points: Points) -> None:
+    world.deleted = True
+    delete_managed_ledger(world.environment(points), NAME)
+
+
+VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+    "open": (nothing, open_it),
+    "open after a kill": (killed_while_beginning, open_it),
+    "add": (nothing, add),
+    "add after a kill": (with_entries, add),
+    "rollover": (nothing, add_over_ledgers),
+    "trim": (partly_cold, trim),
+    "terminate": (with_entries, terminate),
+    "offload_prefix": (with_entries, offload_prefix),
+    "delete hot copies": (offloaded, delete_hot_copies),
+    "delete topic": (partly_cold, delete_topic),
+}
+
+
+def is_done(world: World, verb: str) -> bool:
+    """Whether the verb has come to its end."""
+    info = world.info()
+    if verb == "delete topic":
+        return info is None
+    assert info is not None
+    contexts = [ledger.context for ledger in info.ledgers]
+    if verb == "trim":
+        return len(info.ledgers) == 1
+    if verb == "terminate":
+        return info.terminated_at is not None
+    if verb == "offload_prefix":
+        return all(context is not None and context.complete for context in contexts)
+    if verb == "delete hot copies":
+        return all(context is not None and context.bookkeeper_deleted for context in contexts)
+    return True
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
+    tmp_path: Path, verb: str, record_property: Callable[[str, object], None]
+) -> None:
+    prepare, run = VERBS[verb]
+    world, counted = World(tmp_path / "calls"), Points()
+    prepare(world)
+    run(world, counted)
+    assert is_done(world, verb)
+    assert world.leftovers() == set()
+    points = list(itertools.product(range(1, len(counted.calls) + 1), FAULTS))
+    record_property("crash points", len(points))
+    for at, fault in points:
+        where = f"{fault} call {at}, {counted.calls[at - 1]}"
+        world = World(tmp_path / f"{at}-{fault}")
+        prepare(world)
+        with suppress(OffloadError, Killed):
+            run(world, Points(at=at, fault=fault))
+        world.check(where)
+        run(world, Points())
+        if not world.deleted:
+            world.check(where)
+        assert is_done(world, verb), where
+        assert world.leftovers() == set(), where
+    print(f"{verb}: {len(counted.calls)} calls, {len(points)} points")

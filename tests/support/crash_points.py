@@ -1,0 +1,241 @@
+"""Crash matrices: every call of metadata, tier and hot tier is a point where it fails, is unknown, or ends the process.
+
+A `Points` counts calls; the one that is chosen goes wrong. What stands between a program and its stores, here, tells it
+of each call before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Literal, get_args
+
+from offload_hooks import hookimpl
+from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
+from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
+from offload_hooks.testing import MemoryMetadataStore
+
+Fault = Literal["before", "after", "unknown before", "unknown after", "kill before", "kill after"]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+"""How a call goes wrong: not made, or made; and the caller is told so, is told nothing, or is killed."""
+
+
+_MAY_BE_UNKNOWN = ("put", "delete record", "writer ")
+
+
+class Killed(BaseException):
+    """The process is gone: nothing of ours catches it."""
+
+
+class Points:
+    """Counts calls; the one that is chosen goes wrong, and after a kill all others."""
+
+    def __init__(self, at: int = 0, fault: Fault = "before") -> None:
+        self.calls: list[str] = []
+        self._at = at
+        self._fault = fault
+        self._dead = False
+
+    def call(self, name: str, make: Callable[[], Any]) -> Any:
+        self.before(name)
+        answer = make()
+        self.after(name)
+        return answer
+
+    def before(self, name: str) -> None:
+        if self._dead:
+            raise Killed
+        self.calls.append(name)
+        if len(self.calls) == self._at and self._fault.endswith("before"):
+            self._at = 0
+            self._fail(name)
+
+    def after(self, name: str) -> None:
+        if self._dead:
+            raise Killed
+        if len(self.calls) == self._at:
+            self._at = 0
+            self._fail(name)
+
+    def _fail(self, name: str) -> None:
+        if self._fault.startswith("kill"):
+            self._dead = True
+            raise Killed
+        unknown = self._fault.startswith("unknown") and name.startswith(_MAY_BE_UNKNOWN)
+        raise (OutcomeUnknownError if unknown else StoreUnavailableError)(f"{name} as it was told")
+
+
+class Metadata:
+    """A metadata store whose calls are points."""
+
+    def __init__(self, store: MemoryMetadataStore, points: Points) -> None:
+        self._store = store
+        self._points = points
+
+    def get(self, path: str) -> Any:
+        return self._points.call("get", lambda: self._store.get(path))
+
+    def children(self, path: str) -> Any:
+        return self._points.call("children", lambda: self._store.children(path))
+
+    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+        version: int = self._points.call("put", lambda: self._store.put(path, value, expected_version))
+        return version
+
+    def delete(self, path: str, expected_version: int) -> None:
+        self._points.call("delete record", lambda: self._store.delete(path, expected_version))
+
+    def close(self) -> None:
+        pass
+
+
+class Watch:
+    """A layer whose calls are points."""
+
+    def __init__(self, points: Points) -> None:
+        self._points = points
+
+    def _wrapped(self, name: str) -> Iterator[None]:
+        self._points.before(name)
+        answer = yield
+        self._points.after(name)
+        return answer
+
+    @hookimpl(wrapper=True)
+    def begin_data(self) -> Any:
+        return (yield from self._wrapped("begin_data"))
+
+    @hookimpl(wrapper=True)
+    def write_block(self) -> Any:
+        return (yield from self._wrapped("write_block"))
+
+    @hookimpl(wrapper=True)
+    def commit_data(self) -> Any:
+        return (yield from self._wrapped("commit_data"))
+
+    @hookimpl(wrapper=True)
+    def abort_data(self) -> Any:
+        return (yield from self._wrapped("abort_data"))
+
+    @hookimpl(wrapper=True)
+    def write_index(self) -> Any:
+        return (yield from self._wrapped("write_index"))
+
+    @hookimpl(wrapper=True)
+    def stat(self) -> Any:
+        return (yield from self._wrapped("stat"))
+
+    @hookimpl(wrapper=True)
+    def read_range(self) -> Any:
+        return (yield from self._wrapped("read_range"))
+
+    @hookimpl(wrapper=True)
+    def delete(self) -> Any:
+        return (yield from self._wrapped("delete"))
+
+    @hookimpl(wrapper=True)
+    def list_uploads(self) -> Any:
+        return (yield from self._wrapped("list_uploads"))
+
+
+class Hot:
+    """A hot tier whose calls are points."""
+
+    def __init__(self, store: LedgerStore, points: Points) -> None:
+        self._store = store
+        self._points = points
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, name)
+
+    def _call(self, name: str, *given: Any) -> Any:
+        return self._points.call(f"hot {name}", lambda: getattr(self._store, name)(*given))
+
+
+class PointedLedgers(Hot):
+    """A hot tier where the calls of writers and readers are points as well."""
+
+    def _call(self, name: str, *given: Any) -> Any:
+        made = super()._call(name, *given)
+        if name == "create":
+            return PointedWriter(made, self._points)
+        return PointedReader(made, self._points) if name == "open" else made
+
+
+class PointedReader:
+    """A ledger's reader whose calls are points."""
+
+    def __init__(self, reader: Any, points: Points) -> None:
+        self._reader = reader
+        self._points = points
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerReader`."""
+        ledger_id: int = self._reader.ledger_id
+        return ledger_id
+
+    def status(self) -> Any:
+        """See `LedgerReader`."""
+        return self._points.call("hot status", self._reader.status)
+
+    def read(self, *given: Any) -> Any:
+        """See `LedgerReader`."""
+        return self._points.call("hot read", lambda: self._reader.read(*given))
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
+
+
+class PointedWriter:
+    """A ledger's writer whose calls are points. One that fails after it acted, or is unknown, fails for ever."""
+
+    def __init__(self, writer: LedgerWriter, points: Points) -> None:
+        self._writer = writer
+        self._points = points
+        self._failed: LedgerStatus | None = None
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerWriter`."""
+        return self._writer.ledger_id
+
+    @property
+    def status(self) -> LedgerStatus:
+        """See `LedgerWriter`; of one that failed, what was acknowledged before."""
+        return self._writer.status if self._failed is None else self._failed
+
+    def append(self, payload: Any) -> Any:
+        """See `LedgerWriter`."""
+        return self._call("append", payload)
+
+    def append_batch(self, payloads: Any) -> Any:
+        """See `LedgerWriter`."""
+        return self._call("append_batch", payloads)
+
+    def sync(self) -> Any:
+        """See `LedgerWriter`."""
+        return self._call("sync")
+
+    def close(self) -> Any:
+        """See `LedgerWriter`."""
+        return self._call("close")
+
+    def _call(self, name: str, *given: Any) -> Any:
+        if self._failed is not None:
+            raise LedgerFailedError("it failed before", ledger_id=self.ledger_id)
+        before, acted = self._writer.status, False
+
+        def act() -> Any:
+            nonlocal acted
+            answer = getattr(self._writer, name)(*given)
+            acted = True
+            return answer
+
+        try:
+            return self._points.call(f"writer {name}", act)
+        except StoreError as error:
+            if not acted and not isinstance(error, OutcomeUnknownError):
+                raise
+            self._failed = before
+            raise LedgerFailedError(f"{name} as it was told", ledger_id=self.ledger_id) from error
