@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.deletion import delete_hot
@@ -31,11 +31,12 @@ from offload_hooks.errors import (
     StoreError,
 )
 from offload_hooks.ledger_stores import LedgerStatus, LedgerWriter
+from offload_hooks.values import ReadableBuffer
 
 _log = logging.getLogger(__name__)
 
-_TRIES = 5
-"""In how many ledgers an append is tried that is known not to be in those before."""
+_TRIES = (*[False] * 5, True)
+"""In how many ledgers an append is tried that is known not to be in those before; whether it is the last."""
 
 
 class Appender:
@@ -50,6 +51,7 @@ class Appender:
         self._owned = owned
         self._hot = environment.hot
         self._rollover = rollover
+        self._min_age_ms, self._max_age_ms = rollover.min_age_s * 1000, rollover.max_age_s * 1000
         self._now_ms = environment.now_ms
         self._lock = threading.Lock()  # held to change ledgers, not to append
         self._unrecorded: LedgerWriter | None = None
@@ -57,19 +59,27 @@ class Appender:
         self._sealed: LedgerStatus | None = None
         self._recovered: dict[int, int] = {}
         self._began_ms = 0
+        self._bytes = 0  # about, for threads add to it at the same time
+        self._perhaps_full: LedgerWriter | None = None
         self._closed = False
         self.view = LedgersView.of(owned.info, None)
 
-    def append(self, add: Callable[[LedgerWriter], int]) -> EntryPosition:
-        """Where the first entry is that `add` appends to a writer. Errors as `ManagedLedger.add_entry`."""
-        for is_last in (*[False] * _TRIES, True):
+    def append(self, add: Callable[[LedgerWriter], int], payloads: Sequence[ReadableBuffer]) -> EntryPosition:
+        """Where the first of the entries is, which `add` appends to a writer. Errors as `ManagedLedger.add_entry`."""
+        for is_last in _TRIES:
             writer = self._writer()
             try:
-                return EntryPosition(writer.ledger_id, add(writer))
+                first_entry_id = add(writer)
             except (LedgerClosedError, LedgerFencedError, LedgerFailedError) as error:
                 self._replace(writer, error)
                 if is_last:
                     raise
+            else:
+                self._bytes += sum(map(len, payloads))
+                entry_count = first_entry_id + len(payloads)
+                if entry_count >= self._rollover.max_entries or self._bytes >= self._rollover.max_bytes:
+                    self._perhaps_full = writer
+                return EntryPosition(writer.ledger_id, first_entry_id)
         raise AssertionError("the last turn returns or raises")
 
     def roll(self) -> bool:
@@ -123,7 +133,9 @@ class Appender:
     def _writer(self) -> LedgerWriter:
         """The writer to append by now."""
         writer = self.view.writer
-        if writer is None or self._closed or self._ending is writer or self._is_full(writer):
+        age_ms = self._now_ms() - self._began_ms
+        is_due = age_ms >= (self._min_age_ms if writer is self._perhaps_full else self._max_age_ms)
+        if writer is None or self._closed or writer is self._ending or is_due:
             with self._lock:
                 self.check_open()
                 writer = self.view.writer
@@ -137,9 +149,10 @@ class Appender:
     def _begin(self) -> LedgerWriter:
         check_not_terminated(self._owned.info)
         if self._unrecorded is None:
+            self._owned.read()  # whoever lost the topic creates nothing in vain
             self._unrecorded = self._hot.create(self._owned.name)
         writer = self._unrecorded
-        self._began_ms = self._now_ms()
+        self._began_ms, self._bytes = self._now_ms(), 0
         self._record(lambda info: begin_ledger(info, writer.ledger_id), writer)
         self._unrecorded = None
         return writer

@@ -81,7 +81,7 @@ class ManagedLedger:
                 entries, it is if it is; the managed ledger can be used on.
             OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is there.
         """
-        position = self._appender.append(lambda writer: writer.append(payload))
+        position = self._appender.append(lambda writer: writer.append(payload), (payload,))
         self._cache.put(position.ledger_id, position.entry_id, (payload,))
         return position
 
@@ -90,7 +90,7 @@ class ManagedLedger:
 
         All are acknowledged or none. At least one. Errors as `add_entry`.
         """
-        position = self._appender.append(lambda writer: writer.append_batch(payloads))
+        position = self._appender.append(lambda writer: writer.append_batch(payloads), payloads)
         self._cache.put(position.ledger_id, position.entry_id, payloads)
         return position
 

@@ -8,18 +8,16 @@ complete is there. Then the same is done again, to its end, and nothing is left 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
-from entries import read_object
-from managed_ledgers import NAME, Audit
+from managed_ledgers import NAME, Audit, ColdLedger
 
 from offload_core import open_tier
-from offload_core.codec.object_format import ObjectKey
 from offload_core.managed_ledger import (
     Environment,
     HotLedgers,
@@ -39,7 +37,7 @@ from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError, TopicDeletedError, TopicTerminatedError
-from offload_hooks.ledger_stores import EntryBatch, LedgerStatus
+from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
 LAST = EntryPosition(1 << 40, 0)
@@ -116,18 +114,11 @@ class World:
         known = ManagedLedgerRecords(self.metadata).read(NAME)
         return None if known is None else known.info
 
-    def open_reader(self, record: LedgerRecord) -> ColdLedger | object:
+    def open_reader(self, record: LedgerRecord) -> LedgerReader:
         """Cold if the record says so, else hot."""
         if record.has_complete_copy:
-            return ColdLedger(record, self.read_cold(record))
+            return ColdLedger(self.cold, record)
         return MemoryLedgerStore(self.ledgers).open(record.ledger_id)
-
-    def read_cold(self, record: LedgerRecord) -> list[bytes]:
-        assert record.context is not None
-        assert record.context.uuid is not None
-        key = ObjectKey(folder="", uuid=record.context.uuid, ledger_id=record.ledger_id, is_index=False)
-        data, index = ((self.cold / name).read_bytes() for name in (key.data_key, key.index_key))
-        return [payload for _, _, payload in read_object(data, index, key)]
 
     def check(self, where: str) -> None:
         """Open the topic anew, and compare."""
@@ -152,7 +143,7 @@ class World:
                 continue
             assert ledger.info.is_closed, where
             if ledger.has_complete_copy:
-                assert len(self.read_cold(ledger)) == ledger.info.entries, where
+                assert len(ColdLedger(self.cold, ledger).entries) == ledger.info.entries, where
             if ledger.context is None or not ledger.context.bookkeeper_deleted:
                 assert len(self.ledgers.find(ledger.ledger_id).entries) == ledger.info.entries, where
 
@@ -173,23 +164,6 @@ class World:
             files = {each.key for each in tier.store.list_objects()}
             uploads = {each.upload.upload_id for each in tier.store.list_uploads()}
         return (set(self.ledgers.ledgers) ^ hot) | (files - keys) | uploads
-
-
-class ColdLedger:
-    """Reads a ledger's cold copy."""
-
-    def __init__(self, record: LedgerRecord, entries: Sequence[bytes]) -> None:
-        self.ledger_id = record.ledger_id
-        self._entries = entries
-
-    def status(self) -> LedgerStatus:
-        raise NotImplementedError
-
-    def read(self, first: int, last: int, _: int) -> EntryBatch:
-        return EntryBatch.of(first, self._entries[first : last + 1])
-
-    def close(self) -> None:
-        pass
 
 
 # --- what is done ------------------------------------------------------------------------------

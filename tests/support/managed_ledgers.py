@@ -10,12 +10,16 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from entries import read_object
+
+from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_core.managed_ledger.audit_log import Deletion
-from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_hooks.errors import OffloadError
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
 
 NAME = "acme/cold/persistent/orders"
 
@@ -47,6 +51,35 @@ class Audit:
     def copies(self) -> list[tuple[int, str]]:
         """Ledger and copy of each."""
         return [(each.ledger_id, each.copy) for each in self.deletions]
+
+
+class ColdLedger:
+    """Reads a ledger's cold copy, from a folder; all of it at once."""
+
+    def __init__(self, folder: Path, record: LedgerRecord) -> None:
+        assert record.context is not None
+        assert record.context.uuid is not None
+        self.ledger_id = record.ledger_id
+        key = ObjectKey(folder="", uuid=record.context.uuid, ledger_id=record.ledger_id, is_index=False)
+        data, index = ((folder / name).read_bytes() for name in (key.data_key, key.index_key))
+        self.entries = [payload for _, _, payload in read_object(data, index, key)]
+
+    def status(self) -> LedgerStatus:
+        """See `LedgerReader`."""
+        raise NotImplementedError
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`."""
+        stop, used = first_entry_id + 1, len(self.entries[first_entry_id])
+        while stop <= last_entry_id and used + len(self.entries[stop]) <= max_bytes:
+            used += len(self.entries[stop])
+            stop += 1
+        return EntryBatch.of(first_entry_id, self.entries[first_entry_id:stop])
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
 
 
 def environment_of(folder: Path) -> Environment:
