@@ -173,12 +173,12 @@ def nothing(_: World) -> None:
     pass
 
 
-def with_entries(world: World) -> None:
-    """Two sealed ledgers, and one whose process was killed."""
+def with_entries(world: World, sealed: int = 2) -> None:
+    """Sealed ledgers, and one whose process was killed."""
     topic = world.open(Points())
-    for i in range(3):
+    for i in range(sealed + 1):
         world.add(topic, *(b"%d-%d " % (i, j) + b"x" * 40 for j in range(4)))
-        if i < 2:
+        if i < sealed:
             topic.roll()
 
 
@@ -188,8 +188,12 @@ def killed_while_beginning(world: World) -> None:
     HotLedgers(MemoryLedgerStore(world.ledgers)).create(NAME)
 
 
+def with_two_ledgers(world: World) -> None:
+    with_entries(world, sealed=1)
+
+
 def offloaded(world: World) -> None:
-    with_entries(world)
+    with_two_ledgers(world)
     world.open(Points()).offload_prefix(LAST)
 
 
@@ -263,7 +267,7 @@ VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]
     "rollover": (nothing, add_over_ledgers),
     "trim": (partly_cold, trim),
     "terminate": (with_entries, terminate),
-    "offload_prefix": (with_entries, offload_prefix),
+    "offload_prefix": (with_two_ledgers, offload_prefix),
     "delete hot copies": (offloaded, delete_hot_copies),
     "delete topic": (partly_cold, delete_topic),
 }
