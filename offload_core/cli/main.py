@@ -23,6 +23,7 @@ def main() -> None:
     from offload_core.cli.plugins import plugins
     from offload_core.cli.policies import namespace_policies, topic_policies
     from offload_core.cli.schemas import pull, show
+    from offload_core.cli.serve import serve
 
     app = typer.Typer(
         help="See and read what Apache Pulsar offloaded, without a broker.",
@@ -30,7 +31,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, cat, export, doctor):
+    for command in (ls, inspect, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)
