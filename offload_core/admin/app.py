@@ -12,6 +12,8 @@ from starlette.responses import PlainTextResponse, Response
 from offload_core.admin.policy_routes import policy_routes
 from offload_core.admin.requests import AdminRoute, answer_error, answer_http_error, in_thread
 from offload_core.admin.tokens import Tokens
+from offload_core.admin.topic_routes import topic_routes
+from offload_core.admin.topics import Topics
 from offload_core.admin.watching import Guard, RequestMetrics, Watch
 from offload_core.policy_store import PolicyStore
 from offload_hooks.errors import OffloadError
@@ -21,6 +23,7 @@ from offload_hooks.metadata_stores import WritableMetadataStore
 def make_app(
     store: WritableMetadataStore,
     policies: PolicyStore,
+    topics: Topics,
     *,
     tokens: Tokens | None,
     registry: CollectorRegistry,
@@ -44,6 +47,7 @@ def make_app(
             AdminRoute("/admin/v2/brokers/health", health),
             AdminRoute("/metrics", metrics),
             *policy_routes(policies),
+            *topic_routes(topics),
         ],
         middleware=[
             Middleware(Watch, metrics=RequestMetrics(registry)),

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from urllib.parse import unquote, unquote_plus
 
 import structlog
 from starlette.requests import Request
@@ -25,16 +26,16 @@ Change = Callable[[LevelPolicies], LevelPolicies]
 
 _SECRET = "s3ManagedLedgerOffloadCredentialSecret"  # noqa: S105 - its name
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
-_TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
+TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
 _DONE = 204
 
 log = structlog.get_logger("offload.admin")
 
 
 def topic_of(request: Request) -> TopicName:
-    """The topic of a request's path."""
-    parts = request.path_params
-    return TopicName(f"persistent://{parts['tenant']}/{parts['namespace']}/{parts['topic']}")
+    """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space."""
+    parts = request.scope["raw_path"].decode("ascii").split("/")[4:-1]
+    return TopicName(f"persistent://{unquote('/'.join(parts[:2]))}/{unquote_plus('/'.join(parts[2:]))}")
 
 
 def policy_routes(policies: PolicyStore) -> list[AdminRoute]:
@@ -61,12 +62,12 @@ def policy_routes(policies: PolicyStore) -> list[AdminRoute]:
         AdminRoute(f"{_NAMESPACE}/retention", namespaces.get_retention, methods=["GET"]),
         AdminRoute(f"{_NAMESPACE}/retention", namespaces.set_retention, methods=["POST"]),
         AdminRoute(f"{_NAMESPACE}/retention", namespaces.remove_retention, methods=["DELETE"]),
-        AdminRoute(f"{_TOPIC}/offloadPolicies", topics.get_offload, methods=["GET"]),
-        AdminRoute(f"{_TOPIC}/offloadPolicies", topics.set_offload, methods=["POST"]),
-        AdminRoute(f"{_TOPIC}/offloadPolicies", topics.remove_offload, methods=["DELETE"]),
-        AdminRoute(f"{_TOPIC}/retention", topics.get_retention, methods=["GET"]),
-        AdminRoute(f"{_TOPIC}/retention", topics.set_retention, methods=["POST"]),
-        AdminRoute(f"{_TOPIC}/retention", topics.remove_retention, methods=["DELETE"]),
+        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.get_offload, methods=["GET"]),
+        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.set_offload, methods=["POST"]),
+        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.remove_offload, methods=["DELETE"]),
+        AdminRoute(f"{TOPIC_PATH}/retention", topics.get_retention, methods=["GET"]),
+        AdminRoute(f"{TOPIC_PATH}/retention", topics.set_retention, methods=["POST"]),
+        AdminRoute(f"{TOPIC_PATH}/retention", topics.remove_retention, methods=["DELETE"]),
     ]
 
 

@@ -17,8 +17,10 @@ from prometheus_client import CollectorRegistry
 from offload_core.admin.app import make_app
 from offload_core.admin.offloader_metrics import OffloaderMetrics
 from offload_core.admin.tokens import Tokens, has_tokens
+from offload_core.admin.topics import RecordedTopics
 from offload_core.admin.watching import is_loopback
 from offload_core.configuration import Configuration, ServiceSettings
+from offload_core.metadata import ManagedLedgerRecords
 from offload_core.policy_store import open_policies
 from offload_hooks.errors import OptionError
 
@@ -49,8 +51,9 @@ def serve(configuration: Configuration) -> None:
     registry = CollectorRegistry()
     OffloaderMetrics(registry)
     with open_policies(configuration) as (store, policies):
+        topics = RecordedTopics(ManagedLedgerRecords(store))
         config = uvicorn.Config(
-            make_app(store, policies, tokens=tokens, registry=registry),
+            make_app(store, policies, topics, tokens=tokens, registry=registry),
             log_config=None,
             access_log=False,
             server_header=False,

@@ -3,6 +3,6 @@
 from offload_core.policy_store.level import LevelPolicies
 from offload_core.policy_store.opening import open_policies
 from offload_core.policy_store.resolved import ResolvedPolicies
-from offload_core.policy_store.store import PolicyStore
+from offload_core.policy_store.store import PolicyStore, namespace_of
 
-__all__ = ["LevelPolicies", "PolicyStore", "ResolvedPolicies", "open_policies"]
+__all__ = ["LevelPolicies", "PolicyStore", "ResolvedPolicies", "namespace_of", "open_policies"]
