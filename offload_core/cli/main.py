@@ -14,13 +14,16 @@ def main() -> None:
         sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
         raise SystemExit(1) from None
     from offload_core.cli.cat import cat
+    from offload_core.cli.config import explain
     from offload_core.cli.doctor import doctor
     from offload_core.cli.export import export
     from offload_core.cli.inspect import inspect
     from offload_core.cli.ls import ls
     from offload_core.cli.new_driver import new
     from offload_core.cli.plugins import plugins
+    from offload_core.cli.policies import namespace_policies, topic_policies
     from offload_core.cli.schemas import pull, show
+    from offload_core.cli.serve import serve
 
     app = typer.Typer(
         help="See and read what Apache Pulsar offloaded, without a broker.",
@@ -28,7 +31,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, cat, export, doctor):
+    for command in (ls, inspect, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)
@@ -38,4 +41,10 @@ def main() -> None:
     about_schemas.command()(pull)
     about_schemas.command()(show)
     app.add_typer(about_schemas, name="schemas")
+    about_settings = typer.Typer(no_args_is_help=True, help="What is set up, and what holds of it.")
+    about_settings.callback()(lambda: None)
+    about_settings.command()(explain)
+    app.add_typer(about_settings, name="config")
+    app.add_typer(namespace_policies(), name="namespaces", no_args_is_help=True)
+    app.add_typer(topic_policies(), name="topics", no_args_is_help=True)
     app()

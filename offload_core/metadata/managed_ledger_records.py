@@ -1,8 +1,7 @@
 """Managed ledgers' records in a metadata store that is ours: read with their version, changed by compare-and-set.
 
 What is written is Pulsar's record at Pulsar's path; fields that are not known here are kept. A write whose outcome the
-store does not know is resolved by reading back, which is sound because a version never comes back: while the version
-that was read is there, nothing was written, and the same write may be made again.
+store does not know is resolved by reading back (`resolved_writes`).
 """
 
 from __future__ import annotations
@@ -10,25 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-import stamina
-
 from offload_core.messages.compression import Compression
 from offload_core.metadata.managed_ledger_info import ManagedLedgerInfo
 from offload_core.metadata.record_paths import list_names, read_record, record_path
+from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.metadata.segment_layout import SegmentLayout
 from offload_core.metadata.stored_record import StoredRecord, pack_stored_record
-from offload_hooks.errors import (
-    OutcomeUnknownError,
-    StoreUnavailableError,
-    UnknownTopicError,
-    VersionConflictError,
-)
+from offload_hooks.errors import UnknownTopicError
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 Change = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
-
-_UPDATES = 100
-_RESOLUTIONS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +75,8 @@ class ManagedLedgerRecords:
         """
         record = StoredRecord(info=info, compression=self._compression)
         data = pack_stored_record(record, segment_layout=self._segment_layout)
-        path, version = record_path(name), None if expected is None else expected.version
-        for is_last in (*[False] * _RESOLUTIONS, True):
-            try:
-                return VersionedInfo(info=info, version=self._store.put(path, data, version))
-            except OutcomeUnknownError as unknown:
-                found = self._read_back(path, unknown)
-                if found is not None and found[0] == data and found[1] != version:
-                    return VersionedInfo(info=info, version=found[1])
-                if is_last or (None if found is None else found[1]) != version:
-                    raise self._unresolved(path, found, version, unknown) from unknown
-        raise AssertionError("the last turn returns or raises")
+        version = None if expected is None else expected.version
+        return VersionedInfo(info=info, version=put_resolved(self._store, record_path(name), data, version))
 
     def update(self, name: str, change: Change) -> VersionedInfo:
         """Change a record, however many others change it at the same time; the record as it is then.
@@ -110,23 +91,15 @@ class ManagedLedgerRecords:
             VersionConflictError: somebody else was faster every time.
             OutcomeUnknownError: see `write`.
         """
-        for attempt in stamina.retry_context(
-            on=VersionConflictError,
-            attempts=_UPDATES,
-            timeout=None,
-            wait_initial=0.002,
-            wait_max=0.1,
-            wait_jitter=0.02,
-        ):
-            with attempt:
-                known = self.read(name)
-                if known is None:
-                    raise UnknownTopicError(
-                        "there is no record of this managed ledger", key=record_path(name)
-                    )
-                changed = change(known.info)
-                return known if changed == known.info else self.write(name, changed, known)
-        raise AssertionError("stamina's loop ends by an answer or an error")
+
+        def turn() -> VersionedInfo:
+            known = self.read(name)
+            if known is None:
+                raise UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+            changed = change(known.info)
+            return known if changed == known.info else self.write(name, changed, known)
+
+        return until_first(turn)
 
     def delete(self, name: str, expected: VersionedInfo) -> None:
         """Delete a record that is as it was read.
@@ -135,34 +108,4 @@ class ManagedLedgerRecords:
             VersionConflictError: another record is there, or none.
             OutcomeUnknownError: see `write`.
         """
-        path = record_path(name)
-        for is_last in (*[False] * _RESOLUTIONS, True):
-            try:
-                return self._store.delete(path, expected.version)
-            except OutcomeUnknownError as unknown:
-                found = self._read_back(path, unknown)
-                if found is None:
-                    return None
-                if is_last or found[1] != expected.version:
-                    raise self._unresolved(path, found, expected.version, unknown) from unknown
-        raise AssertionError("the last turn returns or raises")
-
-    def _read_back(self, path: str, unknown: OutcomeUnknownError) -> tuple[bytes, int] | None:
-        try:
-            return self._store.get(path)
-        except StoreUnavailableError as error:
-            raise unknown from error
-
-    def _unresolved(
-        self, path: str, found: tuple[bytes, int] | None, version: int | None, unknown: OutcomeUnknownError
-    ) -> VersionConflictError | OutcomeUnknownError:
-        """What to raise when neither was written what should be, nor may it be written again."""
-        there = None if found is None else found[1]
-        if there == version:
-            return unknown
-        return VersionConflictError(
-            "a record was changed while the answer to a write was lost",
-            key=path,
-            expected="none" if version is None else version,
-            found="none" if there is None else there,
-        )
+        delete_resolved(self._store, record_path(name), expected.version)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from offload_core.policies.model import DEFAULTS, OffloadPolicies
+from offload_core.policies.model import DEFAULTS, OffloadPolicies, shown_value
 from offload_core.policies.read_priority import ReadPriority
 from offload_hooks.errors import OptionError
 
@@ -143,8 +143,8 @@ class EffectivePolicies:
         rows: list[tuple[str, str, Origin]] = []
         for name, setting in self.settings.items():
             if setting.value is not None:
-                value = setting.value.value if isinstance(setting.value, ReadPriority) else setting.value
-                rows.append((str(OffloadPolicies.model_fields[name].alias), str(value), setting.origin))
+                alias = str(OffloadPolicies.model_fields[name].alias)
+                rows.append((alias, str(shown_value(setting.value)), setting.origin))
         return rows
 
     def _of_family(self, name: str) -> Any:

@@ -6,15 +6,21 @@ tiered read priority. Source of the defaults: Pulsar's broker.conf and `OffloadP
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, SecretStr
 
 from offload_core.policies.read_priority import ReadPriority, parse_read_priority
 
 _MIB = 1 << 20
 MIN_BLOCK_BYTES = 5 * _MIB
 """The smallest part of an upload that S3 and its like take."""
+
+MASK = "********"
+"""What is shown in the place of a credential."""
+
+_SECRET_NAME = re.compile("secret|password|token|credential|key|sas", re.IGNORECASE)
 
 
 def _priority(value: Any) -> Any:
@@ -23,6 +29,12 @@ def _priority(value: Any) -> Any:
 
 Priority = Annotated[
     ReadPriority, BeforeValidator(_priority), PlainSerializer(lambda each: each.value, when_used="json")
+]
+PulsarPriority = Annotated[
+    ReadPriority,
+    BeforeValidator(_priority),
+    AfterValidator(ReadPriority.check_is_pulsars),
+    PlainSerializer(lambda each: each.pulsar_name, when_used="json"),
 ]
 Secret = Annotated[SecretStr, PlainSerializer(lambda each: each.get_secret_value(), when_used="json")]
 Text = Annotated[str, Field(min_length=1)]
@@ -44,7 +56,7 @@ class OffloadPolicies(BaseModel):
     threshold_in_bytes: Threshold | None = Field(None, alias="managedLedgerOffloadThresholdInBytes")
     threshold_in_seconds: Threshold | None = Field(None, alias="managedLedgerOffloadThresholdInSeconds")
     deletion_lag_in_millis: Threshold | None = Field(None, alias="managedLedgerOffloadDeletionLagInMillis")
-    offloaded_read_priority: Priority | None = Field(None, alias="managedLedgerOffloadedReadPriority")
+    offloaded_read_priority: PulsarPriority | None = Field(None, alias="managedLedgerOffloadedReadPriority")
     tiered_read_priority: Priority | None = Field(None, alias="tieredReadPriority")
     max_threads: Threads | None = Field(None, alias="managedLedgerOffloadMaxThreads")
     read_threads: Threads | None = Field(None, alias="managedLedgerOffloadReadThreads")
@@ -93,11 +105,26 @@ class OffloadPolicies(BaseModel):
 
     def shown(self) -> dict[str, Any]:
         """What is said, by Pulsar's names, credentials masked: for people and for answers to requests."""
-        return self.to_json() | {
-            str(field.alias): "********"
-            for name, field in type(self).model_fields.items()
-            if isinstance(getattr(self, name), SecretStr)
-        }
+        said = self.to_json()
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if isinstance(value, (SecretStr, dict)):
+                said[str(field.alias)] = shown_value(value)
+        return said
+
+
+def shown_value(value: Any) -> Any:
+    """A field's value as people may see it: as in JSON, with credentials masked.
+
+    Of extra configurations those are masked whose names say that they are secret.
+    """
+    if isinstance(value, SecretStr):
+        return MASK
+    if isinstance(value, ReadPriority):
+        return value.value
+    if isinstance(value, dict):
+        return {name: MASK if _SECRET_NAME.search(name) else each for name, each in value.items()}
+    return value
 
 
 DEFAULTS = OffloadPolicies(

@@ -28,8 +28,20 @@ class ReadPriority(enum.Enum):
         """Whether the other copy is tried when the first cannot be read."""
         return self in (ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST)
 
+    @property
+    def pulsar_name(self) -> str:
+        """As Pulsar's JSON has it."""
+        return _PULSAR_NAMES.get(self, self.value)
 
-_PULSAR = {"TIERED_STORAGE_FIRST": ReadPriority.OFFLOADED_FIRST}
+    def check_is_pulsars(self) -> ReadPriority:
+        """This priority, if it is one of Pulsar's two; else a `ValueError`."""
+        if not self.falls_back:
+            raise ValueError(f"Pulsar has no {self.value} here; tieredReadPriority has")
+        return self
+
+
+_PULSAR_NAMES = {ReadPriority.OFFLOADED_FIRST: "TIERED_STORAGE_FIRST"}
+_PULSAR = {name: priority for priority, name in _PULSAR_NAMES.items()}
 
 
 def parse_read_priority(text: str) -> ReadPriority:

@@ -154,7 +154,7 @@ def test_what_holds_is_explained_with_where_it_comes_from() -> None:
     assert ("managedLedgerOffloadDriver", "s3", "namespace") in rows
     assert ("tieredReadPriority", "OFFLOADED_ONLY", "broker") in rows
     assert ("managedLedgerOffloadThresholdInSeconds", "-1", "default") in rows
-    assert ("s3ManagedLedgerOffloadCredentialSecret", "**********", "namespace") in rows
+    assert ("s3ManagedLedgerOffloadCredentialSecret", "********", "namespace") in rows
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,21 @@ def test_read_priorities_by_all_their_names(text: str, priority: ReadPriority) -
     assert parse_read_priority(text) is priority
 
 
+def test_pulsars_read_priority_has_its_two_words_and_no_other() -> None:
+    said = parse_policies({"managedLedgerOffloadedReadPriority": "OFFLOADED_FIRST"}).to_json()
+    assert said == {"managedLedgerOffloadedReadPriority": "TIERED_STORAGE_FIRST"}
+    with pytest.raises(OptionError, match="tieredReadPriority has"):
+        parse_policies({"managedLedgerOffloadedReadPriority": "BOOKKEEPER_ONLY"})
+
+
+def test_extra_configurations_that_may_be_secret_are_masked() -> None:
+    policies = parse_policies(
+        {"managedLedgerOffloadExtraConfigAccountKey": "k", "managedLedgerOffloadExtraConfigX": "y"}
+    )
+    assert policies.shown() == {"managedLedgerExtraConfigurations": {"AccountKey": "********", "X": "y"}}
+    assert policies.to_json() == {"managedLedgerExtraConfigurations": {"AccountKey": "k", "X": "y"}}
+
+
 def test_what_a_read_priority_means() -> None:
     assert [(each.hot_first, each.falls_back) for each in ReadPriority] == [
         (True, False),

@@ -49,6 +49,7 @@ class Broker(Server):
         s3: the one S3 service that namespaces can offload to.
         java_options: more options of `java`; a broker that is to be measured should have none.
         transactions: whether it takes transactions, for which it keeps system topics.
+        topic_policies: whether topics have policies of their own, which are in system topics.
     """
 
     name = "broker"
@@ -66,12 +67,15 @@ class Broker(Server):
         max_entries_per_ledger: int = 20,
         java_options: Sequence[str] = QUICK_START,
         transactions: bool = False,
+        topic_policies: bool = False,
     ) -> None:
         super().__init__()
         self._s3 = s3
         self._java_options = java_options
         self._max_entries_per_ledger = max_entries_per_ledger
         self._transactions = str(transactions).lower()
+        self._topic_policies = str(topic_policies).lower()
+        self._system_topics = str(transactions or topic_policies).lower()
 
     def start(self, folder: Path) -> Broker:
         self.service_port, self.bookie_port, self.bookie_web_port = free_port(), free_port(), free_port()
@@ -184,9 +188,9 @@ class Broker(Server):
             "defaultNumberOfNamespaceBundles": 1,
             "brokerDeleteInactiveTopicsEnabled": "false",
             "loadBalancerEnabled": "false",
-            "systemTopicEnabled": self._transactions,
+            "systemTopicEnabled": self._system_topics,
             "transactionCoordinatorEnabled": self._transactions,
-            "topicLevelPoliciesEnabled": "false",
+            "topicLevelPoliciesEnabled": self._topic_policies,
             "narExtractionDirectory": self.folder / "offloaders",
             # of the bookie
             "listeningInterface": "lo0" if sys.platform == "darwin" else "lo",

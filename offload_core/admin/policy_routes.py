@@ -1,0 +1,184 @@
+"""Policies of namespaces and topics by Pulsar's admin paths, as `pulsar-admin` asks them.
+
+Source: the requests of pulsar-admin 4.0.8 and the answers of its broker; docs/service.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from urllib.parse import unquote, unquote_plus
+
+import structlog
+from starlette.requests import Request
+from starlette.responses import Response
+
+from offload_core.admin.requests import AdminRoute, in_thread, mapping, number, shown
+from offload_core.catalogue import TopicName
+from offload_core.policies import OffloadPolicies, RetentionPolicies
+from offload_core.policies.model import MASK
+from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies
+from offload_core.policy_store.level import parse_offload, parse_retention
+
+Change = Callable[[LevelPolicies], LevelPolicies]
+
+_SECRET = "s3ManagedLedgerOffloadCredentialSecret"  # noqa: S105 - its name
+_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
+_DONE = 204
+
+log = structlog.get_logger("offload.admin")
+
+
+def topic_of(request: Request) -> TopicName:
+    """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space."""
+    parts = request.scope["raw_path"].decode("ascii").split("/")[4:-1]
+    return TopicName(f"persistent://{unquote('/'.join(parts[:2]))}/{unquote_plus('/'.join(parts[2:]))}")
+
+
+def policy_routes(policies: PolicyStore) -> list[AdminRoute]:
+    """The routes of policies in a store."""
+    namespaces = _Level(
+        lambda request: policies.namespace(_namespace(request)),
+        lambda request, change: policies.change_namespace(_namespace(request), change),
+        lambda request: policies.resolve_namespace(_namespace(request)),
+    )
+    topics = _Level(
+        lambda request: policies.topic(topic_of(request)),
+        lambda request, change: policies.change_topic(topic_of(request), change),
+        lambda request: policies.resolve(topic_of(request)),
+    )
+    # A topic's own name may hold a `/`, so its paths are tried in this order, the longest names last.
+    return [
+        AdminRoute(f"{_NAMESPACE}/offloadPolicies", namespaces.get_offload, methods=["GET"]),
+        AdminRoute(f"{_NAMESPACE}/offloadPolicies", namespaces.set_offload, methods=["POST"]),
+        AdminRoute(f"{_NAMESPACE}/offloadPolicies", namespaces.remove_offload, methods=["DELETE"]),
+        AdminRoute(f"{_NAMESPACE}/removeOffloadPolicies", namespaces.remove_offload, methods=["DELETE"]),
+        *_field_routes(namespaces, "offloadThreshold", "threshold_in_bytes", unset=-1),
+        *_field_routes(namespaces, "offloadThresholdInSeconds", "threshold_in_seconds", unset=-1),
+        *_field_routes(namespaces, "offloadDeletionLagMs", "deletion_lag_in_millis", unset=None),
+        AdminRoute(f"{_NAMESPACE}/retention", namespaces.get_retention, methods=["GET"]),
+        AdminRoute(f"{_NAMESPACE}/retention", namespaces.set_retention, methods=["POST"]),
+        AdminRoute(f"{_NAMESPACE}/retention", namespaces.remove_retention, methods=["DELETE"]),
+        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.get_offload, methods=["GET"]),
+        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.set_offload, methods=["POST"]),
+        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.remove_offload, methods=["DELETE"]),
+        AdminRoute(f"{TOPIC_PATH}/retention", topics.get_retention, methods=["GET"]),
+        AdminRoute(f"{TOPIC_PATH}/retention", topics.set_retention, methods=["POST"]),
+        AdminRoute(f"{TOPIC_PATH}/retention", topics.remove_retention, methods=["DELETE"]),
+    ]
+
+
+class _Level:
+    """The requests that namespaces and topics have in common."""
+
+    def __init__(
+        self,
+        read: Callable[[Request], LevelPolicies],
+        change: Callable[[Request, Change], LevelPolicies],
+        resolve: Callable[[Request], ResolvedPolicies],
+    ) -> None:
+        self.read, self.change, self.resolve = read, change, resolve
+
+    async def get_offload(self, request: Request) -> Response:
+        if _is_applied(request):
+            resolved: ResolvedPolicies = await in_thread(self.resolve, request)
+            return shown(_applied(resolved))
+        level: LevelPolicies = await in_thread(self.read, request)
+        if level.offload is None:
+            return shown(None)
+        return shown({**level.unknown_offload, **level.offload.shown()})
+
+    async def set_offload(self, request: Request) -> Response:
+        given = await mapping(request)
+
+        def change(level: LevelPolicies) -> LevelPolicies:
+            offload, unknown = parse_offload(_unmasked(given, level), "offload policies")
+            if unknown:
+                log.warning("policies of unknown names are kept and do nothing", names=sorted(unknown))
+            return replace(level, offload=offload, unknown_offload=unknown)
+
+        await in_thread(self.change, request, change)
+        return Response(status_code=_DONE)
+
+    async def remove_offload(self, request: Request) -> Response:
+        await in_thread(self.change, request, lambda level: replace(level, offload=None, unknown_offload={}))
+        return Response(status_code=_DONE)
+
+    async def get_retention(self, request: Request) -> Response:
+        retention: RetentionPolicies | None
+        if _is_applied(request):
+            retention = (await in_thread(self.resolve, request)).retention
+        else:
+            retention = (await in_thread(self.read, request)).retention
+        return shown(None if retention is None else retention.model_dump(mode="json", by_alias=True))
+
+    async def set_retention(self, request: Request) -> Response:
+        retention = parse_retention(await mapping(request), "retention")
+        await in_thread(self.change, request, lambda level: replace(level, retention=retention))
+        return Response(status_code=_DONE)
+
+    async def remove_retention(self, request: Request) -> Response:
+        await in_thread(self.change, request, lambda level: replace(level, retention=None))
+        return Response(status_code=_DONE)
+
+
+def _field_routes(level: _Level, path: str, field: str, *, unset: int | None) -> list[AdminRoute]:
+    """A namespace's path of one number of its offload policies; `unset` is told where it says nothing."""
+
+    async def get(request: Request) -> Response:
+        offload = (await in_thread(level.read, request)).offload
+        value = getattr(offload, field, None)
+        return shown(unset if value is None else value)
+
+    async def put(request: Request) -> Response:
+        value = await number(request)
+        await in_thread(level.change, request, partial(_say, field, value))
+        return Response(status_code=_DONE)
+
+    async def delete(request: Request) -> Response:
+        await in_thread(level.change, request, partial(_say, field, None))
+        return Response(status_code=_DONE)
+
+    whole = f"{_NAMESPACE}/{path}"
+    removing = [AdminRoute(whole, delete, methods=["DELETE"])] if unset is None else []
+    return [AdminRoute(whole, get, methods=["GET"]), AdminRoute(whole, put, methods=["PUT"]), *removing]
+
+
+def _say(field: str, value: int | None, level: LevelPolicies) -> LevelPolicies:
+    return level.saying(**{field: value if value is None else max(value, -1)})
+
+
+def _namespace(request: Request) -> str:
+    return f"{request.path_params['tenant']}/{request.path_params['namespace']}"
+
+
+def _is_applied(request: Request) -> bool:
+    return request.query_params.get("applied", "false").lower() == "true"
+
+
+def _applied(resolved: ResolvedPolicies) -> dict[str, Any] | None:
+    """What holds, if there is a driver: without one nothing is offloaded, whatever the thresholds."""
+    if resolved.offload.driver is None:
+        return None
+    values = {name: setting.value for name, setting in resolved.offload.settings.items()}
+    return OffloadPolicies.model_validate(values).shown()
+
+
+def _unmasked(given: dict[str, Any], level: LevelPolicies) -> dict[str, Any]:
+    """What was given, with the secret that is kept where it was given back masked."""
+    said = {} if level.offload is None else level.offload.to_json()
+    kept = dict(given)
+    if kept.get(_SECRET) == MASK:
+        kept[_SECRET] = said.get(_SECRET)
+    extra, known = (
+        kept.get("managedLedgerExtraConfigurations"),
+        said.get("managedLedgerExtraConfigurations", {}),
+    )
+    if isinstance(extra, dict):
+        kept["managedLedgerExtraConfigurations"] = {
+            name: known.get(name, value) if value == MASK else value for name, value in extra.items()
+        }
+    return kept

@@ -1,0 +1,137 @@
+"""What all answers have in common: who may ask, what a body may be, and errors as Pulsar's clients read them.
+
+An error is `{"reason": "…"}` with a status. What the core refuses as it was asked for wrongly is 412, as Pulsar's
+refusals of policies are; a body that cannot be read is 400.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from offload_core.admin.tokens import NoTokenError
+from offload_hooks.errors import (
+    AccessDeniedError,
+    InvalidKeyError,
+    OffloadError,
+    OptionError,
+    PluginError,
+    StoreUnavailableError,
+    UnknownTopicError,
+    VersionConflictError,
+)
+
+MAX_BODY_BYTES = 1 << 20
+
+_STATUSES: tuple[tuple[type[OffloadError], int], ...] = (
+    (NoTokenError, 401),
+    (AccessDeniedError, 403),
+    (UnknownTopicError, 404),
+    (VersionConflictError, 409),
+    (InvalidKeyError, 412),
+    (OptionError, 412),
+    (PluginError, 412),
+    (StoreUnavailableError, 503),
+)
+
+log = structlog.get_logger("offload.admin")
+
+
+class BodyError(OptionError):
+    """A request's body that cannot be read."""
+
+
+def refused(status: int, reason: str) -> Response:
+    """The answer to what is not done."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"reason": reason}, status_code=status, headers=headers)
+
+
+async def answer_error(_: Request, error: Exception) -> Response:
+    """The answer to a request that failed by an error of ours; one that nobody foresaw is 500, without its text."""
+    if isinstance(error, BodyError):
+        return refused(400, str(error))
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            return refused(status, str(error))
+    if isinstance(error, OffloadError):
+        log.error("request failed", error=str(error), kind=type(error).__name__)
+        return refused(500, str(error))
+    log.error("request failed", exc_info=error)
+    return refused(500, "an unexpected error; the service's log has it")
+
+
+async def answer_http_error(_: Request, error: Exception) -> Response:
+    """The answer where no path or method fits."""
+    assert isinstance(error, HTTPException)
+    return refused(error.status_code, error.detail)
+
+
+async def body(request: Request) -> Any:
+    """The JSON of a request.
+
+    Raises:
+        BodyError: another content type, too long, or no JSON. Only JSON is taken: a page in a browser cannot send it
+            elsewhere without being asked first.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise BodyError(
+            "a body must be JSON", expected="Content-Type: application/json", found=kind or "none"
+        )
+    data = bytearray()
+    try:
+        async for chunk in request.stream():
+            data += chunk
+            if len(data) > MAX_BODY_BYTES:
+                raise BodyError("a body is too long", expected=f"at most {MAX_BODY_BYTES} bytes")
+    except ClientDisconnect:
+        raise BodyError("the client went away") from None
+    try:
+        return json.loads(bytes(data))
+    except (ValueError, RecursionError):
+        raise BodyError("a body is no JSON", found=f"{len(data)} bytes") from None
+
+
+async def number(request: Request) -> int:
+    """A body that is one whole number of 64 bits."""
+    given = await body(request)
+    if isinstance(given, bool) or not isinstance(given, int) or not -(2**63) <= given < 2**63:
+        raise BodyError("a body is no whole number")
+    return given
+
+
+async def mapping(request: Request) -> dict[str, Any]:
+    """A body that is a JSON object."""
+    given = await body(request)
+    if not isinstance(given, dict):
+        raise BodyError("a body is no JSON object")
+    return given
+
+
+def shown(value: object) -> Response:
+    """An answer of JSON; nothing at all where nothing is said, as Pulsar's."""
+    return Response(status_code=200) if value is None else JSONResponse(value)
+
+
+async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Do what waits for a store without holding up other requests."""
+    return await run_in_threadpool(work, *arguments)
+
+
+class AdminRoute(Route):
+    """A route that tells its scope which it is, so that requests are counted by routes, not by names of topics."""
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See `Route`."""
+        scope["route"] = self
+        await super().handle(scope, receive, send)

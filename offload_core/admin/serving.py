@@ -1,0 +1,112 @@
+"""`offload serve`: binds, opens what the configuration names, and answers until it is told to stop.
+
+It binds to loopback. Elsewhere it refuses to without tokens.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import sys
+
+import structlog
+import uvicorn
+from prometheus_client import CollectorRegistry
+
+from offload_core.admin.app import make_app
+from offload_core.admin.offloader_metrics import OffloaderMetrics
+from offload_core.admin.tokens import Tokens, has_tokens
+from offload_core.admin.topics import RecordedTopics
+from offload_core.admin.watching import is_loopback
+from offload_core.configuration import Configuration, ServiceSettings
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.policy_store import open_policies
+from offload_hooks.errors import OptionError
+
+_GRACE_S = 10
+_MAX_CONNECTIONS = 1000
+
+log = structlog.get_logger("offload.admin")
+
+
+def serve(configuration: Configuration) -> None:
+    """Serve until SIGTERM or Ctrl-C; requests that are under way are answered.
+
+    Raises:
+        OptionError: an address that is not to be had, keys or certificates that are none, no metadata store. Others:
+            those of the metadata store.
+    """
+    service = configuration.service
+    tokens = Tokens(service.tokens) if has_tokens(service.tokens) else None
+    if tokens is None and not is_loopback(service.host):
+        raise OptionError(
+            "without tokens this service binds to loopback only",
+            expected="service.tokens, or a host such as 127.0.0.1",
+            found=service.host,
+        )
+    if service.tls_key is not None and service.tls_certificate is None:
+        raise OptionError("a key without its certificate", expected="service.tls_certificate")
+    _log_as_json()
+    registry = CollectorRegistry()
+    OffloaderMetrics(registry)
+    with open_policies(configuration) as (store, policies):
+        topics = RecordedTopics(ManagedLedgerRecords(store))
+        config = uvicorn.Config(
+            make_app(store, policies, topics, tokens=tokens, registry=registry),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            ws="none",
+            lifespan="off",
+            ssl_certfile=service.tls_certificate,
+            ssl_keyfile=service.tls_key,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        try:
+            config.load()
+        except (OSError, ssl.SSLError) as error:
+            raise OptionError("the certificate or its key cannot be used", found=error) from None
+        with _bound(service) as listening:
+            host, port = listening.getsockname()[:2]
+            scheme = "http" if service.tls_certificate is None else "https"
+            shown = f"[{host}]" if ":" in host else host
+            log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
+            uvicorn.Server(config).run(sockets=[listening])
+
+
+def _bound(service: ServiceSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
+    try:
+        return socket.create_server((service.host, service.port), family=family)
+    except OSError as error:
+        raise OptionError(
+            "the service cannot listen there", found=f"{service.host}:{service.port}: {error.strerror}"
+        ) from None
+
+
+def _log_as_json() -> None:
+    """All logs of this process as JSON, a line each, on standard error."""
+    shared: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.processors.JSONRenderer()],
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                structlog.processors.JSONRenderer(),
+            ],
+        )
+    )
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.captureWarnings(True)

@@ -1,0 +1,93 @@
+"""A managed ledger's record as Pulsar's admin REST tells it: `internal-info` and `internalStats`.
+
+Source: the answers of a broker 4.0.8 to records that are known (tests/golden/broker). Of the open ledger a record knows
+no entries, and a metadata store has no dates; they are left out, as Pulsar leaves out what it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, VersionedInfo
+
+
+def info_to_json(record: VersionedInfo, now_ms: int) -> dict[str, Any]:
+    """`internal-info`: the record as it is stored; an open ledger's time is that of the question, as Pulsar's."""
+    info = record.info
+    shown: dict[str, Any] = {
+        "version": record.version,
+        "ledgers": [_info_of(ledger, now_ms) for ledger in info.ledgers],
+    }
+    if info.terminated_at is not None:
+        at = info.terminated_at
+        shown["terminatedPosition"] = {"ledgerId": at.ledger_id, "entryId": at.entry_id}
+    shown["cursors"] = {}
+    if info.properties:
+        shown["properties"] = dict(info.properties)
+    return shown
+
+
+def stats_to_json(info: ManagedLedgerInfo) -> dict[str, Any]:
+    """`internalStats`: the topic's ledgers in order, and what they hold together."""
+    ledgers = info.in_order
+    return {
+        "entriesAddedCounter": 0,
+        "numberOfEntries": sum(ledger.info.entries or 0 for ledger in ledgers),
+        "totalSize": sum(ledger.info.size or 0 for ledger in ledgers),
+        "currentLedgerEntries": 0,
+        "currentLedgerSize": 0,
+        "waitingCursorsCount": 0,
+        "pendingAddEntriesCount": 0,
+        "lastConfirmedEntry": _last_entry(info),
+        "state": _state(info),
+        "ledgers": [
+            _stats_of(
+                ledger.ledger_id,
+                ledger.info.entries or 0,
+                ledger.info.size or 0,
+                offloaded=ledger.context is not None and ledger.context.complete,
+            )
+            for ledger in ledgers
+        ],
+        "cursors": {},
+        "schemaLedgers": [],
+        "compactedLedger": _stats_of(-1, -1, -1, offloaded=False),
+    }
+
+
+def _info_of(ledger: LedgerRecord, now_ms: int) -> dict[str, Any]:
+    uuid = None if ledger.context is None else ledger.context.uuid
+    told = {
+        "ledgerId": ledger.ledger_id,
+        "entries": ledger.info.entries,
+        "size": ledger.info.size,
+        "timestamp": ledger.info.timestamp_ms or now_ms,
+        "isOffloaded": ledger.context is not None,
+        "offloadedContextUuid": None if uuid is None else str(uuid),
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _stats_of(ledger_id: int, entries: int, size: int, *, offloaded: bool) -> dict[str, Any]:
+    return {
+        "ledgerId": ledger_id,
+        "entries": entries,
+        "size": size,
+        "offloaded": offloaded,
+        "underReplicated": False,
+    }
+
+
+def _last_entry(info: ManagedLedgerInfo) -> str:
+    if info.terminated_at is not None:
+        return f"{info.terminated_at.ledger_id}:{info.terminated_at.entry_id}"
+    for ledger in reversed(info.in_order):
+        if ledger.info.entries:
+            return f"{ledger.ledger_id}:{ledger.info.entries - 1}"
+    return f"{info.in_order[0].ledger_id if info.ledgers else -1}:-1"
+
+
+def _state(info: ManagedLedgerInfo) -> str:
+    if info.terminated_at is not None:
+        return "Terminated"
+    return "LedgerOpened" if info.ledgers and not info.in_order[-1].info.is_closed else "ClosedLedger"

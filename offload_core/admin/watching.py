@@ -1,0 +1,111 @@
+"""What is seen of each request: a line in the log and a count, and who may make it at all."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from offload_core.admin.requests import answer_error
+from offload_core.admin.tokens import Tokens
+from offload_hooks.errors import AccessDeniedError
+
+OPEN_PATHS = frozenset(("/admin/v2/brokers/health",))
+"""What is told without a token."""
+
+log = structlog.get_logger("offload.admin")
+
+
+class RequestMetrics:
+    """The service's own metrics."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        labels = ("method", "route", "status")
+        self.requests = Counter("pulsar_offload_requests", "Requests answered", labels, registry=registry)
+        self.seconds = Histogram(
+            "pulsar_offload_request_seconds", "How long answers took", ("method", "route"), registry=registry
+        )
+
+
+class Watch:
+    """Logs and counts each request; a path or method that there is not is counted as `none`."""
+
+    def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        status, began = 500, time.perf_counter()
+
+        async def watched(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched)
+        finally:
+            seconds = time.perf_counter() - began
+            found: Route | None = scope.get("route")
+            route = "none" if found is None else found.path
+            known = found is not None and scope["method"] in (found.methods or ())
+            method = scope["method"] if known else "none"
+            self._metrics.requests.labels(method, route, str(status)).inc()
+            self._metrics.seconds.labels(method, route).observe(seconds)
+            log.info(
+                "request",
+                method=scope["method"],
+                path=scope["path"],
+                status=status,
+                seconds=round(seconds, 6),
+                role=scope.get("role"),
+            )
+
+
+class Guard:
+    """Lets in who has a good token; without tokens, who names this machine by a loopback address.
+
+    The latter keeps out pages that a browser here was made to take for this service (DNS rebinding).
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Tokens | None) -> None:
+        self._app, self._tokens = app, tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] == "http":
+            request = Request(scope)
+            try:
+                if self._tokens is None:
+                    _check_host(request)
+                elif scope["path"] not in OPEN_PATHS:
+                    scope["role"] = self._tokens.check(request.headers.get("authorization"))
+            except AccessDeniedError as error:
+                response = await answer_error(request, error)
+                return await response(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host's name or address is this machine's own."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_host(request: Request) -> None:
+    host = request.headers.get("host", "")
+    name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    if not is_loopback(name):
+        raise AccessDeniedError("without tokens this service is for this machine only", found=repr(host))

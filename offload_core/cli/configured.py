@@ -1,0 +1,68 @@
+"""What commands share that work on the metadata of a service: where it is, by flags, the environment or a file."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from offload_core.cli.shared import Debug, named, reported
+from offload_core.configuration import load_configuration
+from offload_core.policy_store import open_policies
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="The TOML file of settings; else PULSAR_OFFLOAD_CONFIG names it."
+    ),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", help="The metadata store: sqlite:/var/lib/offload.db, zk://host:2181/offload."
+    ),
+]
+MetadataOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metadata-option", metavar="NAME=VALUE", help="An option of the metadata store; may be given again."
+    ),
+]
+
+_COMMON = {"config": ConfigFile, "metadata": Metadata, "metadata_option": MetadataOptions, "debug": Debug}
+
+
+def metadata_flags(url: str | None, options: Sequence[str] | None) -> dict[str, Any]:
+    """The flags of the metadata store, as a configuration takes them."""
+    section: dict[str, Any] = {} if url is None else {"url": url}
+    if options:
+        section["options"] = named(options, "the metadata store")
+    return {"metadata": section} if section else {}
+
+
+def on_policies(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a `PolicyStore`: in its place its command line says where that is."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    common = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "debug" else None, annotation=kind
+        )
+        for name, kind in _COMMON.items()
+    ]
+
+    @functools.wraps(command)
+    def run(**given: Any) -> None:
+        config, metadata, options, debug = (given.pop(name) for name in _COMMON)
+        with (
+            reported(debug),
+            open_policies(load_configuration(config, metadata_flags(metadata, options))) as (_, policies),
+        ):
+            command(policies, **given)
+
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+    run.__signature__ = inspect.Signature([*parameters, *common])  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,98 @@
+"""The tree of settings: a section a class. What may be secret is in no repr.
+
+The sections `policies` and `retention` are the broker's level of policies. Source: docs/service.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+
+from offload_core.policies import OffloadPolicies, RetentionPolicies, parse_policies
+
+
+def _policies(given: Any) -> Any:
+    return parse_policies(given) if isinstance(given, Mapping) else given
+
+
+def _text_values(given: Any) -> Any:
+    if not isinstance(given, Mapping):
+        return given
+    return {name: str(value).lower() if isinstance(value, bool) else value for name, value in given.items()}
+
+
+Options = Annotated[dict[str, SecretStr], BeforeValidator(_text_values)]
+"""A plugin's options as text; any of them may be secret."""
+
+
+class Section(BaseModel):
+    """A part of the tree; a name that it does not have is an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, coerce_numbers_to_str=True
+    )
+
+
+class MetadataSettings(Section):
+    """Where managed ledgers' records and policies are: a metadata store's URL and its options."""
+
+    url: str | None = None
+    options: Options = Field(default_factory=dict)
+
+
+class HotTierSettings(Section):
+    """Where ledgers are before they are offloaded: the name of a ledger store, and its options."""
+
+    store: str = "embedded"
+    options: Options = Field(default_factory=dict)
+
+
+class AuditLogSettings(Section):
+    """Where it is written what was deleted, and why."""
+
+    path: Path | None = None
+
+
+class TokenSettings(Section):
+    """Whose tokens are good. Keys are as Pulsar takes them: a path, `file:` or `data:` URL, or base64.
+
+    Attributes:
+        secret_key: of HS256, HS384 and HS512. public_key: of the other algorithms.
+        public_algorithm: which of them.
+        role_claim: the claim that names the role. audience_claim, audience: of whom a token must be meant for.
+        superuser_roles: the roles that may do everything; nobody else may do anything.
+    """
+
+    secret_key: SecretStr | None = None
+    public_key: str | None = None
+    public_algorithm: str = "RS256"
+    role_claim: str = "sub"
+    audience_claim: str = "aud"
+    audience: str | None = None
+    superuser_roles: frozenset[str] = frozenset()
+
+
+class ServiceSettings(Section):
+    """The REST service: where it listens, by which certificate, and whose tokens it takes."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    tokens: TokenSettings = TokenSettings()
+
+
+class Configuration(Section):
+    """All that is set up."""
+
+    metadata: MetadataSettings = MetadataSettings()
+    hot_tier: HotTierSettings = HotTierSettings()
+    audit_log: AuditLogSettings = AuditLogSettings()
+    service: ServiceSettings = ServiceSettings()
+    policies: Annotated[OffloadPolicies, BeforeValidator(_policies)] = Field(
+        default_factory=lambda: parse_policies({})
+    )
+    retention: RetentionPolicies | None = None

@@ -1,0 +1,99 @@
+"""Writes by compare-and-set whose outcome, if the store does not know it, is resolved by reading back.
+
+That is sound because a version never comes back: while the version that was read is there, nothing was written, and the
+same write may be made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import stamina
+
+from offload_hooks.errors import OutcomeUnknownError, StoreUnavailableError, VersionConflictError
+from offload_hooks.metadata_stores import WritableMetadataStore
+
+T = TypeVar("T")
+
+_RESOLUTIONS = 3
+_UPDATES = 100
+
+
+def put_resolved(store: WritableMetadataStore, path: str, data: bytes, version: int | None) -> int:
+    """Store a value in place of the one of this version (None: there is none yet); its own version.
+
+    Of two writers of the same bytes both may be told that they wrote, if the store loses an answer.
+
+    Raises:
+        VersionConflictError: another value is there, or none. After an answer that was lost it may be one that was
+            written upon this one.
+        OutcomeUnknownError: and the value could not be read back, or never came to rest.
+    """
+    for is_last in (*[False] * _RESOLUTIONS, True):
+        try:
+            return store.put(path, data, version)
+        except OutcomeUnknownError as unknown:
+            found = _read_back(store, path, unknown)
+            if found is not None and found[0] == data and found[1] != version:
+                return found[1]
+            if is_last or (None if found is None else found[1]) != version:
+                raise _unresolved(path, found, version, unknown) from unknown
+    raise AssertionError("the last turn returns or raises")
+
+
+def delete_resolved(store: WritableMetadataStore, path: str, version: int) -> None:
+    """Delete the value of this version; errors as `put_resolved`."""
+    for is_last in (*[False] * _RESOLUTIONS, True):
+        try:
+            return store.delete(path, version)
+        except OutcomeUnknownError as unknown:
+            found = _read_back(store, path, unknown)
+            if found is None:
+                return None
+            if is_last or found[1] != version:
+                raise _unresolved(path, found, version, unknown) from unknown
+    raise AssertionError("the last turn returns or raises")
+
+
+def until_first(turn: Callable[[], T]) -> T:
+    """What a turn of reading and writing gives, made again as often as somebody else was faster.
+
+    Raises:
+        VersionConflictError: somebody else was faster every time. Others: those of the turn.
+    """
+    for attempt in stamina.retry_context(
+        on=VersionConflictError,
+        attempts=_UPDATES,
+        timeout=None,
+        wait_initial=0.002,
+        wait_max=0.1,
+        wait_jitter=0.02,
+    ):
+        with attempt:
+            return turn()
+    raise AssertionError("stamina's loop ends by an answer or an error")
+
+
+def _read_back(
+    store: WritableMetadataStore, path: str, unknown: OutcomeUnknownError
+) -> tuple[bytes, int] | None:
+    try:
+        return store.get(path)
+    except StoreUnavailableError as error:
+        raise unknown from error
+
+
+def _unresolved(
+    path: str, found: tuple[bytes, int] | None, version: int | None, unknown: OutcomeUnknownError
+) -> VersionConflictError | OutcomeUnknownError:
+    """What to raise when neither was written what should be, nor may it be written again."""
+    there = None if found is None else found[1]
+    if there == version:
+        return unknown
+    return VersionConflictError(
+        "a record was changed while the answer to a write was lost",
+        key=path,
+        expected="none" if version is None else version,
+        found="none" if there is None else there,
+    )

@@ -1,0 +1,128 @@
+"""The real `pulsar-admin` sets and shows policies at the service as it does at a broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from certificates import make_certificate
+from pulsar_shell import PulsarShell, run_main
+from servers.broker import Broker
+from servers.process import http_status
+from servers.server import StartServer
+from servers.versitygw import Versitygw
+from service import Service
+
+pytestmark = pytest.mark.server
+
+TOPIC = "persistent://acme/n/t"
+PLACE = "-d aws-s3 -r us-east-1 -b cold -e http://127.0.0.1:9"
+SAME = [
+    "brokers healthcheck",
+    "namespaces get-offload-policies acme/n",
+    "namespaces get-offload-threshold acme/n",
+    "namespaces get-offload-deletion-lag acme/n",
+    "namespaces get-retention acme/n",
+    f"namespaces set-offload-policies acme/n {PLACE} -i KEY -s SECRET -mbs 64M -rbs 1M -oat 10M -oats 60 -oae 3h",
+    "namespaces get-offload-policies acme/n",
+    "namespaces get-offload-threshold acme/n",
+    "namespaces get-offload-deletion-lag acme/n",
+    "namespaces set-offload-threshold acme/n -s 20M -t 5m",
+    "namespaces get-offload-threshold acme/n",
+    "namespaces set-offload-deletion-lag acme/n -l 1d",
+    "namespaces get-offload-deletion-lag acme/n",
+    "namespaces clear-offload-deletion-lag acme/n",
+    "namespaces get-offload-deletion-lag acme/n",
+    "namespaces set-retention acme/n -s 1G -t 3h",
+    "namespaces get-retention acme/n",
+    "namespaces get-offload-policies acme/n",
+    "namespaces remove-retention acme/n",
+    "namespaces get-retention acme/n",
+    f"namespaces set-offload-policies acme/n {PLACE} -orp tiered-storage-first",
+    "namespaces get-offload-policies acme/n",
+    f"namespaces set-offload-policies acme/n {PLACE} -orp bookkeeper-first",
+    "namespaces get-offload-policies acme/n",
+    "namespaces remove-offload-policies acme/n",
+    "namespaces get-offload-policies acme/n",
+    "namespaces get-offload-threshold acme/n",
+    f"topicPolicies get-offload-policies {TOPIC}",
+    f"topicPolicies set-offload-policies {TOPIC} {PLACE} -m 64000000 -rb 1000000 -t 1000 -dl 1000",
+    f"topicPolicies get-offload-policies {TOPIC}",
+    f"topicPolicies remove-offload-policies {TOPIC}",
+    f"topicPolicies get-offload-policies {TOPIC}",
+    f"topicPolicies set-retention {TOPIC} -s 1G -t 3h",
+    f"topicPolicies get-retention {TOPIC}",
+    f"topicPolicies get-retention {TOPIC} --applied",
+    f"topicPolicies remove-retention {TOPIC}",
+    f"topicPolicies get-retention {TOPIC}",
+]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    ours.mkdir()
+    theirs.mkdir()
+    return ours, theirs
+
+
+def test_pulsar_admin_shows_what_it_shows_of_a_broker(
+    start_server: StartServer, versitygw: Versitygw, folders: tuple[Path, Path]
+) -> None:
+    ours, theirs = folders
+    broker = start_server(Broker(versitygw, topic_policies=True))
+    tenant = json.dumps({"adminRoles": [], "allowedClusters": [broker.cluster]}).encode()
+    assert http_status(broker.port, "PUT", "/admin/v2/tenants/acme", tenant) == 204
+    assert http_status(broker.port, "PUT", "/admin/v2/namespaces/acme/n", b"{}") == 204
+    assert http_status(broker.port, "PUT", "/admin/v2/persistent/acme/n/t", b"{}") == 204
+    expected = PulsarShell(theirs, broker.endpoint).run(SAME)
+    with Service(ours) as service:
+        shown = PulsarShell(ours, service.url).run(SAME)
+    assert any("SECRET" in text for text in expected)
+    masked = [text.replace("SECRET", "********") for text in expected]  # what a broker shows in clear
+    assert dict(zip(SAME, shown, strict=True)) == dict(zip(SAME, masked, strict=True))
+    assert shown == masked
+
+
+def test_what_is_refused_is_told_by_its_reason(distribution: None, tmp_path: Path) -> None:
+    commands = [
+        "namespaces set-retention acme/n -s -1 -t 1h",
+        "namespaces set-offload-threshold acme/n -s -1 -t 1h",
+        "namespaces get-offload-threshold acme/n",
+    ]
+    with Service(tmp_path) as service:
+        _, refused, kept = PulsarShell(tmp_path, service.url).run(commands)
+        statuses = [line["status"] for line in service.log if line.get("method") == "PUT"]
+    assert statuses == [204, 412]  # of the threshold in bytes, and in seconds
+    assert kept == "offloadThresholdInBytes: -1\noffloadThresholdInSeconds: -1"
+    assert refused == ""  # the shell writes errors elsewhere
+
+
+@pytest.mark.parametrize("kind", ["secret", "pair"])
+def test_tokens_that_pulsar_makes_are_taken_over_tls(distribution: None, tmp_path: Path, kind: str) -> None:
+    tokens = "org.apache.pulsar.utils.auth.tokens.TokensCliUtils"
+    secret, private, public = (tmp_path / name for name in ("secret.key", "private.key", "public.key"))
+    if kind == "secret":
+        run_main(tokens, ["create-secret-key", "--output", str(secret)], tmp_path)
+        key, setting = ["--secret-key", secret.as_uri()], f'secret_key = "{secret.as_uri()}"'
+    else:
+        pair = ["--output-private-key", str(private), "--output-public-key", str(public)]
+        run_main(tokens, ["create-key-pair", *pair], tmp_path)
+        key, setting = ["--private-key", private.as_uri()], f'public_key = "{public}"'
+    token = run_main(tokens, ["create", *key, "--subject", "admin"], tmp_path).strip()
+    settings = f'[service.tokens]\n{setting}\nsuperuser_roles = ["admin"]\n'
+    certificate = make_certificate(tmp_path)
+    commands = ["namespaces set-offload-threshold acme/n -s 20M", "namespaces get-offload-threshold acme/n"]
+    with Service(tmp_path, settings, certificate=certificate) as service:
+        shell = PulsarShell(tmp_path, service.url, token=token, trusted=certificate[0])
+        shown = shell.run(commands)
+        assert service.ask("GET", "/admin/v2/namespaces/acme/n/offloadThreshold").status == 401
+        roles = {
+            line["role"]
+            for line in service.log
+            if line.get("status") in (200, 204) and "health" not in line["path"]
+        }
+        assert token not in (tmp_path / "service.log").read_text()
+    assert shown == ["", "offloadThresholdInBytes: 20971520\noffloadThresholdInSeconds: -1"]
+    assert roles == {"admin"}

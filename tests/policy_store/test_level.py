@@ -1,0 +1,126 @@
+"""Records of policies: as a broker has them, with what is not known here kept, and what is no record refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies
+from offload_core.policy_store.level import (
+    NAMESPACE_NAMES,
+    TOPIC_NAMES,
+    LevelPolicies,
+    Names,
+    pack_level,
+    parse_level,
+    parse_retention,
+)
+from offload_hooks.errors import MetadataError, OptionError
+
+# What a broker (4.0.8) answered to GET /admin/v2/namespaces/acme/o, shortened by empty maps.
+BROKERS = """{"auth_policies":{"namespace_auth":{},"destination_auth":{},"subscription_auth_roles":{}},
+"replication_clusters":["standalone"],"bundles":{"boundaries":["0x00000000","0xffffffff"],"numBundles":1},
+"deleted":false,"encryption_required":false,"subscription_auth_mode":"None","offload_threshold":-1,
+"offload_threshold_in_seconds":-1,"schema_compatibility_strategy":"UNDEFINED","is_allow_auto_update_schema":true,
+"offload_policies":{"offloadersDirectory":"./offloaders","managedLedgerOffloadDriver":"aws-s3",
+"managedLedgerOffloadMaxThreads":2,"managedLedgerOffloadReadThreads":2,"managedLedgerOffloadPrefetchRounds":1,
+"managedLedgerOffloadedReadPriority":"TIERED_STORAGE_FIRST","managedLedgerExtraConfigurations":{},
+"s3ManagedLedgerOffloadMaxBlockSizeInBytes":67108864,"s3ManagedLedgerOffloadReadBufferSizeInBytes":1048576,
+"s3ManagedLedgerOffloadRoleSessionName":"pulsar-s3-offload","gcsManagedLedgerOffloadMaxBlockSizeInBytes":134217728,
+"gcsManagedLedgerOffloadReadBufferSizeInBytes":1048576,"managedLedgerOffloadBucket":"b","s3Driver":true,
+"gcsDriver":false,"fileSystemDriver":false},"retention_policies":{"retentionTimeInMinutes":180,
+"retentionSizeInMB":1024},"subscription_types_enabled":[],"properties":{},"migrated":false}"""
+
+
+def test_a_brokers_record_is_understood_and_written_back() -> None:
+    level = parse_level(BROKERS.encode(), NAMESPACE_NAMES)
+    assert level.offload is not None
+    assert (level.offload.driver, level.offload.bucket) == ("aws-s3", "b")
+    assert level.offload.offloaded_read_priority is ReadPriority.OFFLOADED_FIRST
+    assert level.offload.threshold_in_bytes is None
+    assert level.retention == RetentionPolicies(time_in_minutes=180, size_in_mb=1024)
+    expected = json.loads(BROKERS)
+    for derived in ("s3Driver", "gcsDriver", "fileSystemDriver"):
+        del expected["offload_policies"][derived]
+    for unset in ("offload_threshold", "offload_threshold_in_seconds"):
+        del expected[unset]
+    assert json.loads(pack_level(level, NAMESPACE_NAMES)) == expected
+
+
+def test_values_by_their_older_names_count_where_the_policies_say_nothing() -> None:
+    record = {
+        "offload_threshold": 5,
+        "offload_threshold_in_seconds": 6,
+        "offload_deletion_lag_ms": 7,
+        "offload_policies": {
+            "managedLedgerOffloadThresholdInBytes": 8,
+            "managedLedgerOffloadThresholdInSeconds": None,
+        },
+    }
+    level = parse_level(json.dumps(record).encode(), NAMESPACE_NAMES)
+    said = parse_policies({"threshold_in_bytes": 8, "threshold_in_seconds": 6, "deletion_lag_in_millis": 7})
+    assert level.offload == said
+    assert parse_level(b'{"offload_deletion_lag_ms": 7}', NAMESPACE_NAMES).offload == parse_policies(
+        {"deletion_lag_in_millis": 7}
+    )
+    assert set(json.loads(pack_level(level, NAMESPACE_NAMES))) == {"offload_policies"}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@pytest.mark.parametrize("names", [NAMESPACE_NAMES, TOPIC_NAMES], ids=["namespace", "topic"])
+@given(others=st.dictionaries(st.text(max_size=8), JSON, max_size=4), inside=st.dictionaries(st.text(), JSON))
+def test_what_is_not_known_is_kept(names: Names, others: dict[str, Any], inside: dict[str, Any]) -> None:
+    inside = {f"new{name}": value for name, value in inside.items() if value is not None}
+    record = others | {names.offload: {"managedLedgerOffloadDriver": "s3", **inside}}
+    level = parse_level(json.dumps(record).encode(), names)
+    assert level.offload == parse_policies({"driver": "s3"})
+    assert json.loads(pack_level(level, names)) == record
+    assert parse_level(pack_level(level, names), names) == level
+
+
+def test_who_says_nothing_has_no_record() -> None:
+    assert pack_level(LevelPolicies(), TOPIC_NAMES) == b""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        b'{"offload_policies": 3}',
+        b'{"offload_policies": [1]}',
+        b'{"retention_policies": 3}',
+        b'{"retention_policies": {"retentionTimeInMinutes": "x"}}',
+        b'{"offload_policies": {"managedLedgerOffloadMaxThreads": 0}}',
+        b'{"offload_threshold": "x"}',
+    ],
+)
+def test_what_is_no_record_is_refused(data: bytes) -> None:
+    with pytest.raises(MetadataError, match="a record of policies"):
+        parse_level(data, NAMESPACE_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("given_", "message"),
+    [
+        ({"retentionTimeInMinutes": -5, "retentionSizeInMB": 1}, "retentionTimeInMinutes"),
+        ({"retentionTimeInMinutes": 0, "retentionSizeInMB": 1}, "0 minutes, 1 MB"),
+        ({"retentionTimeInHours": 1}, "retentionTimeInHours"),
+    ],
+)
+def test_a_retention_that_pulsar_refuses_is_refused(given_: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        parse_retention(given_, "namespace acme/n")

@@ -1,0 +1,207 @@
+"""Policies in a metadata store: set, resolved over three levels, checked when they are set, by many at once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offload_core.catalogue.topics import parse_topic
+from offload_core.metadata import open_metadata_store
+from offload_core.policies import RetentionPolicies, parse_policies
+from offload_core.policy_store import LevelPolicies, PolicyStore
+from offload_hooks.errors import (
+    InvalidKeyError,
+    MetadataError,
+    OptionError,
+    OutcomeUnknownError,
+    UnknownPluginError,
+)
+from offload_hooks.metadata_stores import WritableMetadataStore
+from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
+from offload_hooks.testing.threads import together
+
+TOPIC = parse_topic("acme/n/orders")
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def store() -> MemoryMetadataStore:
+    return MemoryMetadataStore()
+
+
+@pytest.fixture
+def policies(store: MemoryMetadataStore) -> PolicyStore:
+    return PolicyStore(store)
+
+
+def saying(level: LevelPolicies, **said: Any) -> LevelPolicies:
+    """A level that says this as well."""
+    offload = {} if level.offload is None else level.offload.to_json()
+    return replace(level, offload=parse_policies(offload | said))
+
+
+def test_policies_lie_where_pulsar_has_them(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+    policies.change_namespace("acme/n", lambda level: saying(level, managedLedgerOffloadDriver="s3"))
+    policies.change_topic(parse_topic("acme/n/a b-partition-3"), lambda level: saying(level, max_threads=3))
+    assert json.loads(store.metadata.records["/admin/policies/acme/n"][0]) == {
+        "offload_policies": {"managedLedgerOffloadDriver": "s3"}
+    }
+    assert json.loads(store.metadata.records["/admin/topic-policies/acme/n/persistent/a+b"][0]) == {
+        "offloadPolicies": {"managedLedgerOffloadMaxThreads": 3}
+    }
+    assert policies.topic(parse_topic("acme/n/a b-partition-0")).offload == parse_policies({"max_threads": 3})
+
+
+def test_each_value_comes_from_the_lowest_level_that_says_it(store: MemoryMetadataStore) -> None:
+    policies = PolicyStore(
+        store,
+        broker=parse_policies({"driver": "s3", "bucket": "cold", "max_threads": 7}),
+        broker_retention=RetentionPolicies(time_in_minutes=5, size_in_mb=6),
+    )
+    policies.change_namespace("acme/n", lambda level: saying(level, max_threads=8))
+    policies.change_topic(TOPIC, lambda level: saying(level, threshold_in_seconds=9))
+    rows = {name: (value, origin) for name, value, origin in policies.resolve(TOPIC).explain()}
+    assert rows["managedLedgerOffloadBucket"] == ("cold", "broker")
+    assert rows["managedLedgerOffloadMaxThreads"] == ("8", "namespace")
+    assert rows["managedLedgerOffloadThresholdInSeconds"] == ("9", "topic")
+    assert rows["managedLedgerOffloadThresholdInBytes"] == ("-1", "default")
+    assert rows["retentionSizeInMB"] == ("6", "broker")
+    assert policies.resolve_namespace("acme/n").offload["threshold_in_seconds"] == -1
+    assert policies.resolve(parse_topic("acme/other/t")).offload["max_threads"] == 7
+
+
+def test_retention_is_a_levels_as_a_whole(policies: PolicyStore) -> None:
+    kept = RetentionPolicies(time_in_minutes=10, size_in_mb=-1)
+    policies.change_namespace("acme/n", lambda level: replace(level, retention=kept))
+    found = policies.resolve(TOPIC)
+    assert (found.retention, found.retention_origin) == (kept, "namespace")
+    policies.change_topic(TOPIC, lambda level: replace(level, retention=RetentionPolicies()))
+    assert policies.resolve(TOPIC).retention == RetentionPolicies()
+    assert PolicyStore(MemoryMetadataStore()).resolve(TOPIC).retention_origin == "default"
+
+
+def test_what_says_nothing_any_more_has_no_record(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+    policies.change_topic(TOPIC, lambda level: saying(level, driver="s3"))
+    policies.change_topic(TOPIC, lambda level: replace(level, offload=None))
+    policies.change_topic(TOPIC, lambda level: replace(level, offload=None))
+    assert store.metadata.records == {}
+    assert policies.topic(TOPIC) == LevelPolicies()
+
+
+def test_others_fields_are_kept(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+    record = {"bundles": {"numBundles": 4}, "offload_policies": {"fromTheFuture": [1]}}
+    store.put("/admin/policies/acme/n", json.dumps(record).encode(), None)
+    policies.change_namespace("acme/n", lambda level: saying(level, max_threads=5))
+    record["offload_policies"] = {"fromTheFuture": [1], "managedLedgerOffloadMaxThreads": 5}
+    assert json.loads(store.metadata.records["/admin/policies/acme/n"][0]) == record
+
+
+# --- refused when they are set -----------------------------------------------------------------
+
+
+def test_a_threshold_that_retention_outruns_is_refused_with_both_values(
+    store: MemoryMetadataStore, policies: PolicyStore
+) -> None:
+    hour = RetentionPolicies(time_in_minutes=60, size_in_mb=-1)
+    policies.change_namespace("acme/n", lambda level: replace(level, retention=hour))
+    before = dict(store.metadata.records)
+    both = r"retentionTimeInMinutes = 60 .*found managedLedgerOffloadThresholdInSeconds = 3600"
+    with pytest.raises(OptionError, match=f"namespace acme/n: .*{both}"):
+        policies.change_namespace("acme/n", lambda level: saying(level, threshold_in_seconds=3600))
+    with pytest.raises(OptionError, match=f"topic persistent://acme/n/orders: .*{both}"):
+        policies.change_topic(TOPIC, lambda level: saying(level, threshold_in_seconds=3600))
+    assert store.metadata.records == before
+    policies.change_topic(TOPIC, lambda level: saying(level, threshold_in_seconds=3599))
+
+
+def test_a_namespace_is_refused_what_a_topic_in_it_cannot_have(policies: PolicyStore) -> None:
+    policies.change_topic(TOPIC, lambda level: saying(level, threshold_in_seconds=600))
+    short = RetentionPolicies(time_in_minutes=5, size_in_mb=-1)
+    with pytest.raises(OptionError, match=r"topic persistent://acme/n/orders: .* = 600 \(topic\)"):
+        policies.change_namespace("acme/n", lambda level: replace(level, retention=short))
+    policies.change_namespace("acme/m", lambda level: replace(level, retention=short))
+
+
+def test_the_brokers_own_are_checked_at_once() -> None:
+    with pytest.raises(OptionError, match=r"the broker: .* = 60 \(broker\)"):
+        PolicyStore(
+            MemoryMetadataStore(),
+            broker=parse_policies({"threshold_in_seconds": 60}),
+            broker_retention=RetentionPolicies(time_in_minutes=1, size_in_mb=-1),
+        )
+
+
+def test_a_driver_that_nobody_has_is_refused(policies: PolicyStore) -> None:
+    with pytest.raises(UnknownPluginError, match=r"driver 'aws-s4'.*Did you mean 'aws-s3'"):
+        policies.change_namespace("acme/n", lambda level: saying(level, driver="aws-s4"))
+
+
+@pytest.mark.parametrize("name", ["acme", "a/b/c", "", "../x", "a/..", "a/", "/a/b"])
+def test_names_that_are_none_lead_nowhere(policies: PolicyStore, name: str) -> None:
+    with pytest.raises((OptionError, InvalidKeyError)):
+        policies.namespace(name)
+
+
+def test_a_record_that_is_none_is_told_with_its_path(
+    store: MemoryMetadataStore, policies: PolicyStore
+) -> None:
+    store.put("/admin/policies/acme/n", b"nonsense", None)
+    with pytest.raises(MetadataError, match="/admin/policies/acme/n"):
+        policies.resolve(TOPIC)
+
+
+# --- many at once, and stores that fail --------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
+def test_an_answer_that_was_lost_loses_no_change(fault: Any) -> None:
+    store = FaultyMetadataStore(MemoryMetadataStore())
+    policies = PolicyStore(store)
+    policies.change_namespace("acme/n", lambda level: saying(level, max_threads=2))
+    lost = iter([fault])
+    store.choose = lambda call: next(lost, None) if call.method == "put" else None
+    policies.change_namespace("acme/n", lambda level: saying(level, bucket="b"))
+    assert policies.namespace("acme/n").offload == parse_policies({"max_threads": 2, "bucket": "b"})
+
+
+def test_an_outcome_that_stays_unknown_is_said() -> None:
+    store = FaultyMetadataStore(
+        MemoryMetadataStore(), lambda c: "unknown-before" if c.method == "put" else None
+    )
+    with pytest.raises(OutcomeUnknownError):
+        PolicyStore(store).change_namespace("acme/n", lambda level: saying(level, bucket="b"))
+
+
+@pytest.fixture(params=["sqlite", "zk"])
+def real_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WritableMetadataStore]:
+    options: dict[str, object] = {"create": True} if request.param == "sqlite" else {}
+    if request.param == "sqlite":
+        url = f"sqlite:{tmp_path}/metadata.db"
+    else:
+        server = request.getfixturevalue("zookeeper")
+        url = f"zk://{server.host}:{server.port}/policies-{next(_numbers)}"
+    with closing(open_metadata_store(url, options)) as store:
+        yield store
+
+
+def test_changes_by_many_are_all_kept(real_store: WritableMetadataStore) -> None:
+    policies = PolicyStore(real_store)
+    fields = [
+        f"managedLedgerOffload{each}"
+        for each in ("MaxThreads", "ReadThreads", "PrefetchRounds", "ThresholdInBytes")
+    ]
+
+    def change(field: str) -> None:
+        for number in range(1, 6):
+            policies.change_namespace("acme/n", partial(saying, **{field: number}))
+
+    together([partial(change, field) for field in fields], deadline_s=60)
+    assert policies.namespace("acme/n").offload == parse_policies(dict.fromkeys(fields, 5))
