@@ -190,6 +190,10 @@ class LedgerFailedError(StoreError):
     """What a ledger's writer wrote may be there or not; it writes no more, and the ledger is to be recovered."""
 
 
+class NoReadableCopyError(StoreError):
+    """Neither copy of a ledger can be read, the hot nor the cold one; the message has both errors."""
+
+
 class StoreUnavailableError(StoreError, ConnectionError):
     """The store does not answer, or says that it cannot serve now.
 
