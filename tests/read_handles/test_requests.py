@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import random
+import struct
 from statistics import median
 
+import numpy as np
 import pytest
 from cold_copies import ColdCopy, cold_copy, gapped_copy, pip17_copy, with_anchors
 from entries import pip17_object
 
-from offload_core.codec.entry_directory import Anchors, no_anchors, pack_directory
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.entry_directory import Anchors, no_anchors, pack_directory, parse_directory
 from offload_core.codec.frames import pack_frames
+from offload_core.codec.object_format import parse_key
 from offload_core.read_handles import ReadMemory
 from offload_hooks.errors import FormatError
 
@@ -110,6 +114,35 @@ def test_a_request_inside_a_gap_gives_nothing_by_few_ranges() -> None:
         assert read.stop_entry_id == 2911
 
 
+def test_a_large_entry_behind_a_gap_is_not_fetched_to_see_that_the_gap_is_one() -> None:
+    copy = gapped_copy({0: b"first", 100: bytes(50 * WINDOW)}, 101, max_block_bytes=BLOCK)
+    reader = copy.open(read_buffer_bytes=WINDOW)
+    copy.driver.reads.clear()
+    assert len(reader.read(1, 99)) == 0
+    assert copy.data_reads() == [(0, WINDOW)]
+
+
+def test_a_directory_that_is_wrong_hides_no_entry_of_a_filtered_ledger() -> None:
+    copy = gapped_copy({i: PAYLOADS[i] for i in range(0, 300, 2)}, 300, max_block_bytes=BLOCK, stride=WINDOW)
+    (index_key,) = (key for key in copy.driver.objects if key.endswith("-index"))
+    index, data_length = (
+        copy.driver.objects[index_key],
+        len(copy.driver.objects[index_key.removesuffix("-index")]),
+    )
+    key = parse_key(index_key)
+    assert key is not None
+    place = parse_index(index, key).directory
+    assert place is not None
+    right = parse_directory(index[place.offset :], data_length)
+    wrong = Anchors(entry_ids=right.entry_ids[3:] - 2, offsets=right.offsets[3:])
+    packed = pack_directory(wrong)
+    copy.driver.objects[index_key] = (
+        index[:4] + struct.pack(">i", place.offset + len(packed)) + index[8 : place.offset] + packed
+    )
+    with pytest.raises(FormatError):
+        copy.open(read_buffer_bytes=WINDOW).read(int(wrong.entry_ids[2]), 299)
+
+
 def test_what_looks_like_frames_inside_of_payloads_is_never_taken_for_one() -> None:
     forged = pack_frames([b"forged"] * 200, 0)
     payloads = [forged if i % 2 else b"%d" % i for i in range(400)]
@@ -148,7 +181,5 @@ def test_a_directory_that_is_whole_but_wrong_gives_an_error_and_no_wrong_entry()
         assert raised.value.key is not None
 
 
-def ids(number: int):
-    import numpy as np
-
+def ids(number: int) -> np.ndarray:
     return np.array([number], dtype=np.int64)
