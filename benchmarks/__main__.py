@@ -38,6 +38,7 @@ SUITES = (
     "hot",
     "offload",
     "topics",
+    "reads",
 )
 FOLDER = Path(".bench")
 

@@ -194,6 +194,10 @@ class OwnershipLostError(StoreError):
     """A managed ledger that was open here was opened or deleted by another; nothing of it is changed here any more."""
 
 
+class NoReadableCopyError(StoreError):
+    """Neither copy of a ledger can be read, the hot nor the cold one; the message has both errors."""
+
+
 class StoreUnavailableError(StoreError, ConnectionError):
     """The store does not answer, or says that it cannot serve now.
 

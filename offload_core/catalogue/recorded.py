@@ -214,11 +214,11 @@ def _build_ledger(
         stored = found[copy.key]
         if stored.is_complete and stored.index is not None:
             ledger = next((each for each in stored.index.ledgers if each.ledger_id == record.ledger_id), None)
-            mismatch = _mismatch(copy, ledger)
+            mismatch = find_mismatch(copy, ledger)
             if ledger is None or mismatch is not None:
                 stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=mismatch)
             else:
-                readable[ledger.first_entry_id] = (stored, _ended(ledger, copy.stop_entry_id))
+                readable[ledger.first_entry_id] = (stored, with_end(ledger, copy.stop_entry_id))
         attempts.append(stored)
     return Ledger(
         ledger_id=record.ledger_id,
@@ -228,7 +228,7 @@ def _build_ledger(
     )
 
 
-def _mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
+def find_mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
     """What a record and an index contradict each other in, if they do."""
     if ledger is None:
         return f"by its record it holds entries of ledger {copy.ledger_id}, by its index none"
@@ -241,7 +241,7 @@ def _mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
     return None
 
 
-def _ended(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
+def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
     """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
     last = ledger.blocks[-1]
     if last.end_entry_id is not None or stop_entry_id is None:

@@ -74,7 +74,7 @@ class BlockCursor:
                 raise TruncatedError(
                     "a block is cut off", expected=f"{indexed.length} bytes", found=len(self.array)
                 )
-            self._check_header(object_format)
+            check_header(self.array.data, object_format, ledger_id, indexed)
 
     @property
     def reached(self) -> int:
@@ -201,24 +201,6 @@ class BlockCursor:
     def _place(self) -> AbstractContextManager[None]:
         return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
 
-    def _check_header(self, object_format: ObjectFormat) -> None:
-        indexed = self._indexed
-        header = parse_block_header(self.array.data, object_format, offset=indexed.offset)
-        facts = [
-            ("length", indexed.length, header.block_length, 12),
-            ("first entry", indexed.first_entry_id, header.first_entry_id, 20),
-        ]
-        if header.ledger_id is not None:
-            facts.append(("ledger", self._ledger_id, header.ledger_id, 28))
-        for name, expected, found, offset in facts:
-            if expected != found:
-                raise IndexMismatchError(
-                    f"a block's {name} is not what its index says",
-                    offset=indexed.offset + offset,
-                    expected=f"{expected} by the index",
-                    found=f"{found} in the block",
-                )
-
     def _check_end(self) -> None:
         end = self._indexed.end_entry_id
         if self.next_entry_id == end or (end is None and self.next_entry_id > self._indexed.first_entry_id):
@@ -243,6 +225,31 @@ class BlockCursor:
             ):
                 break
         raise AssertionError("the kernel refuses a frame that its twin accepts")
+
+
+def check_header(
+    data: memoryview, object_format: ObjectFormat, ledger_id: int, indexed: IndexedBlock
+) -> None:
+    """The block that begins with `data` (at least its header) is the one that its index describes.
+
+    Raises:
+        FormatError: it is none, or `IndexMismatchError`: another one.
+    """
+    header = parse_block_header(data, object_format, offset=indexed.offset)
+    facts = [
+        ("length", indexed.length, header.block_length, 12),
+        ("first entry", indexed.first_entry_id, header.first_entry_id, 20),
+    ]
+    if header.ledger_id is not None:
+        facts.append(("ledger", ledger_id, header.ledger_id, 28))
+    for name, expected, found, offset in facts:
+        if expected != found:
+            raise IndexMismatchError(
+                f"a block's {name} is not what its index says",
+                offset=indexed.offset + offset,
+                expected=f"{expected} by the index",
+                found=f"{found} in the block",
+            )
 
 
 def write_block(

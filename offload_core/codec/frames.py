@@ -1,7 +1,8 @@
 """Entry frames in a block, in plain Python: the oracle of `kernels.frames`, and the one that names faults.
 
 A frame is `i32 length, i64 entry id, payload`; after the last one the pattern `FE DC DE AD`, repeated from its own
-start, fills the block. Entries of a block have consecutive ids. Source: docs/formats/pip17.md.
+start, fills the block. Entries of a block have consecutive ids, of a filtered ledger ascending ones. Source:
+docs/formats/pip17.md.
 """
 
 from __future__ import annotations
@@ -32,9 +33,15 @@ def padding(length: int) -> bytes:
 
 
 def walk_frames(
-    block: bytes | memoryview, start: int, end: int, first_entry_id: int, *, block_offset: int = 0
+    block: bytes | memoryview,
+    start: int,
+    end: int,
+    first_entry_id: int,
+    *,
+    block_offset: int = 0,
+    gaps: bool = False,
 ) -> Iterator[Frame]:
-    """The frames in `block[start:end]`, whose ids are consecutive from `first_entry_id`.
+    """The frames in `block[start:end]`, whose ids are consecutive from `first_entry_id`, with `gaps` only ascending.
 
     `block_offset` is the block's place in its object, for the errors' offsets.
 
@@ -74,17 +81,17 @@ def walk_frames(
                 expected=f"at most {remaining - FRAME_HEADER_BYTES}",
                 found=length,
             )
-        if found_id != entry_id:
+        if found_id != entry_id and (not gaps or found_id < entry_id):
             raise EntryOrderError(
                 "an entry is not the one that must come next",
                 entry_id=entry_id,
                 offset=here + 4,
-                expected=f"entry id {entry_id}",
+                expected=f"entry id {entry_id}" + (" or greater" if gaps else ""),
                 found=f"entry id {found_id}",
             )
-        yield Frame(entry_id, position + FRAME_HEADER_BYTES, length)
+        yield Frame(found_id, position + FRAME_HEADER_BYTES, length)
         position += FRAME_HEADER_BYTES + length
-        entry_id += 1
+        entry_id = found_id + 1
 
 
 def _check_padding(tail: bytes, entry_id: int, offset: int) -> None:

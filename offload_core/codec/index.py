@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.entry_directory import DirectoryPlace
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.mapfile.header import SequenceFile
@@ -59,13 +60,15 @@ class LedgerIndex:
 class ObjectIndex:
     """An index object. `ledgers` are in the order in which the index has them (PIP-17 and MapFile: one).
 
-    `sequence_file` is what readers of a MapFile's data must know; None in the other formats.
+    `sequence_file` is what readers of a MapFile's data must know; None in the other formats. `directory` is where our
+    own writer left an entry directory.
     """
 
     object_format: ObjectFormat
     data_length: int
     ledgers: tuple[LedgerIndex, ...]
     sequence_file: SequenceFile | None = None
+    directory: DirectoryPlace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The index of a PIP-17 object, both ways, and where its blocks end.
 
-One ledger per object. Bytes may follow the last block of an index (a fork appends a directory): they are tolerated.
+One ledger per object. Bytes may follow the last block of an index (a fork appends a directory, our own writer another
+one): they are tolerated.
 An entry larger than a block gets a block of its own. Source: docs/formats/pip17.md.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.entry_directory import find_directory
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import (
     BlockEntry,
@@ -129,17 +131,20 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
         object_format=ObjectFormat.PIP17,
         data_length=data_length,
         ledgers=(LedgerIndex(ledger_id=ledger_id, metadata=metadata, blocks=blocks),),
+        directory=find_directory(data[:length], needed),
     )
 
 
-def pack_pip17_index(metadata: LedgerMetadata, blocks: Sequence[BlockEntry], data_length: int) -> bytes:
-    """Encode an index as Pulsar does."""
+def pack_pip17_index(
+    metadata: LedgerMetadata, blocks: Sequence[BlockEntry], data_length: int, directory: bytes = b""
+) -> bytes:
+    """Encode an index as Pulsar does, and a directory of ours behind its last block."""
     record = pack_ledger_metadata(metadata)
     return b"".join(
         [
             _HEAD.pack(
                 INDEX_MAGIC[ObjectFormat.PIP17],
-                _HEAD.size + len(record) + len(blocks) * _BLOCK.size,
+                _HEAD.size + len(record) + len(blocks) * _BLOCK.size + len(directory),
                 data_length,
                 BLOCK_HEADER_BYTES,
                 len(blocks),
@@ -147,5 +152,6 @@ def pack_pip17_index(metadata: LedgerMetadata, blocks: Sequence[BlockEntry], dat
             ),
             record,
             *(_BLOCK.pack(block.first_entry_id, block.part_number, block.offset) for block in blocks),
+            directory,
         ]
     )

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.codec.byte_arrays import Bytes, read_only
+from offload_core.codec.entry_directory import STRIDE_BYTES, first_of_each_stride, no_anchors
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.kernels.frames import fill_padding, frame_entries
@@ -40,7 +41,7 @@ class _Batch:
 
 
 class LedgerBlocks:
-    """Iterates once over a ledger's blocks; `index` then has them, and `data_length` their bytes.
+    """Iterates once over a ledger's blocks; `index` then has them, `data_length` their bytes, `anchors` some entries.
 
     Args:
         ledger: a sealed ledger.
@@ -59,6 +60,8 @@ class LedgerBlocks:
         self._max_block_bytes = max_block_bytes
         self.index: list[BlockEntry] = []
         self.data_length = 0
+        self.anchors = no_anchors()
+        self._last_frame: int | None = None
 
     def __iter__(self) -> Iterator[memoryview]:
         batches = self._batches()
@@ -68,7 +71,7 @@ class LedgerBlocks:
             block = np.empty(max(self._max_block_bytes, _alone(batch)), dtype=np.uint8)
             end = BLOCK_HEADER_BYTES
             while batch is not None:
-                end = _fill(batch, block, end)
+                end = self._fill(batch, block, end)
                 if batch.left:
                     break
                 batch = next(batches, None)
@@ -88,6 +91,28 @@ class LedgerBlocks:
             )
             self.data_length += length
             yield block.data[:length]
+
+    def _fill(self, batch: _Batch, block: Bytes, end: int) -> int:
+        """Frame as many entries as fit the block from `end` on; where the last of them ends."""
+        borders = batch.offsets[batch.done + 1 :] - batch.offsets[batch.done]
+        borders = borders + FRAME_HEADER_BYTES * np.arange(1, len(borders) + 1)
+        fitting = int(np.searchsorted(borders, len(block) - end, side="right"))
+        if not fitting:
+            return end
+        first = batch.done
+        batch.done += fitting
+        entry_id = batch.first_entry_id + first
+        self._note(entry_id, self.data_length + end + np.concatenate([[0], borders[: fitting - 1]]))
+        written: int = frame_entries(batch.values, batch.offsets, first, batch.done, entry_id, block, end)
+        return written
+
+    def _note(self, first_entry_id: int, frames: npt.NDArray[np.int64]) -> None:
+        """Keep those of the next entries, whose frames begin there in the object, that the directory is to have."""
+        entry_ids = np.arange(first_entry_id, first_entry_id + len(frames))
+        self.anchors = self.anchors.joined(
+            first_of_each_stride(entry_ids, frames, STRIDE_BYTES, self._last_frame)
+        )
+        self._last_frame = int(frames[-1])
 
     def _batches(self) -> Iterator[_Batch]:
         begin, size = 0, 0
@@ -117,18 +142,3 @@ def _alone(batch: _Batch) -> int:
     """How long a block of the batch's next entry alone is."""
     length = int(batch.offsets[batch.done + 1] - batch.offsets[batch.done])
     return BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + length
-
-
-def _fill(batch: _Batch, block: Bytes, end: int) -> int:
-    """Frame as many entries as fit the block from `end` on; where the last of them ends."""
-    borders = batch.offsets[batch.done + 1 :] - batch.offsets[batch.done]
-    borders = borders + FRAME_HEADER_BYTES * np.arange(1, len(borders) + 1)
-    fitting = int(np.searchsorted(borders, len(block) - end, side="right"))
-    if not fitting:
-        return end
-    first = batch.done
-    batch.done += fitting
-    written: int = frame_entries(
-        batch.values, batch.offsets, first, batch.done, batch.first_entry_id + first, block, end
-    )
-    return written

@@ -14,12 +14,16 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from uuid import UUID
 
+from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.entry_directory import STRIDE_BYTES, pack_directory
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.object_format import ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
+from offload_core.metadata import DriverMetadata, OffloadContext
 from offload_core.offload.ledger_blocks import LedgerBlocks
 from offload_core.offload.object_metadata import ledger_metadata, user_metadata
+from offload_core.read_handles import ColdReader, ColdReaders
 from offload_core.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
 from offload_hooks.errors import ObjectNotFoundError, OptionError, placed
@@ -137,7 +141,9 @@ class LedgerOffloader:
             )
             self._tier.write_index(
                 key.index_key,
-                pack_pip17_index(ledger_metadata(status), blocks.index, blocks.data_length),
+                pack_pip17_index(
+                    ledger_metadata(status), blocks.index, blocks.data_length, _directory(blocks)
+                ),
                 user_metadata=user_metadata("index", software, extra_metadata),
             )
         return OffloadedLedger(
@@ -149,6 +155,18 @@ class LedgerOffloader:
             blocks=len(blocks.index),
             entries=status.entry_count,
         )
+
+    def read_offloaded(
+        self, ledger_id: int, context: OffloadContext, driver_metadata: DriverMetadata | None = None
+    ) -> ColdReader:
+        """Open the copy that an offload context names; of tiers that others were offloaded to, `ColdReaders` knows.
+
+        Raises:
+            UnknownLedgerError: it is not complete.
+            OptionError: it lies in another tier.
+            StoreError, FormatError: as `ColdReaders.open`.
+        """
+        return ColdReaders(KnownTiers(self._tier)).read_offloaded(ledger_id, context, driver_metadata)
 
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
         """Delete an attempt's objects and uploads, whatever there is of them; nothing is there when it returns.
@@ -172,6 +190,11 @@ def _check_sealed(status: LedgerStatus) -> None:
         raise OptionError("a ledger that is open is not offloaded", ledger_id=status.ledger_id)
     if not status.entry_count:
         raise OptionError("a ledger without entries is not offloaded", ledger_id=status.ledger_id)
+
+
+def _directory(blocks: LedgerBlocks) -> bytes:
+    """The entry directory; an object that is read by one range needs none."""
+    return pack_directory(blocks.anchors) if blocks.data_length > STRIDE_BYTES else b""
 
 
 def _watched(

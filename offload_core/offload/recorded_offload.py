@@ -16,6 +16,7 @@ from contextlib import suppress
 from functools import partial
 from uuid import UUID, uuid4
 
+from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.catalogue.reading import read_index
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
@@ -28,7 +29,6 @@ from offload_core.metadata import (
     mark_hot_copy_deleted,
     prepare_attempt,
 )
-from offload_core.offload.known_tiers import KnownTiers, tier_record
 from offload_core.offload.ledger_offloader import LedgerOffloader, ProgressListener
 from offload_core.tier import Tier
 from offload_hooks.errors import (

@@ -75,6 +75,55 @@ def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_roo
     assert (status == kernels.BAD_FRAME) == (error is not None)
 
 
+@st.composite
+def blocks_with_gaps(draw: st.DrawFn) -> tuple[bytes, int]:
+    """Frames whose ids ascend, or nearly, and padding, often damaged; the least id that can come first."""
+    first = draw(FIRST_IDS)
+    ids = draw(st.lists(st.integers(first, min(first + 40, 2**63 - 2)), max_size=12))
+    frames = [
+        pack_frames([draw(st.binary(max_size=20))], i)
+        for i in (sorted(set(ids)) if draw(st.booleans()) else ids)
+    ]
+    data = bytearray(b"".join(frames) + padding(draw(st.integers(0, 20))))
+    for position, byte in draw(DAMAGE):
+        if position < len(data):
+            data[position] = byte
+    return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data), first
+
+
+@settings(deadline=None)  # the first example may compile
+@given(blocks_with_gaps(), st.integers(1, 5), st.booleans(), st.integers(0, 50))
+def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
+    case: tuple[bytes, int], room: int, gaps: bool, until: int
+) -> None:
+    block, first = case
+    stop = min(first + until, 2**63 - 1)
+    frames, error = [], None
+    try:
+        for frame in walk_frames(block, 0, len(block), first, gaps=gaps):
+            if frame.entry_id >= stop:
+                break
+            frames.append(frame)
+            if frame.entry_id + 1 >= stop:
+                break
+    except FormatError as raised:
+        error = raised
+    if first >= stop:
+        frames, error = [], None
+    found: list[Frame] = []
+    status, position, least = kernels.OUT_OF_ROOM, 0, first
+    columns = tuple(np.empty(room, dtype=np.int64) for _ in range(3))
+    while status == kernels.OUT_OF_ROOM and least < stop:
+        status, position, least, count = kernels.find_entries(
+            readonly(block), position, len(block), least, stop, gaps, *columns
+        )
+        assert count or status != kernels.OUT_OF_ROOM or least >= stop
+        found += [Frame(*each) for each in zip(*(column[:count].tolist() for column in columns), strict=True)]
+    assert found == frames
+    assert (status == kernels.BAD_FRAME) == (error is not None)
+    assert not found or least > found[-1].entry_id
+
+
 @settings(deadline=None)  # the first example may compile
 @given(blocks(), st.integers(1, 5), st.integers(0, 600))
 def test_copying_entries_is_walking_the_frames(case: tuple, room: int, value_room: int) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
 from managed_ledgers import NAME, Audit, ColdLedger
+from offload_core.offload.known_tiers import KnownTiers
 
 from offload_core import open_tier
 from offload_core.managed_ledger import (
@@ -30,7 +31,6 @@ from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
-from offload_core.offload.known_tiers import KnownTiers
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies
 from offload_core.tier import Tier

@@ -16,11 +16,11 @@ import pytest
 from crash_points import FAULTS, Hot, Killed, Metadata, Points, Watch
 
 from offload_core import TierReader, open_tier
+from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.ledgers import FileLedgerStore
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
-from offload_core.offload.known_tiers import KnownTiers
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,15 +16,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core import TierReader, open_tier
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.catalogue.reading import read_index
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
-from offload_core.codec.object_format import ObjectFormat
+from offload_core.codec.entry_directory import parse_directory
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import plan_blocks
 from offload_core.ledgers import FileLedgerStore
+from offload_core.metadata import DriverMetadata, OffloadContext
 from offload_core.offload import LedgerOffloader, OffloadProgress
 from offload_core.offload.ledger_blocks import LedgerBlocks
 from offload_core.tier import MemoryBudget
-from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError, StoreUnavailableError
+from offload_hooks.errors import (
+    DataLossError,
+    ObjectNotFoundError,
+    OptionError,
+    StoreUnavailableError,
+    UnknownLedgerError,
+)
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
 
 Sealed = Callable[[Sequence[bytes]], LedgerReader]
@@ -236,3 +247,39 @@ def test_offloads_at_once_keep_to_one_budget(cold: TierReader, sealed: Sealed) -
     assert 0 < most <= 3 << 20
     assert budget.taken_bytes == 0
     assert cold.scan(level="entries", columns=["__entryId"]).to_table().num_rows == 16000
+
+
+def test_what_was_offloaded_is_read_by_its_context_and_its_index_has_a_directory(
+    cold: TierReader, sealed: Sealed
+) -> None:
+    payloads = [b"%d" % i * 2000 for i in range(900)]
+    ledger = sealed(payloads)
+    offloader = LedgerOffloader(cold.store, max_block_bytes=1 << 20)
+    done = offloader.offload(ledger, UUID_1, NAMES)
+    context = OffloadContext(uuid=UUID_1, complete=True, driver=tier_record(cold.store))
+    reader = offloader.read_offloaded(ledger.ledger_id, context)
+    assert reader.status() == ledger.status()
+    for entry_id in (0, 1, 450, 899):
+        assert bytes(reader.read(entry_id, entry_id)[0]) == payloads[entry_id]
+    stored = cold.store.stat(done.index_key)
+    index = read_index(
+        cold.store,
+        ObjectKey(folder="", uuid=UUID_1, ledger_id=ledger.ledger_id, is_index=False),
+        index_bytes=stored.size_bytes,
+        data_bytes=done.data_bytes,
+    )
+    assert index.directory is not None
+    place = index.directory
+    anchors = parse_directory(
+        cold.store.read_range(done.index_key, place.offset, place.length), done.data_bytes
+    )
+    assert (anchors.offsets >> 20).tolist() == list(range(-(-done.data_bytes // (1 << 20))))
+    data = cold.store.read_range(done.data_key, 0, done.data_bytes)
+    for entry_id, offset in zip(anchors.entry_ids.tolist(), anchors.offsets.tolist(), strict=True):
+        head = struct.pack(">iq", len(payloads[entry_id]), entry_id)
+        assert data[offset : offset + len(head)] == head
+    with pytest.raises(UnknownLedgerError):
+        offloader.read_offloaded(ledger.ledger_id, OffloadContext(uuid=UUID_1))
+    elsewhere = DriverMetadata(name="aws-s3", properties=(("bucket", "other"),))
+    with pytest.raises(OptionError, match="not configured"):
+        offloader.read_offloaded(ledger.ledger_id, context, elsewhere)

@@ -48,16 +48,18 @@ def _padding_is_right(block, position, end):
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _frame_length(block, position, end, block_end, next_entry_id):
+def _frame_length(block, position, end, block_end, next_entry_id, gaps):
     """Length of the entry framed at `position` of a window that ends at `end`, in a block that ends at `block_end`.
 
-    Else minus a status: the block's end or right padding, a bad frame, or a frame or padding that is cut off.
+    Its id is `next_entry_id`, or with `gaps` at least that. Else minus a status: the block's end or right padding, a
+    bad frame, or a frame or padding that is cut off.
     """
     remaining = end - position
     if remaining >= _FRAME:
         length = np.int64(load_i32(block, position))
         if 0 <= length <= block_end - position - _FRAME:
-            if load_i64(block, position + 4) != next_entry_id:
+            entry_id = load_i64(block, position + 4)
+            if entry_id != next_entry_id and (not gaps or entry_id < next_entry_id):
                 return np.int64(-BAD_FRAME)
             return length if length <= remaining - _FRAME else np.int64(-CUT_OFF)
     if end < block_end:
@@ -81,7 +83,7 @@ def locate_entries(block, position, block_end, next_entry_id, room, byte_room, o
     used = np.int64(0)
     end = np.int64(len(block))
     while True:
-        length = _frame_length(block, position, end, block_end, next_entry_id + count)
+        length = _frame_length(block, position, end, block_end, next_entry_id + count, False)
         if length < 0:
             return -length, position, count
         if count == room or used >= byte_room:
@@ -91,6 +93,35 @@ def locate_entries(block, position, block_end, next_entry_id, room, byte_room, o
         used += length
         count += 1
         position += _FRAME + length
+
+
+@numba.njit(cache=True, nogil=True)
+def find_entries(block, position, block_end, next_entry_id, stop_entry_id, gaps, entry_ids, offsets, lengths):
+    """Find the payloads of the next entries below `stop_entry_id`, and their ids, as many as fit the outputs.
+
+    `block` and `block_end` as of `locate_entries`; ids are consecutive, with `gaps` only ascending. `entry_ids`,
+    `offsets` and `lengths`: int64 (outputs). Answers (status, position, the least id that can come next, count);
+    `OUT_OF_ROOM` also if the next entry is not below `stop_entry_id`, which is then the least id.
+    """
+    count = 0
+    end = np.int64(len(block))
+    while True:
+        if next_entry_id >= stop_entry_id:
+            return OUT_OF_ROOM, position, next_entry_id, count
+        length = _frame_length(block, position, end, block_end, next_entry_id, gaps)
+        if length < 0:
+            return -length, position, next_entry_id, count
+        entry_id = load_i64(block, position + 4)
+        if entry_id >= stop_entry_id:
+            return OUT_OF_ROOM, position, stop_entry_id, count
+        if count == len(entry_ids):
+            return OUT_OF_ROOM, position, next_entry_id, count
+        entry_ids[count] = entry_id
+        offsets[count] = position + _FRAME
+        lengths[count] = length
+        count += 1
+        position += _FRAME + length
+        next_entry_id = entry_id + 1
 
 
 @numba.njit(cache=True, nogil=True)
@@ -105,7 +136,7 @@ def copy_entries(block, position, block_end, next_entry_id, room, values, value_
     end = np.int64(len(block))
     value_offsets[0] = 0
     while True:
-        length = _frame_length(block, position, end, block_end, next_entry_id + count)
+        length = _frame_length(block, position, end, block_end, next_entry_id + count, False)
         if length < 0:
             return -length, position, count
         if count == room or used + length > len(values):

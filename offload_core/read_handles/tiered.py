@@ -1,0 +1,207 @@
+"""Tiered reads: a ledger's hot copy or its cold one, as the read priority says, and the other where that one fails.
+
+By a `*_FIRST` priority the other copy is read when the first is missing, damaged, out of reach or denied, at opening
+and between two reads, from the entry on that was asked for. By `*_ONLY` its error is what the reader gets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from offload_core.metadata import LedgerRecord
+from offload_core.policies import ReadPriority
+from offload_core.read_handles.fallbacks import (
+    Copy,
+    Fallback,
+    FallbackListener,
+    FallbackReason,
+    ReadFallbacks,
+    reason_of,
+)
+from offload_core.read_handles.opening import ColdReaders
+from offload_core.read_handles.reader import check_range
+from offload_hooks.errors import LedgerClosedError, NoReadableCopyError, OffloadError
+from offload_hooks.ledger_stores import (
+    DEFAULT_READ_BYTES,
+    EntryBatch,
+    LedgerReader,
+    LedgerStatus,
+    LedgerStore,
+)
+
+_T = TypeVar("_T")
+
+
+class TieredReaders:
+    """Opens ledgers by their records and a read priority. Nothing of it is closed.
+
+    Args:
+        hot: where ledgers are before they are offloaded.
+        cold: opens their cold copies.
+        listener: told of each fallback; it must not raise.
+    """
+
+    def __init__(
+        self, hot: LedgerStore, cold: ColdReaders, *, listener: FallbackListener | None = None
+    ) -> None:
+        self._hot = hot
+        self._cold = cold
+        self._fallbacks = ReadFallbacks(listener)
+
+    @property
+    def fallback_counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:
+        """How often the other copy was tried, by the copy that could not be read and why."""
+        return self._fallbacks.counts
+
+    def open(
+        self,
+        record: LedgerRecord,
+        priority: ReadPriority = ReadPriority.OFFLOADED_FIRST,
+        managed_ledger: str | None = None,
+    ) -> TieredReader:
+        """Open a ledger; `managed_ledger` is its name, by which MapFiles are found.
+
+        A copy that the record does not tell of is no fallback: what was never offloaded is read hot by either
+        `*_FIRST`, what was deleted from the hot tier is read cold.
+
+        Raises:
+            NoReadableCopyError: by `*_FIRST`, neither copy can be opened; both errors are in its message.
+            OffloadError: the error of the only copy that is asked for, or that there is.
+        """
+        openers: dict[Copy, Callable[[], LedgerReader]] = {
+            Copy.HOT: partial(self._hot.open, record.ledger_id),
+            Copy.COLD: partial(self._cold.open, record, managed_ledger),
+        }
+        copies = {copy: openers[copy] for copy in _in_order(record, priority)}
+        return TieredReader(record, copies, self._fallbacks)
+
+
+def _in_order(record: LedgerRecord, priority: ReadPriority) -> tuple[Copy, ...]:
+    first, second = (Copy.HOT, Copy.COLD) if priority.hot_first else (Copy.COLD, Copy.HOT)
+    if not priority.falls_back:
+        return (first,)
+    if not record.has_complete_copy:
+        return (Copy.HOT,)
+    if record.context is not None and record.context.bookkeeper_deleted:
+        return (Copy.COLD, Copy.HOT)  # the hot one may be there still, if its deletion was cut off
+    return (first, second)
+
+
+class TieredReader:
+    """Reads one ledger; see `LedgerReader`. Made by `TieredReaders`; threads may share it.
+
+    It stays with the copy that it has turned to, until that one fails.
+
+    Args:
+        record: the ledger's.
+        copies: what opens each, the one to be read first at first.
+    """
+
+    def __init__(
+        self,
+        record: LedgerRecord,
+        copies: Mapping[Copy, Callable[[], LedgerReader]],
+        fallbacks: ReadFallbacks,
+    ) -> None:
+        self._record = record
+        self._copies = copies
+        self._fallbacks = fallbacks
+        self._lock = threading.Lock()
+        self._current = next(iter(copies))
+        self._opened: dict[Copy, LedgerReader] = {}
+        self._closed = False
+        self._try(None, lambda reader: reader)
+
+    @property
+    def ledger_id(self) -> int:
+        """See `LedgerReader`."""
+        return self._record.ledger_id
+
+    @property
+    def copy(self) -> Copy:
+        """Which copy is read now."""
+        return self._current
+
+    def status(self) -> LedgerStatus:
+        """See `LedgerReader`."""
+        return self._try(None, lambda reader: reader.status())
+
+    def read(
+        self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
+    ) -> EntryBatch:
+        """See `LedgerReader`; of a cold copy with gaps, see `ColdReader.read`.
+
+        Raises:
+            RangeError: the ledger does not have these entries.
+            NoReadableCopyError: by `*_FIRST`, neither copy can be read.
+            OffloadError: see `TieredReaders.open`.
+        """
+        check_range(self._bounds(), first_entry_id, last_entry_id, max_bytes)
+        return self._try(first_entry_id, lambda reader: reader.read(first_entry_id, last_entry_id, max_bytes))
+
+    def close(self) -> None:
+        """See `LedgerReader`."""
+        with self._lock:
+            self._closed = True
+            readers = list(self._opened.values())
+            self._opened.clear()
+        for reader in readers:
+            reader.close()
+
+    def _bounds(self) -> LedgerStatus:
+        """How far the ledger goes: by its record if it is closed, else by the hot tier."""
+        info = self._record.info
+        if not info.is_closed or info.entries is None:
+            return self.status()
+        return LedgerStatus(
+            ledger_id=info.ledger_id,
+            entry_count=info.entries,
+            size_bytes=info.size or 0,
+            sealed=True,
+            created_at_ms=0,
+        )
+
+    def _try(self, entry_id: int | None, call: Callable[[LedgerReader], _T]) -> _T:
+        """Ask the copy that is read now; if it cannot answer, the other one; each once."""
+        failed: dict[Copy, OffloadError] = {}
+        copy = self._current
+        while True:
+            try:
+                answer = call(self._reader(copy))
+            except OffloadError as error:
+                reason = reason_of(error)
+                if reason is None or len(self._copies) == 1:
+                    raise
+                failed[copy] = error
+                other = next((each for each in self._copies if each not in failed), None)
+                if other is None:
+                    raise _neither(self.ledger_id, entry_id, failed) from error
+                self._fallbacks.tell(
+                    Fallback(
+                        ledger_id=self.ledger_id, copy=copy, reason=reason, entry_id=entry_id, error=error
+                    )
+                )
+                copy = other
+            else:
+                self._current = copy
+                return answer
+
+    def _reader(self, copy: Copy) -> LedgerReader:
+        with self._lock:
+            if self._closed:
+                raise LedgerClosedError("the ledger's reader was closed", ledger_id=self.ledger_id)
+            if copy not in self._opened:
+                self._opened[copy] = self._copies[copy]()
+            return self._opened[copy]
+
+
+def _neither(
+    ledger_id: int, entry_id: int | None, failed: Mapping[Copy, OffloadError]
+) -> NoReadableCopyError:
+    each = "; ".join(f"{copy.value}: {error}" for copy, error in failed.items())
+    return NoReadableCopyError(
+        f"neither copy of a ledger can be read: {each}", ledger_id=ledger_id, entry_id=entry_id
+    )

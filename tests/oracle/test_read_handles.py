@@ -1,0 +1,124 @@
+"""Random ranges by our read handle give what Pulsar's gives, of objects of either."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from uuid import UUID
+
+from cold_copies import with_directory
+from entries import pip17_object
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged import (
+    FRAME_ROOM,
+    LEAST_PART_BYTES,
+    contents,
+    entries_of,
+    new_attempt,
+    new_ledger_id,
+    payload_lists,
+    ranges,
+    store_object,
+)
+from oracle import MANAGED_LEDGER, Entry, Oracle
+from records import closed
+from stores import Store
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.metadata import DriverMetadata, OffloadContext
+from offload_core.offload import LedgerOffloader
+from offload_core.read_handles import ColdReaders, ReadMemory
+from offload_core.tier import Tier
+
+RANGES = 8
+
+
+def by_our_handle(
+    tier: Tier,
+    attempt: UUID,
+    ledger_id: int,
+    wanted: list[tuple[int, int]],
+    *,
+    entries: int,
+    window_bytes: int,
+    driver: DriverMetadata | None = None,
+) -> list[Entry]:
+    """All that the ranges give, behind one another."""
+    context = OffloadContext(uuid=attempt, complete=True, driver=driver)
+    readers = ColdReaders(KnownTiers(tier), memory=ReadMemory(50_000), read_buffer_bytes=window_bytes)
+    reader = readers.open(closed(ledger_id, entries, context), MANAGED_LEDGER)
+    found = []
+    for first, last in wanted:
+        begin = first
+        while begin <= last:
+            batch = reader.read(begin, last, 1000)
+            found += [(ledger_id, batch.first_entry_id + i, bytes(each)) for i, each in enumerate(batch)]
+            begin = batch.stop_entry_id
+    return found
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
+    oracle: Oracle, data: st.DataObject
+) -> None:
+    block_bytes = data.draw(st.integers(FRAME_ROOM, 5000))
+    payloads = data.draw(payload_lists(block_bytes, block_bytes - FRAME_ROOM))
+    wanted = data.draw(st.lists(ranges(len(payloads)), min_size=1, max_size=RANGES))
+    ledger_id, window = new_ledger_id(), data.draw(st.sampled_from([64, 1000, 1 << 20]))
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(name="local", url=folder)
+        if data.draw(st.booleans()):
+            attempt = new_attempt()
+            oracle.offload(
+                store, attempt, ledger_id, payloads, managedLedgerOffloadMaxBlockSizeInBytes=block_bytes
+            )
+        else:
+            written = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=block_bytes)
+            stride = data.draw(st.integers(1, 2000))
+            attempt = store_object(store, with_directory(written, payloads, stride))
+        theirs = oracle.read(store, attempt, ledger_id, wanted)
+        assert theirs.ended
+        with store.open() as tier:
+            ours = by_our_handle(tier, attempt, ledger_id, wanted, entries=len(payloads), window_bytes=window)
+        assert ours == theirs.entries
+
+
+@given(data=st.data())
+@settings(max_examples=15, deadline=None)
+def test_of_mapfiles_of_pulsars(oracle: Oracle, data: st.DataObject) -> None:
+    payloads = data.draw(payload_lists(3000, 1000))
+    wanted = data.draw(st.lists(ranges(len(payloads)), min_size=1, max_size=RANGES))
+    ledger_id, attempt = new_ledger_id(), new_attempt()
+    compression = data.draw(st.sampled_from(["RECORD", "BLOCK"]))
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        oracle.offload_files(root, attempt, ledger_id, payloads, io_seqfile_compression_type=compression)
+        theirs = oracle.read_files(root, attempt, ledger_id, wanted)
+        assert theirs.ended
+        with Store(name="local", url=folder).open() as tier:
+            ours = by_our_handle(tier, attempt, ledger_id, wanted, entries=len(payloads), window_bytes=1000)
+        assert ours == theirs.entries
+
+
+def test_what_the_offloader_writes_with_a_directory_is_read_by_pulsar_on_s3(
+    oracle: Oracle, bucket: Store, tmp_path: Path
+) -> None:
+    payloads = contents([50_000, 3, 0, 700_000] * 30, seed=9)
+    hot, attempt = FileLedgerStore(tmp_path / "hot", sync="never"), new_attempt()
+    for _ in range(3):
+        writer = hot.create({})
+    writer.append_batch(payloads)
+    writer.close()
+    ledger_id = writer.ledger_id
+    with bucket.open() as tier:
+        offloader = LedgerOffloader(tier, max_block_bytes=LEAST_PART_BYTES)
+        offloader.offload(hot.open(ledger_id), attempt, {"managedledgername": MANAGED_LEDGER})
+        wanted = [(0, len(payloads) - 1), (40, 47), (119, 119), (2, 2)]
+        theirs = oracle.read(bucket, attempt, ledger_id, wanted)
+        ours = by_our_handle(tier, attempt, ledger_id, wanted, entries=len(payloads), window_bytes=1 << 20)
+    hot.close()
+    expected = entries_of(ledger_id, payloads)
+    assert theirs.entries == ours == [each for a, b in wanted for each in expected[a : b + 1]]

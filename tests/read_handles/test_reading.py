@@ -1,0 +1,94 @@
+"""Any ranges of a ledger, of any format, give what a plain dictionary of its entries gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cold_copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from offload_core.codec.frames import PADDING, pack_frames
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.read_handles import ColdReader
+
+PAYLOADS = st.lists(
+    st.one_of(
+        st.integers(0, 400).map(bytes),
+        st.binary(max_size=30),
+        st.sampled_from([PADDING * 9, pack_frames([b"not an entry"] * 3, 2), pack_frames([b""], 0)]),
+    ),
+    min_size=1,
+    max_size=30,
+)
+WINDOWS = st.sampled_from([1, 13, 128, 140, 300, 1000, 1 << 20])
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> ColdCopy:
+    """A copy of a few entries: of any format, cut anywhere, with or without gaps and directory."""
+    payloads = draw(PAYLOADS)
+    some = {i: payload for i, payload in enumerate(payloads) if draw(st.booleans())} or {0: payloads[0]}
+    stride = draw(st.sampled_from([None, 1, 100, 1000]))
+    block_bytes = draw(st.integers(140, 900))
+    make: Callable[[], ColdCopy] = draw(
+        st.sampled_from(
+            [
+                lambda: pip17_copy(payloads, max_block_bytes=block_bytes, stride=stride),
+                lambda: gapped_copy(some, len(payloads), max_block_bytes=block_bytes, stride=stride),
+                lambda: streaming_copy(
+                    payloads, draw(st.lists(st.integers(1, len(payloads)), max_size=3, unique=True))
+                ),
+                lambda: mapfile_copy(payloads, draw(st.sampled_from(FileCompression))),
+                lambda: mapfile_copy(some, draw(st.sampled_from(FileCompression))),
+            ]
+        )
+    )
+    return make()
+
+
+def check_read(
+    reader: ColdReader, copy: ColdCopy, first: int, last: int, max_bytes: int, sparse: bool
+) -> int:
+    """One read is right; where the next one goes on."""
+    if sparse:
+        read = reader.read_sparse(first, last, max_bytes)
+        stop = read.stop_entry_id
+        found = {entry_id: payload for batch in read.runs() for entry_id, payload in by_id(batch).items()}
+        assert sorted(found) == read.entry_ids.tolist()
+    else:
+        batch = reader.read(first, last, max_bytes)
+        stop, found = batch.stop_entry_id, by_id(batch)
+    assert found == {i: payload for i, payload in copy.entries.items() if first <= i < stop}
+    assert first < stop <= last + 1
+    size = sum(map(len, found.values()))
+    assert size <= max_bytes or len(found) == 1
+    if not sparse and stop <= last and stop in copy.entries:
+        assert size + len(copy.entries[stop]) > max_bytes
+    return stop
+
+
+@settings(max_examples=150, deadline=None)
+@given(copy=copies(), window=WINDOWS, data=st.data())
+def test_random_reads_give_the_entries_of_the_range_and_tell_what_they_covered(
+    copy: ColdCopy, window: int, data: st.DataObject
+) -> None:
+    reader = copy.open(read_buffer_bytes=window)
+    count = reader.status().entry_count
+    for _ in range(data.draw(st.integers(1, 8))):
+        first = data.draw(st.integers(0, count - 1))
+        last = data.draw(st.integers(first, count - 1))
+        check_read(reader, copy, first, last, data.draw(st.integers(1, 900)), data.draw(st.booleans()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(copy=copies(), window=WINDOWS, max_bytes=st.integers(1, 900), sparse=st.booleans())
+def test_reading_on_and_on_gives_every_entry_once_and_ends(
+    copy: ColdCopy, window: int, max_bytes: int, sparse: bool
+) -> None:
+    reader = copy.open(read_buffer_bytes=window)
+    count, begin, reads = reader.status().entry_count, 0, 0
+    while begin < count:
+        begin = check_read(reader, copy, begin, count - 1, max_bytes, sparse)
+        reads += 1
+    assert reads <= 2 * count

@@ -1,0 +1,97 @@
+"""The same with a cold copy on a real S3 server: a line that is refused, wrong keys, objects that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from proxy import WHOLE, Proxy, Spoil
+from stores import Store, new_store
+from two_copies import PAYLOADS, TwoCopies
+
+from offload_core.ledgers import FileLedgerStore
+from offload_core.policies import ReadPriority
+from offload_core.read_handles import Copy
+from offload_hooks.errors import (
+    AccessDeniedError,
+    NoReadableCopyError,
+    ObjectNotFoundError,
+    StoreUnavailableError,
+)
+from offload_hooks.ledger_stores import LedgerReader
+
+COLD_ONLY, COLD_FIRST = ReadPriority.OFFLOADED_ONLY, ReadPriority.OFFLOADED_FIRST
+LAST = len(PAYLOADS) - 1
+REFUSED = Spoil(refuse=True)
+
+
+@pytest.fixture
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    return new_store("s3", request.getfixturevalue, tmp_path)
+
+
+@pytest.fixture
+def copies(store: Store, tmp_path: Path) -> Iterator[TwoCopies]:
+    hot = FileLedgerStore(tmp_path / "hot", sync="never")
+    with store.open() as tier:
+        yield TwoCopies.make(hot, tier)
+    hot.close()
+
+
+def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
+    found: list[bytes] = []
+    while begin <= LAST:
+        batch = reader.read(begin, LAST, 3000)
+        found += [bytes(each) for each in batch]
+        begin = batch.stop_entry_id
+    return found
+
+
+def test_a_refused_connection_at_opening_and_in_the_middle(copies: TwoCopies, store: Store) -> None:
+    with Proxy(store.endpoint) as proxy, store.behind(proxy.url, read_timeout_s="2").open() as tier:
+        record, readers = copies.record(tier), copies.readers(tier)
+        reader = readers.open(record, COLD_FIRST)
+        batch = reader.read(0, LAST, 3000)
+        found = [bytes(each) for each in batch]
+        proxy.choose = lambda _: REFUSED
+        proxy.cut_all()
+        found += rest(reader, batch.stop_entry_id)
+        assert found == PAYLOADS
+        assert reader.copy is Copy.HOT
+        assert [each[:2] for each in copies.seen()] == [("cold", "unavailable")]
+        assert rest(readers.open(record, COLD_FIRST)) == PAYLOADS
+        assert copies.seen() == [("cold", "unavailable", None)]
+        with pytest.raises(StoreUnavailableError):
+            readers.open(record, COLD_ONLY)
+        copies.hot.delete(copies.ledger_id)
+        with pytest.raises(NoReadableCopyError, match=r"cold: .*; hot: "):
+            readers.open(record, COLD_FIRST)
+        proxy.choose = lambda _: WHOLE
+        assert rest(readers.open(record, COLD_FIRST)) == PAYLOADS
+
+
+@pytest.mark.parametrize("wrong", [{"access_key_id": "nobody"}, {"secret_access_key": "a-wrong-secret"}])
+def test_wrong_keys(copies: TwoCopies, store: Store, wrong: dict[str, str]) -> None:
+    other = replace(store, options={**store.options, **wrong})
+    with other.open() as tier:
+        readers = copies.readers(tier)
+        assert rest(readers.open(copies.record(), COLD_FIRST)) == PAYLOADS
+        assert copies.seen() == [("cold", "denied", None)]
+        with pytest.raises(AccessDeniedError) as raised:
+            readers.open(copies.record(), COLD_ONLY)
+        assert "a-wrong-secret" not in str(raised.value)
+
+
+def test_objects_that_are_gone_at_opening_and_in_the_middle(copies: TwoCopies) -> None:
+    readers = copies.readers()
+    reader = readers.open(copies.record(), COLD_FIRST)
+    batch = reader.read(0, LAST, 3000)
+    copies.tier.delete([copies.data_key])
+    assert [bytes(each) for each in batch] + rest(reader, batch.stop_entry_id) == PAYLOADS
+    assert [each[:2] for each in copies.seen()] == [("cold", "missing")]
+    assert rest(readers.open(copies.record(), COLD_FIRST)) == PAYLOADS
+    assert copies.seen() == [("cold", "missing", None)]
+    with pytest.raises(ObjectNotFoundError, match=copies.data_key):
+        readers.open(copies.record(), COLD_ONLY)
