@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock
-from offload_core.offload.known_tiers import KnownTiers
 
 from offload_core import TierReader, open_tier
+from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, ManagedLedger, open_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
 from managed_ledgers import NAME, Audit, ColdLedger
-from offload_core.offload.known_tiers import KnownTiers
 
 from offload_core import open_tier
+from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.managed_ledger import (
     Environment,
     HotLedgers,

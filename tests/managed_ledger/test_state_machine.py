@@ -10,8 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
-from offload_core.offload.known_tiers import KnownTiers
 
+from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
