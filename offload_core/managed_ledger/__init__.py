@@ -10,10 +10,16 @@ from offload_core.managed_ledger.opening import open_managed_ledger
 from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
+from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
+from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
 
 __all__ = [
+    "FIRST_WAIT_S",
+    "LONGEST_WAIT_S",
     "AuditLog",
     "Deletion",
+    "DueLedgers",
     "EntriesRead",
     "Environment",
     "FileAuditLog",
@@ -24,6 +30,11 @@ __all__ = [
     "OffloadStatus",
     "OpenReader",
     "RolloverPolicy",
+    "UpkeepLoop",
+    "UpkeepRound",
+    "UpkeepStatus",
     "delete_managed_ledger",
+    "due_ledgers",
+    "keep_up",
     "open_managed_ledger",
 ]

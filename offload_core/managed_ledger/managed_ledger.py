@@ -68,6 +68,10 @@ class ManagedLedger:
         """The last acknowledged entry; None if there is none. Asks nobody."""
         return self._appender.view.last_position()
 
+    def read_info(self) -> ManagedLedgerInfo:
+        """The record as it is now, offloads of other processes included."""
+        return self._owned.read()
+
     def add_entry(self, payload: ReadableBuffer) -> EntryPosition:
         """Append an entry; where it is. Positions ascend in the order of calls that follow one another.
 

@@ -1,0 +1,154 @@
+"""Keeps the topics of a process by their policies: round after round in the background, each topic by itself.
+
+A topic has one round at a time. One whose round failed is left alone for a while, longer each time, so that a store
+that is down is not asked again and again; the others go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from offload_core.managed_ledger.clock import system_now_ms
+from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
+from offload_core.policy_store import ResolvedPolicies
+from offload_hooks.errors import OffloadError
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_INTERVAL_S = 10.0
+FIRST_WAIT_S = 10.0
+LONGEST_WAIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpkeepStatus:
+    """How a topic's upkeep stands.
+
+    Attributes:
+        last: the last round that ended.
+        ended_at_ms: when, in ms since 1970, UTC.
+        failures_in_a_row: how many of the last rounds had a failure.
+        not_before_ms: when the next round is, at the earliest.
+    """
+
+    last: UpkeepRound
+    ended_at_ms: int
+    failures_in_a_row: int = 0
+    not_before_ms: int = 0
+
+
+class UpkeepLoop:
+    """Keeps the topics that are open here, as a context or from `start` to `close`.
+
+    Args:
+        topics: those that there are now.
+        policies_of: what holds for a topic, by its managed ledger's name; asked anew for each round.
+        interval_s: how long after the begin of all rounds the next ones begin.
+        threads: how many topics are kept at the same time.
+        now_ms: the time, in ms since 1970, UTC.
+    """
+
+    def __init__(
+        self,
+        topics: Callable[[], Collection[ManagedLedger]],
+        policies_of: Callable[[str], ResolvedPolicies],
+        *,
+        interval_s: float = DEFAULT_INTERVAL_S,
+        threads: int = 2,
+        now_ms: Callable[[], int] = system_now_ms,
+    ) -> None:
+        self._topics = topics
+        self._policies_of = policies_of
+        self._interval_s = interval_s
+        self._now_ms = now_ms
+        self._lock = threading.Lock()
+        self._running: set[str] = set()
+        self._statuses: dict[str, UpkeepStatus] = {}
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
+        self._ended = threading.Event()
+        self._clock = threading.Thread(target=self._run, name="upkeep-clock", daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Begin; the first rounds begin at once."""
+        self._clock.start()
+
+    def close(self) -> None:
+        """Begin no more rounds, and wait for those that run."""
+        self._ended.set()
+        if self._clock.is_alive():
+            self._clock.join()
+        self._pool.shutdown(cancel_futures=True)
+
+    def begin_rounds(self) -> list[Future[None]]:
+        """Begin a round of each topic that has none running and whose last one did not fail just now."""
+        now, begun = self._now_ms(), []
+        topics = list(self._topics())
+        with self._lock:
+            names = {topic.name for topic in topics}
+            self._statuses = {name: status for name, status in self._statuses.items() if name in names}
+            for topic in topics:
+                status = self._statuses.get(topic.name)
+                if topic.name in self._running or (status is not None and now < status.not_before_ms):
+                    continue
+                self._running.add(topic.name)
+                begun.append(self._pool.submit(self._keep, topic))
+        return begun
+
+    def status(self, name: str) -> UpkeepStatus | None:
+        """How a topic's upkeep stands; None before its first round has ended."""
+        with self._lock:
+            return self._statuses.get(name)
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self.begin_rounds()
+            except OffloadError as error:
+                _log.warning("no upkeep this time: %s", error)
+            self._ended.wait(self._interval_s)
+
+    def _keep(self, topic: ManagedLedger) -> None:
+        try:
+            try:
+                done = keep_up(topic, self._policies_of(topic.name), self._now_ms())
+            except OffloadError as error:
+                done = UpkeepRound(failures={"policies": error})
+            self._note(topic.name, done)
+        except Exception:
+            _log.exception("the upkeep of %s ended by a fault of its own", topic.name)
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(topic.name)
+
+    def _note(self, name: str, done: UpkeepRound) -> None:
+        for step, error in done.failures.items():
+            _log.warning("%s of %s failed: %s", step, name, error)
+        now = self._now_ms()
+        with self._lock:
+            before = self._statuses.get(name)
+            failures = 0 if before is None else before.failures_in_a_row
+            failures = failures + 1 if done.failures else 0
+            wait_s = min(FIRST_WAIT_S * 2 ** (failures - 1), LONGEST_WAIT_S) if failures else 0.0
+            self._statuses[name] = UpkeepStatus(
+                last=done,
+                ended_at_ms=now,
+                failures_in_a_row=failures,
+                not_before_ms=now + int(wait_s * 1000),
+            )

@@ -1,0 +1,183 @@
+"""Policies are kept without anybody asking: rollover, offload, deletion of hot copies, retention, round after round."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+from managed_ledgers import NAME
+
+from offload_core.managed_ledger import (
+    FIRST_WAIT_S,
+    LONGEST_WAIT_S,
+    RolloverPolicy,
+    UpkeepLoop,
+    keep_up,
+    open_managed_ledger,
+)
+from offload_core.metadata import EntryPosition
+from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
+from offload_hooks.errors import OptionError, StoreUnavailableError
+
+FOR_EVER = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1)
+OTHER = "acme/cold/persistent/other"
+
+
+def policies(retention=FOR_EVER, driver="local", **given):
+    offload = resolve_policies(topic=parse_policies({"driver": driver, **given}))
+    return ResolvedPolicies(offload=offload, retention=retention, retention_origin="topic")
+
+
+AT_ONCE = policies(threshold_in_bytes=0, deletion_lag_in_millis=60_000)
+
+
+@pytest.fixture
+def topic(opened):
+    with opened(rollover=RolloverPolicy(max_entries=2, min_age_s=0)) as topic:
+        yield topic
+
+
+def entries_of(topic):
+    return [bytes(payload) for _, payload in topic.read_entries(EntryPosition(0, 0), 100)]
+
+
+def test_a_round_does_all_that_is_due(topic, clock, hot, cold):
+    for i in range(5):
+        topic.add_entry(b"%d" % i)
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    done = keep_up(topic, AT_ONCE, clock.now_ms)
+    assert (done.rolled, done.trimmed, done.offloaded, done.hot_deleted) == (False, (), (first, second), ())
+    assert done.skipped == {third: "it is open"}
+    assert not done.failures
+    clock.pass_s(60)
+    assert keep_up(topic, AT_ONCE, clock.now_ms).hot_deleted == (first, second)
+    assert list(hot.ledger_ids()) == [third]
+    clock.pass_s(600)
+    topic.roll()
+    done = keep_up(
+        topic, policies(RetentionPolicies(retentionTimeInMinutes=10, retentionSizeInMB=-1)), clock.now_ms
+    )
+    assert done.trimmed == (first, second)
+    assert done.skipped == {third: "no threshold is set"}
+    assert not list(cold.store.list_objects())
+
+
+def test_a_topic_without_a_tier_is_kept_by_retention_and_rollover_alone(topic, clock):
+    for i in range(3):
+        topic.add_entry(b"%d" % i)
+    done = keep_up(topic, policies(driver=None), clock.now_ms)
+    assert set(done.skipped.values()) == {"no tier is configured", "it is open"}
+    assert not done.failures
+
+
+def test_steps_after_one_that_failed_are_tried(environment, clock):
+    without_a_tier = replace(environment, offloads=None)
+    with open_managed_ledger(
+        without_a_tier, NAME, rollover=RolloverPolicy(max_entries=1, min_age_s=0)
+    ) as topic:
+        topic.add_entry(b"0")
+        topic.add_entry(b"1")
+        done = keep_up(topic, AT_ONCE, clock.now_ms)
+    assert set(done.failures) == {"offload", "deletion of hot copies"}
+    assert isinstance(done.failures["offload"], OptionError)
+
+
+def test_what_was_offloaded_before_a_failure_is_told(topic, clock, hot):
+    for i in range(5):
+        topic.add_entry(b"%d" % i)
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    hot.delete(second)
+    done = keep_up(topic, AT_ONCE, clock.now_ms)
+    assert done.offloaded == (first,)
+    assert done.skipped == {third: "it is open"}
+    assert set(done.failures) == {"offload"}
+
+
+# --- the loop --------------------------------------------------------------------------------------
+
+
+def test_the_loop_keeps_what_is_open_until_it_is_closed(topic, clock):
+    for i in range(5):
+        topic.add_entry(b"%d" % i)
+    before = entries_of(topic)
+    asked = threading.Semaphore(0)
+
+    def policies_of(name):
+        asked.release()
+        return AT_ONCE
+
+    with UpkeepLoop(lambda: [topic], policies_of, interval_s=0.01, now_ms=clock) as loop:
+        for _ in range(3):
+            assert asked.acquire(timeout=60)
+    assert [each.has_complete_copy for each in topic.read_info().in_order] == [True, True, False]
+    assert loop.status(NAME).failures_in_a_row == 0
+    assert loop.status(NAME).not_before_ms <= clock.now_ms
+    assert loop.status(OTHER) is None
+    assert entries_of(topic) == before
+    while asked.acquire(blocking=False):
+        pass
+    assert not asked.acquire(timeout=0.05)  # closed: nobody asks any more
+
+
+def test_a_topic_that_fails_is_left_alone_longer_each_time_and_others_go_on(topic, environment, clock):
+    fails = True
+
+    def policies_of(name):
+        if name == OTHER and fails:
+            raise StoreUnavailableError("the metadata does not answer")
+        return AT_ONCE
+
+    with open_managed_ledger(environment, OTHER) as other:
+        loop = UpkeepLoop(lambda: [topic, other], policies_of, now_ms=clock)
+        waits = []
+        for _ in range(9):
+            assert len(finished(loop)) == 2
+            waits.append((loop.status(OTHER).not_before_ms - clock.now_ms) / 1000)
+            assert len(finished(loop)) == 1  # the other topic alone
+            clock.pass_s(waits[-1])
+        assert waits == [min(FIRST_WAIT_S * 2**i, LONGEST_WAIT_S) for i in range(9)]
+        assert isinstance(loop.status(OTHER).last.failures["policies"], StoreUnavailableError)
+        assert loop.status(NAME).failures_in_a_row == 0
+        fails = False
+        assert len(finished(loop)) == 2
+        assert loop.status(OTHER).failures_in_a_row == 0
+        loop.close()
+
+
+def test_a_topic_has_one_round_at_a_time(topic, clock):
+    began, may_end = threading.Event(), threading.Event()
+
+    def policies_of(name):
+        began.set()
+        assert may_end.wait(60)
+        return AT_ONCE
+
+    loop = UpkeepLoop(lambda: [topic], policies_of, now_ms=clock)
+    running = loop.begin_rounds()
+    assert began.wait(60)
+    assert loop.begin_rounds() == []
+    may_end.set()
+    running[0].result(60)
+    assert len(finished(loop)) == 1
+    loop.close()
+
+
+def test_a_topic_that_is_not_open_any_more_has_no_status(topic, clock):
+    topics = [topic]
+    loop = UpkeepLoop(lambda: topics, lambda _: AT_ONCE, now_ms=clock)
+    finished(loop)
+    assert loop.status(NAME) is not None
+    topics.clear()
+    finished(loop)
+    assert loop.status(NAME) is None
+    loop.close()
+
+
+def finished(loop):
+    """The rounds that began, when they have ended."""
+    rounds = loop.begin_rounds()
+    for each in rounds:
+        each.result(60)
+    return rounds
