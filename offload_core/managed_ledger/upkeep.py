@@ -36,7 +36,8 @@ class UpkeepRound:
 def keep_up(topic: ManagedLedger, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
     """Do all that is due to a topic now. What fails is told, not raised.
 
-    Retention comes before the offload, which then does not move what is to be deleted.
+    Retention comes before the offload, which then does not move what is to be deleted. Where nobody sets it, nothing is
+    deleted: Pulsar's default keeps what is not consumed yet, and here nobody consumes.
     """
     failures: dict[str, OffloadError] = {}
     rolled = False
@@ -46,8 +47,9 @@ def keep_up(topic: ManagedLedger, policies: ResolvedPolicies, now_ms: int) -> Up
     hot_deleted: list[int] = []
     with _noted(failures, "rollover"):
         rolled = topic.roll_if_due()
-    with _noted(failures, "retention"):
-        trimmed = topic.trim(policies.retention)
+    if policies.retention_origin != "default":
+        with _noted(failures, "retention"):
+            trimmed = topic.trim(policies.retention)
     with _noted(failures, "offload"):
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped

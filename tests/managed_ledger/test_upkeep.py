@@ -72,6 +72,16 @@ def test_a_topic_without_a_tier_is_kept_by_retention_and_rollover_alone(topic, c
     assert not done.failures
 
 
+def test_nothing_is_deleted_where_nobody_set_a_retention(topic, clock):
+    for i in range(5):
+        topic.add_entry(b"%d" % i)
+    unset = replace(AT_ONCE, retention=RetentionPolicies(), retention_origin="default")
+    assert keep_up(topic, unset, clock.now_ms).trimmed == ()
+    assert len(entries_of(topic)) == 5
+    said = replace(unset, retention_origin="namespace")
+    assert len(keep_up(topic, said, clock.now_ms).trimmed) == 2
+
+
 def test_steps_after_one_that_failed_are_tried(environment, clock):
     without_a_tier = replace(environment, offloads=None)
     with open_managed_ledger(
