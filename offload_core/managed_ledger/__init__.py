@@ -11,6 +11,7 @@ from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
+from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
 
@@ -30,6 +31,7 @@ __all__ = [
     "OffloadStatus",
     "OpenReader",
     "RolloverPolicy",
+    "TopicOffloads",
     "UpkeepLoop",
     "UpkeepRound",
     "UpkeepStatus",
@@ -37,4 +39,5 @@ __all__ = [
     "due_ledgers",
     "keep_up",
     "open_managed_ledger",
+    "topic_offloads",
 ]

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.deletion import delete_copies, delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.prefix_offload import OffloadStatus, PrefixOffload, configured
+from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.record_changes import (
     condemn_ledgers,
@@ -23,9 +21,9 @@ from offload_core.managed_ledger.record_changes import (
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.tail_cache import TailCache
+from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import RetentionPolicies
-from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -43,9 +41,7 @@ class ManagedLedger:
         self._appender = Appender(environment, owned, rollover)
         self._cache = TailCache(environment.cache_bytes)
         self._reader = TopicReader(self._find_ledger, environment.open_ledger, self._cache)
-        self._offload = PrefixOffload(
-            owned.name, environment.offloads, owned.read, self._reader.readers.forget
-        )
+        self._offloads = TopicOffloads(environment, owned.name, owned.read, self._reader.readers.forget)
 
     def __repr__(self) -> str:
         return f"<ManagedLedger {self.name}>"
@@ -140,12 +136,12 @@ class ManagedLedger:
             AttemptError: another process offloads the same ledger.
         """
         self._appender.check_open()
-        return self._offload.run(position)
+        return self._offloads.offload_prefix(position)
 
     @property
     def offload_status(self) -> OffloadStatus:
         """How the offload stands that runs, or how the last one ended. Asks nobody."""
-        return self._offload.status
+        return self._offloads.offload_status
 
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """Delete the hot copies of ledgers that were offloaded `lag_s` seconds ago or before; their ids.
@@ -158,25 +154,7 @@ class ManagedLedger:
             StoreError: of the tiers, the metadata or the audit log. Call it again.
         """
         self._appender.check_open()
-        offloads = configured(self._environment.offloads, self.name)
-        is_hot = set(self._environment.hot.of(self.name)).__contains__
-        deleted: list[int] = []
-        failures: list[OffloadError] = []
-        for ledger in self._owned.read().in_order:
-            if not is_hot(ledger.ledger_id) or not ledger.has_complete_copy:
-                continue
-            announce = partial(self._environment.audit.record, _offloaded_copy(self.name, ledger))
-            try:
-                if offloads.delete_hot_copy(
-                    self.name, ledger.ledger_id, int(lag_s * 1000), announce=announce
-                ):
-                    deleted.append(ledger.ledger_id)
-                    self._reader.readers.forget(ledger.ledger_id)
-            except OffloadError as error:
-                failures.append(error)
-        if failures:
-            raise failures[0]
-        return deleted
+        return self._offloads.delete_hot_copies(lag_s)
 
     def terminate(self) -> EntryPosition:
         """End the topic with its last entry, whose position is given; `-1:-1` if it has none.
@@ -244,14 +222,3 @@ class ManagedLedger:
         known = self._environment.records.read(self.name)
         ledger = None if known is None else known.info.ledger(ledger_id)
         return None if ledger is None or is_condemned(ledger) else ledger
-
-
-def _offloaded_copy(name: str, ledger: LedgerRecord) -> Deletion:
-    return Deletion(
-        managed_ledger=name,
-        ledger_id=ledger.ledger_id,
-        copy="hot",
-        why="it was offloaded, and the deletion lag is over",
-        entries=ledger.info.entries,
-        size_bytes=ledger.info.size,
-    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.thresholds import due_ledgers
+from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import OffloadError
 
@@ -33,8 +34,10 @@ class UpkeepRound:
     failures: Mapping[str, OffloadError] = field(default_factory=dict)
 
 
-def keep_up(topic: ManagedLedger, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
+def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
     """Do all that is due to a topic now. What fails is told, not raised.
+
+    Rollover and retention are its owner's alone, of a topic that is open here.
 
     Retention comes before the offload, which then does not move what is to be deleted. Where nobody sets it, nothing is
     deleted: Pulsar's default keeps what is not consumed yet, and here nobody consumes.
@@ -45,11 +48,12 @@ def keep_up(topic: ManagedLedger, policies: ResolvedPolicies, now_ms: int) -> Up
     offloaded: tuple[int, ...] = ()
     skipped: Mapping[int, str] = {}
     hot_deleted: list[int] = []
-    with _noted(failures, "rollover"):
-        rolled = topic.roll_if_due()
-    if policies.retention_origin != "default":
-        with _noted(failures, "retention"):
-            trimmed = topic.trim(policies.retention)
+    if isinstance(topic, ManagedLedger):
+        with _noted(failures, "rollover"):
+            rolled = topic.roll_if_due()
+        if policies.retention_origin != "default":
+            with _noted(failures, "retention"):
+                trimmed = topic.trim(policies.retention)
     with _noted(failures, "offload"):
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped

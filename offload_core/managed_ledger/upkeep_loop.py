@@ -16,6 +16,7 @@ from typing import Self
 
 from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import OffloadError
@@ -57,7 +58,7 @@ class UpkeepLoop:
 
     def __init__(
         self,
-        topics: Callable[[], Collection[ManagedLedger]],
+        topics: Callable[[], Collection[ManagedLedger | TopicOffloads]],
         policies_of: Callable[[str], ResolvedPolicies],
         *,
         interval_s: float = DEFAULT_INTERVAL_S,
@@ -123,7 +124,7 @@ class UpkeepLoop:
                 _log.warning("no upkeep this time: %s", error)
             self._ended.wait(self._interval_s)
 
-    def _keep(self, topic: ManagedLedger) -> None:
+    def _keep(self, topic: ManagedLedger | TopicOffloads) -> None:
         try:
             try:
                 done = keep_up(topic, self._policies_of(topic.name), self._now_ms())

@@ -153,13 +153,17 @@ def test_those_who_joined_are_told_of_a_failure_and_the_next_call_goes_on(enviro
     assert topic.offload_status.error is None
 
 
-def test_progress_is_seen_while_a_ledger_is_on_its_way(opened, environment, monkeypatch):
-    topic, seen = opened(), []
+def test_progress_is_seen_while_a_ledger_is_on_its_way(environment):
+    class Watched:
+        def offload(self, name, ledger_id, *, listener):
+            def watch(progress):
+                listener(progress)
+                seen.append(topic.offload_status)
+
+            return environment.offloads.offload(name, ledger_id, listener=watch)
+
+    topic, seen = open_managed_ledger(replace(environment, offloads=Watched()), NAME), []
     (ledger_id,) = fill(topic, 1)
-    watch = topic._offload._watch
-    monkeypatch.setattr(
-        topic._offload, "_watch", lambda progress: (watch(progress), seen.append(topic.offload_status))
-    )
     topic.offload_prefix(END)
     assert {status.state for status in seen} == {"running"}
     assert [status.progress.blocks for status in seen] == list(range(1, len(seen) + 1))
@@ -231,11 +235,15 @@ def test_a_hot_copy_whose_cold_one_is_not_there_stays_and_others_go(opened, hot,
 
 @pytest.mark.parametrize("reopens", [False, True])
 def test_a_hot_copy_whose_deletion_was_cut_off_is_deleted_later(environment, opened, hot, reopens):
-    class NoAudit:
-        def record(self, _):
-            raise StoreUnavailableError("no audit")
+    class FailsOnce:
+        has_failed = False
 
-    topic = open_managed_ledger(replace(environment, audit=NoAudit()), NAME)
+        def record(self, _):
+            if not self.has_failed:
+                self.has_failed = True
+                raise StoreUnavailableError("no audit")
+
+    topic = open_managed_ledger(replace(environment, audit=FailsOnce()), NAME)
     ids = fill(topic, 1)
     topic.offload_prefix(END)
     with pytest.raises(StoreUnavailableError):
@@ -244,6 +252,5 @@ def test_a_hot_copy_whose_deletion_was_cut_off_is_deleted_later(environment, ope
     if reopens:
         opened()
     else:
-        topic._environment = environment
         assert topic.delete_hot_copies(1 << 30) == ids, "the record says already that it is gone"
     assert ids[0] not in hot.ledger_ids()

@@ -15,11 +15,12 @@ from offload_core.managed_ledger import (
     UpkeepLoop,
     keep_up,
     open_managed_ledger,
+    topic_offloads,
 )
 from offload_core.metadata import EntryPosition
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
-from offload_hooks.errors import OptionError, StoreUnavailableError
+from offload_hooks.errors import OptionError, StoreUnavailableError, UnknownTopicError
 
 FOR_EVER = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1)
 OTHER = "acme/cold/persistent/other"
@@ -70,6 +71,25 @@ def test_a_topic_without_a_tier_is_kept_by_retention_and_rollover_alone(topic, c
     done = keep_up(topic, policies(driver=None), clock.now_ms)
     assert set(done.skipped.values()) == {"no tier is configured", "it is open"}
     assert not done.failures
+
+
+def test_a_topic_that_another_owns_is_offloaded_beside_it(topic, environment, clock, hot):
+    for i in range(6):
+        topic.add_entry(b"%d" % i)
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    beside = topic_offloads(environment, NAME)
+    at_once = policies(RetentionPolicies(), threshold_in_bytes=0, deletion_lag_in_millis=0)
+    done = keep_up(beside, at_once, clock.now_ms)
+    assert (done.rolled, done.trimmed, done.failures) == (False, (), {})
+    assert (done.offloaded, done.hot_deleted) == ((first, second), (first, second))
+    assert done.skipped == {third: "it is open"}  # though it is full: that is for its owner
+    topic.add_entry(b"6")
+    assert len(topic.read_info().ledgers) == 4
+
+
+def test_of_a_topic_that_is_not_there_each_step_says_so(environment, clock):
+    done = keep_up(topic_offloads(environment, OTHER), AT_ONCE, clock.now_ms)
+    assert {type(error) for error in done.failures.values()} == {UnknownTopicError}
 
 
 def test_nothing_is_deleted_where_nobody_set_a_retention(topic, clock):

@@ -1,0 +1,99 @@
+"""The offloads of one managed ledger, whoever owns it: its ledgers to a tier, and their hot copies deleted afterwards.
+
+It changes the record by compare-and-set only where an offload does; so it can be used beside the owner, in another
+process too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.prefix_offload import OffloadStatus, PrefixOffload, configured
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_hooks.errors import OffloadError, UnknownTopicError
+
+
+class TopicOffloads:
+    """Offloads of the managed ledger of this name; see `topic_offloads`.
+
+    Args:
+        read: the record as it is now.
+        moved: told of each ledger whose copies are others now.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        name: str,
+        read: Callable[[], ManagedLedgerInfo],
+        moved: Callable[[int], None],
+    ) -> None:
+        self.name = name
+        self._environment = environment
+        self._read = read
+        self._moved = moved
+        self._prefix = PrefixOffload(name, environment.offloads, read, moved)
+
+    def read_info(self) -> ManagedLedgerInfo:
+        """The record as it is now."""
+        return self._read()
+
+    def offload_prefix(self, position: EntryPosition) -> EntryPosition:
+        """See `ManagedLedger.offload_prefix`."""
+        return self._prefix.run(position)
+
+    @property
+    def offload_status(self) -> OffloadStatus:
+        """See `ManagedLedger.offload_status`."""
+        return self._prefix.status
+
+    def delete_hot_copies(self, lag_s: float) -> list[int]:
+        """See `ManagedLedger.delete_hot_copies`."""
+        offloads = configured(self._environment.offloads, self.name)
+        is_hot = set(self._environment.hot.of(self.name)).__contains__
+        deleted: list[int] = []
+        failures: list[OffloadError] = []
+        for ledger in self._read().in_order:
+            if not is_hot(ledger.ledger_id) or not ledger.has_complete_copy:
+                continue
+            announce = partial(self._environment.audit.record, _offloaded_copy(self.name, ledger))
+            try:
+                if offloads.delete_hot_copy(
+                    self.name, ledger.ledger_id, int(lag_s * 1000), announce=announce
+                ):
+                    deleted.append(ledger.ledger_id)
+                    self._moved(ledger.ledger_id)
+            except OffloadError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return deleted
+
+
+def topic_offloads(environment: Environment, name: str) -> TopicOffloads:
+    """The offloads of a managed ledger that need not be open here, nor is it looked for yet.
+
+    Its calls raise `UnknownTopicError` if there is none.
+    """
+
+    def read() -> ManagedLedgerInfo:
+        known = environment.records.read(name)
+        if known is None:
+            raise UnknownTopicError("there is no record of this managed ledger", found=name)
+        return known.info
+
+    return TopicOffloads(environment, name, read, lambda _: None)
+
+
+def _offloaded_copy(name: str, ledger: LedgerRecord) -> Deletion:
+    return Deletion(
+        managed_ledger=name,
+        ledger_id=ledger.ledger_id,
+        copy="hot",
+        why="it was offloaded, and the deletion lag is over",
+        entries=ledger.info.entries,
+        size_bytes=ledger.info.size,
+    )
