@@ -97,9 +97,11 @@ async def body(request: Request) -> Any:
     except ClientDisconnect:
         raise BodyError("the client went away") from None
     try:
-        return json.loads(bytes(data))
+        given = json.loads(bytes(data))
+        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()  # else it could not be given back
     except (ValueError, RecursionError):
         raise BodyError("a body is no JSON", found=f"{len(data)} bytes") from None
+    return given
 
 
 async def number(request: Request) -> int:

@@ -139,7 +139,7 @@ def pack_level(level: LevelPolicies, names: Names) -> bytes:
         record[names.offload] = {**level.unknown_offload, **level.offload.to_json()}
     if level.retention is not None:
         record[names.retention] = level.retention.model_dump(mode="json", by_alias=True)
-    return json.dumps(record, ensure_ascii=False, sort_keys=True).encode() if record else b""
+    return json.dumps(record, sort_keys=True).encode() if record else b""
 
 
 def _without_none(given: Mapping[str, Any]) -> dict[str, Any]:
