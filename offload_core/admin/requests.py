@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from offload_core.admin.tokens import NoTokenError
 from offload_hooks.errors import (
     AccessDeniedError,
+    AttemptError,
     InvalidKeyError,
     OffloadError,
     OptionError,
@@ -36,6 +37,7 @@ _STATUSES: tuple[tuple[type[OffloadError], int], ...] = (
     (NoTokenError, 401),
     (AccessDeniedError, 403),
     (UnknownTopicError, 404),
+    (AttemptError, 409),
     (VersionConflictError, 409),
     (InvalidKeyError, 412),
     (OptionError, 412),

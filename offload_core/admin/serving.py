@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from offload_core.admin.app import make_app
 from offload_core.admin.offloader_metrics import OffloaderMetrics
+from offload_core.admin.offloading import open_topics
 from offload_core.admin.tokens import Tokens, has_tokens
-from offload_core.admin.topics import RecordedTopics
 from offload_core.admin.watching import is_loopback
 from offload_core.configuration import Configuration, ServiceSettings
 from offload_core.metadata import ManagedLedgerRecords
@@ -50,8 +50,10 @@ def serve(configuration: Configuration) -> None:
     _log_as_json()
     registry = CollectorRegistry()
     OffloaderMetrics(registry)
-    with open_policies(configuration) as (store, policies):
-        topics = RecordedTopics(ManagedLedgerRecords(store))
+    with (
+        open_policies(configuration) as (store, policies),
+        open_topics(configuration, ManagedLedgerRecords(store), policies) as topics,
+    ):
         config = uvicorn.Config(
             make_app(store, policies, topics, tokens=tokens, registry=registry),
             log_config=None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from offload_core.managed_ledger import OffloadStatus
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, VersionedInfo
 
 
@@ -91,3 +92,22 @@ def _state(info: ManagedLedgerInfo) -> str:
     if info.terminated_at is not None:
         return "Terminated"
     return "LedgerOpened" if info.ledgers and not info.in_order[-1].info.is_closed else "ClosedLedger"
+
+
+_STATES = {"not run": "NOT_RUN", "running": "RUNNING", "success": "SUCCESS", "error": "ERROR"}
+
+
+def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
+    """`offload`: how an offload stands, or how the last one ended."""
+    shown: dict[str, Any] = {
+        "status": _STATES[status.state],
+        "lastError": "" if status.error is None else str(status.error),
+    }
+    if status.first_unoffloaded is not None:
+        first = status.first_unoffloaded
+        shown["firstUnoffloadedMessage"] = {
+            "ledgerId": first.ledger_id,
+            "entryId": first.entry_id,
+            "partitionIndex": -1,
+        }
+    return shown

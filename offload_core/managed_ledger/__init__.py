@@ -1,12 +1,14 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
+from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
+from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
@@ -30,6 +32,7 @@ __all__ = [
     "ManagedLedger",
     "OffloadStatus",
     "OpenReader",
+    "PolicyOffloads",
     "RolloverPolicy",
     "TopicOffloads",
     "UpkeepLoop",
@@ -39,5 +42,6 @@ __all__ = [
     "due_ledgers",
     "keep_up",
     "open_managed_ledger",
+    "system_now_ms",
     "topic_offloads",
 ]

@@ -11,7 +11,7 @@ from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
-from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.offload.offloads import Offloads
 from offload_hooks.ledger_stores import LedgerReader
 
 
@@ -33,7 +33,7 @@ class Environment:
     hot: HotLedgers
     open_reader: OpenReader | None = None
     cache_bytes: int = DEFAULT_CACHE_BYTES
-    offloads: RecordedOffloads | None = None
+    offloads: Offloads | None = None
     audit: AuditLog = field(default_factory=LoggedDeletions)
     now_ms: Callable[[], int] = system_now_ms
 

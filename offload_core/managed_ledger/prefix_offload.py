@@ -15,7 +15,7 @@ from typing import Literal
 from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.offload import OffloadProgress
-from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.offload.offloads import Offloads
 from offload_hooks.errors import OffloadError, OptionError, StoreError
 
 _log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class PrefixOffload:
     def __init__(
         self,
         name: str,
-        offloads: RecordedOffloads | None,
+        offloads: Offloads | None,
         read: Callable[[], ManagedLedgerInfo],
         offloaded: Callable[[int], None],
     ) -> None:
@@ -104,7 +104,7 @@ class PrefixOffload:
         run.result.set_result(first_unoffloaded)
         return first_unoffloaded
 
-    def _offload(self, run: _Run, offloads: RecordedOffloads) -> EntryPosition:
+    def _offload(self, run: _Run, offloads: Offloads) -> EntryPosition:
         while True:
             info = self._read()
             with self._lock:
@@ -135,7 +135,7 @@ class PrefixOffload:
             self.status = replace(self.status, progress=progress)
 
 
-def configured(offloads: RecordedOffloads | None, name: str) -> RecordedOffloads:
+def configured(offloads: Offloads | None, name: str) -> Offloads:
     """The offloads to the tiers that are configured.
 
     Raises:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import stamina
-
 from offload_hooks.errors import OutcomeUnknownError, StoreUnavailableError, VersionConflictError
 from offload_hooks.metadata_stores import WritableMetadataStore
 
@@ -62,6 +60,8 @@ def until_first(turn: Callable[[], T]) -> T:
     Raises:
         VersionConflictError: somebody else was faster every time. Others: those of the turn.
     """
+    import stamina  # takes 0.1 s, and who only reads records never comes here: a Spark worker, for instance
+
     for attempt in stamina.retry_context(
         on=VersionConflictError,
         attempts=_UPDATES,

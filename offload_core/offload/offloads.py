@@ -1,0 +1,24 @@
+"""`Offloads`: what moves the ledgers of managed ledgers to one tier, or to those that policies name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from offload_core.metadata import LedgerRecord
+from offload_core.offload.ledger_offloader import ProgressListener
+
+
+class Offloads(Protocol):
+    """Offloads ledgers with their records. Calls may come from many threads at once; see `RecordedOffloads`."""
+
+    def offload(self, name: str, ledger_id: int, *, listener: ProgressListener | None = None) -> bool:
+        """Offload a ledger; whether it was not before."""
+
+    def delete_hot_copy(
+        self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None
+    ) -> bool:
+        """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now."""
+
+    def delete_cold_copy(self, ledger: LedgerRecord) -> None:
+        """Delete the objects of a ledger whose record says that it is not to be read any more."""
