@@ -42,7 +42,7 @@ def open_topics(
     with (
         _environment(configuration, records, policies_of) as environment,
         closing(RecordedTopics(records, environment, policies_of)) as topics,
-        UpkeepLoop(topics.kept, policies_of),
+        UpkeepLoop(topics.kept, policies_of, interval_s=configuration.service.upkeep_interval_s),
     ):
         yield topics
 

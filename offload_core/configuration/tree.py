@@ -76,13 +76,18 @@ class TokenSettings(Section):
 
 
 class ServiceSettings(Section):
-    """The REST service: where it listens, by which certificate, and whose tokens it takes."""
+    """The REST service: where it listens, by which certificate, and whose tokens it takes.
+
+    Attributes:
+        upkeep_interval_s: how often it looks what is to be offloaded.
+    """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tokens: TokenSettings = TokenSettings()
+    upkeep_interval_s: Annotated[float, Field(gt=0)] = 10.0
 
 
 class Configuration(Section):

@@ -1,0 +1,173 @@
+"""`offload serve` offloads what another process writes: when it is asked to, and by policies."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pulsar_shell import PulsarShell
+from service import Service
+
+from offload_core import open_tier
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    ManagedLedger,
+    RolloverPolicy,
+    open_managed_ledger,
+)
+from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
+
+NAME = "acme/n/persistent/orders"
+TOPIC = "/admin/v2/persistent/acme/n/orders"
+NAMESPACE = "/admin/v2/namespaces/acme/n"
+DONE_WITHIN_S = 60.0
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """With a hot tier, an audit log, and a local tier as the broker's."""
+    settings = f"""
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[audit_log]
+path = "{tmp_path}/audit.jsonl"
+[service]
+upkeep_interval_s = 0.1
+[policies]
+driver = "local"
+deletion_lag_in_millis = -1
+[policies.extra_configurations]
+root = "{tmp_path}/cold"
+"""
+    with Service(tmp_path, settings) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(tmp_path: Path, service: Service) -> Iterator[ManagedLedger]:
+    """Written here: three entries in two sealed ledgers, one more in an open one."""
+    with (
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        with open_managed_ledger(
+            environment, NAME, rollover=RolloverPolicy(max_entries=2, min_age_s=0)
+        ) as topic:
+            for i in range(5):
+                topic.add_entry(b"%d" % i)
+            yield topic
+
+
+def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+    """What is answered once it is as wanted."""
+    deadline = time.monotonic() + DONE_WITHIN_S
+    while not wanted(answer := ask()):
+        assert time.monotonic() < deadline, answer
+    return answer
+
+
+def complete(topic: ManagedLedger) -> list[int]:
+    return [ledger.ledger_id for ledger in topic.read_info().in_order if ledger.has_complete_copy]
+
+
+def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
+    service: Service, topic: ManagedLedger, tmp_path: Path
+) -> None:
+    first, second, _ = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    assert service.ask("GET", f"{TOPIC}/offload").json == {"status": "NOT_RUN", "lastError": ""}
+    asked = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": second, "entryId": 0, "partitionIndex": -1})
+    assert asked.status == 204
+    ended = eventually(
+        lambda: service.ask("GET", f"{TOPIC}/offload").json, lambda answer: answer["status"] != "RUNNING"
+    )
+    assert ended == {
+        "status": "SUCCESS",
+        "lastError": "",
+        "firstUnoffloadedMessage": {"ledgerId": second, "entryId": 0, "partitionIndex": -1},
+    }
+    assert complete(topic) == [first]
+    stats = service.ask("GET", f"{TOPIC}/internalStats").json
+    assert [each["offloaded"] for each in stats["ledgers"]] == [True, False, False]
+    with open_tier(tmp_path / "cold") as tier:
+        rows = tier.scan(level="entries").to_table().to_pylist()
+    assert [row["value"] for row in rows] == [b"0", b"1"]
+
+
+def test_thresholds_and_lag_are_kept_without_anybody_asking(
+    service: Service, topic: ManagedLedger, tmp_path: Path
+) -> None:
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    hot = tmp_path / "hot"
+    assert service.ask("PUT", f"{NAMESPACE}/offloadThreshold", 0).status == 204
+    eventually(lambda: complete(topic), [first, second].__eq__)
+    assert len(list(hot.glob("*.ledger"))) == 3
+    assert service.ask("PUT", f"{NAMESPACE}/offloadDeletionLagMs", 0).status == 204
+    eventually(lambda: sorted(hot.glob("*.ledger")), [hot / f"{third}.ledger"].__eq__)
+    log = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [(each["ledger_id"], each["copy"]) for each in log] == [(first, "hot"), (second, "hot")]
+    topic.add_entry(b"5")  # its owner was not disturbed
+    topic.roll()
+    eventually(lambda: complete(topic), [first, second, third].__eq__)
+
+
+def test_what_cannot_be_offloaded_is_refused(service: Service, topic: ManagedLedger) -> None:
+    asked = {"ledgerId": 1, "entryId": 0}
+    assert service.ask("PUT", "/admin/v2/persistent/acme/n/none/offload", asked).status == 404
+    assert service.ask("GET", "/admin/v2/persistent/acme/n/none/offload").status == 404
+    for wrong in (
+        {},
+        {"ledgerId": "1", "entryId": 0},
+        {"ledgerId": True, "entryId": 0},
+        {"ledgerId": 1, "entryId": 2**63},
+    ):
+        refused = service.ask("PUT", f"{TOPIC}/offload", wrong)
+        assert (refused.status, "no message id" in refused.text) == (400, True)
+    assert complete(topic) == []
+
+
+def test_an_offload_that_fails_says_why(service: Service, topic: ManagedLedger, tmp_path: Path) -> None:
+    (tmp_path / "cold").write_text("a file where the tier should be")
+    service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
+    ended = eventually(
+        lambda: service.ask("GET", f"{TOPIC}/offload").json, lambda answer: answer["status"] != "RUNNING"
+    )
+    assert ended["status"] == "ERROR"
+    assert str(tmp_path / "cold") in ended["lastError"]
+
+
+def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
+    settings = f'[policies]\ndriver = "local"\nextra_configurations.root = "{tmp_path}/cold"\n'
+    with Service(tmp_path, settings) as service:
+        with (
+            closing(open_metadata_store(service.metadata)) as store,
+            closing(FileLedgerStore(tmp_path / "hot")) as hot,
+        ):
+            environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+            open_managed_ledger(environment, NAME).close()
+        refused = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1, "entryId": 0})
+    assert (refused.status, "no hot tier" in refused.text) == (412, True)
+
+
+@pytest.mark.server
+def test_pulsar_admin_offloads_and_waits(
+    distribution: None, service: Service, topic: ManagedLedger, tmp_path: Path
+) -> None:
+    name = "persistent://acme/n/orders"
+    commands = [
+        f"topics offload-status {name}",
+        f"topics offload -s 0 {name}",
+        f"topics offload-status -w {name}",
+    ]
+    before, begun, ended = PulsarShell(tmp_path, service.url).run(commands)
+    assert "has not been run" in before
+    assert "Offload triggered" in begun
+    assert "Offload was a success" in ended
+    assert complete(topic) == [ledger.ledger_id for ledger in topic.read_info().in_order][:2]

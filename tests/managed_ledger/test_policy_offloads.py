@@ -1,0 +1,146 @@
+"""Each topic is offloaded to the tier that its policies name; what lies elsewhere is found where its record says."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from managed_ledgers import NAME
+
+from offload_core import open_tier
+from offload_core.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger
+from offload_core.metadata import EntryPosition
+from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
+from offload_hooks.errors import OptionError
+
+OTHER = "acme/cold/persistent/other"
+END = EntryPosition(1 << 40, 0)
+
+
+def to(folder, **given):
+    said = {"driver": "local", "extra_configurations": {"root": str(folder)}, **given}
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies(said)),
+        retention=RetentionPolicies(),
+        retention_origin="topic",
+    )
+
+
+@pytest.fixture
+def said(tmp_path):
+    """Policies by managed ledger; a test may change them."""
+    return {NAME: to(tmp_path / "one"), OTHER: to(tmp_path / "two")}
+
+
+@pytest.fixture
+def offloads(records, hot, said, clock):
+    offloads = PolicyOffloads(records, hot, said.__getitem__, now_ms=clock)
+    yield offloads
+    offloads.close()
+
+
+@pytest.fixture
+def topics(environment, offloads):
+    """Two topics with two sealed ledgers of one entry each."""
+    given = {"rollover": RolloverPolicy(max_entries=1, min_age_s=0)}
+    by_policy = replace(environment, offloads=offloads)
+    with (
+        open_managed_ledger(by_policy, NAME, **given) as one,
+        open_managed_ledger(by_policy, OTHER, **given) as two,
+    ):
+        for topic in (one, two):
+            for payload in (b"a", b"b"):
+                topic.add_entry(payload)
+            topic.roll()
+        yield one, two
+
+
+def values(folder):
+    with open_tier(folder) as tier:
+        return sorted(tier.scan(level="entries").to_table()["value"].to_pylist())
+
+
+def test_each_topic_goes_to_its_own_tier(topics, tmp_path):
+    one, two = topics
+    one.offload_prefix(END)
+    assert not (tmp_path / "two").exists()
+    two.offload_prefix(END)
+    assert values(tmp_path / "one") == values(tmp_path / "two") == [b"a", b"b"]
+
+
+def test_a_policy_that_changes_holds_from_the_next_ledger_on_and_older_copies_are_found(
+    topics, said, tmp_path, hot
+):
+    topic, _ = topics
+    first, second = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    topic.offload_prefix(EntryPosition(second, 0))
+    said[NAME] = to(tmp_path / "three")
+    topic.offload_prefix(END)
+    assert (values(tmp_path / "one"), values(tmp_path / "three")) == ([b"a"], [b"b"])
+    assert topic.delete_hot_copies(0) == [first, second]  # each after a look into its own tier
+    assert topic.trim(RetentionPolicies()) == [first, second]
+    assert (values(tmp_path / "one"), values(tmp_path / "three")) == ([], [])
+
+
+def test_a_copy_in_a_tier_that_nobody_names_any_more_needs_that_tier_beside(
+    topics, records, hot, said, clock, environment, tmp_path
+):
+    topic, _ = topics
+    first, second = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    topic.offload_prefix(END)
+    said[NAME] = to(tmp_path / "three")
+    after_restart = PolicyOffloads(records, hot, said.__getitem__, now_ms=clock)
+    with pytest.raises(OptionError, match="not configured"):
+        after_restart.delete_hot_copy(NAME, first, 0)
+    with open_tier(tmp_path / "one") as tier:
+        beside = PolicyOffloads(records, hot, said.__getitem__, others=[tier.store], now_ms=clock)
+        assert beside.delete_hot_copy(NAME, first, 0)
+        beside.close()
+        assert beside.known_tiers()[-1] is tier.store
+        assert list(tier.store.list_objects())  # what it did not open, it does not close
+    after_restart.close()
+    assert next(iter(hot.ledger_ids())) == second
+
+
+def test_blocks_and_threads_are_those_of_the_policies(topics, said, tmp_path, monkeypatch):
+    seen = []
+
+    class Watched:
+        def __init__(self, tier, **given):
+            seen.append(given)
+            self._offloader = original(tier, **given)
+
+        def __getattr__(self, name):
+            return getattr(self._offloader, name)
+
+    from offload_core.managed_ledger import policy_offloads
+
+    original = policy_offloads.LedgerOffloader
+    monkeypatch.setattr(policy_offloads, "LedgerOffloader", Watched)
+    said[NAME] = to(tmp_path / "one", max_block_size_in_bytes=5 << 20, max_threads=3)
+    topics[0].offload_prefix(END)
+    assert {(each["max_block_bytes"], each["parts_in_flight"]) for each in seen} == {(5 << 20, 3)}
+    assert len({id(each["budget"]) for each in seen}) == 1
+
+
+def test_a_rate_limit_slows_the_tier_down(environment, records, hot, clock, tmp_path):
+    limited = to(tmp_path / "slow", rate_limit_in_bytes_per_second=100_000)
+    offloads = PolicyOffloads(records, hot, lambda _: limited, now_ms=clock)
+    with open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic:
+        topic.add_entry(bytes(150_000))
+        topic.roll()
+        began = time.monotonic()
+        topic.offload_prefix(END)
+        assert time.monotonic() - began > 0.3
+    offloads.close()
+
+
+def test_policies_without_a_driver_offload_nothing(topics, said, clock):
+    said[NAME] = replace(to("unused"), offload=resolve_policies())
+    with pytest.raises(OptionError, match="no tier is configured"):
+        topics[0].offload_prefix(END)
+    done = keep_up(topics[0], replace(said[NAME], retention_origin="default"), clock.now_ms)
+    assert set(done.skipped.values()) == {"no tier is configured"}
+    assert not done.failures
