@@ -1,4 +1,4 @@
-"""The demo (`make demo`): objects of a Pulsar broker as a local tier, through Spark, to Parquet and back.
+"""The demo (`make demo`): a broker's objects through Spark to Parquet and back; a topic of our own from hot to cold.
 
 Everything it writes lies in `.demo/` at the root of the checkout and is made anew by every run.
 """
@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import life_of_a_topic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from rich.bar import Bar
@@ -67,6 +68,12 @@ def main() -> None:
     compare(messages, spark.read.parquet(str(parquet)).select(messages.columns))
     size = sum(path.stat().st_size for path in parquet.rglob("*.parquet"))
     console.print(f"Equal, row by row. {size / 1e6:.1f} MB of Parquet in {shown(parquet)}")
+
+    step("A topic of our own: produce, roll over, offload, delete hot copies. No server")
+    topic = life_of_a_topic.run(spark, DEMO / "life", show_places)
+
+    step("Read it through Spark, by its record")
+    count_orders(topic)
     spark.stop()
 
     step(f"Done in {time.monotonic() - began:.0f} s. Now with your own bucket")
@@ -139,6 +146,28 @@ def compare(written: DataFrame, read: DataFrame) -> None:
     one, two = comparable(written), comparable(read)
     if not one.exceptAll(two).isEmpty() or not two.exceptAll(one).isEmpty():
         sys.exit("What was read back from Parquet is not what was written.")
+
+
+def show_places(title: str, places: list[life_of_a_topic.LedgerPlace]) -> None:
+    """What lies where after a step of a topic's life."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("ledger", "state", "entries", "hot bytes", "cold bytes"):
+        table.add_column(heading, justify="left" if heading == "state" else "right")
+    for place in places:
+        sizes = ["–" if size is None else f"{size:,}" for size in (place.hot_bytes, place.cold_bytes)]
+        state = "sealed" if place.is_sealed else "open"
+        table.add_row(str(place.ledger_id), state, str(place.entries), *sizes)
+    console.print(f"{title}:", table, "", sep="\n")
+
+
+def count_orders(topic: DataFrame) -> None:
+    """Show the orders in cold storage; stop if they are not those of the ledgers that were offloaded."""
+    orders = life_of_a_topic.orders_by_customer(topic).orderBy("customer")
+    orders.show()
+    count = sum(row["orders"] for row in orders.collect())
+    if count != life_of_a_topic.OFFLOADED_MESSAGES:
+        sys.exit(f"Spark has {count} messages, and {life_of_a_topic.OFFLOADED_MESSAGES} were offloaded.")
+    console.print(f"All {count:,} messages that were offloaded; the open ledger has the others.")
 
 
 def offload(*arguments: str) -> None:

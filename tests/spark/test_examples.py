@@ -85,3 +85,24 @@ def test_cold_and_live_messages_are_there_once(spark, tier):
     both = union_with_live.union_with_live(cold, live.unionByName(newer))
     assert both.columns == list(union_with_live.LIVE_COLUMNS)
     assert both.count() == cold.count() + 1
+
+
+def test_a_topic_is_read_from_cold_storage_once_its_hot_copies_are_gone(spark, tmp_path):
+    import life_of_a_topic
+
+    shown = []
+    read = life_of_a_topic.run(spark, tmp_path / "life", lambda _, places: shown.append(places))
+    produced, offloaded, deleted = shown
+    assert [(place.is_sealed, place.entries) for place in produced] == [(True, 100)] * 3 + [(False, 50)]
+    assert [place.cold_bytes for place in produced] == [None] * 4
+    assert [place.hot_bytes for place in offloaded] == [place.hot_bytes for place in produced]
+    assert [place.cold_bytes is None for place in offloaded] == [False] * 3 + [True]
+    assert [place.hot_bytes is None for place in deleted] == [True] * 3 + [False]
+    assert [place.cold_bytes for place in deleted] == [place.cold_bytes for place in offloaded]
+    rows = life_of_a_topic.orders_by_customer(read).collect()
+    assert {row.customer: (row.orders, row.last) for row in rows} == {
+        customer: (7500, 30_000 - 4 + i) for i, customer in enumerate(life_of_a_topic.CUSTOMERS)
+    }
+    values = [f'{{"order": {i}}}'.encode() for i in range(30_000)]
+    ordered = read.orderBy("__ledgerId", "__entryId", "__batchIndex").select("value").toArrow()
+    assert ordered["value"].to_pylist() == values

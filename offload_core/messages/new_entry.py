@@ -1,0 +1,86 @@
+"""Messages → one Pulsar entry, a batch as Pulsar's clients send it: what is appended to a managed ledger.
+
+With a checksum, without compression, encryption and broker entry metadata; the bytes are those of Pulsar's C++ client,
+and of the Python client that is built on it. `split_entry` is the way back. Source: docs/formats/entry.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from offload_core.messages.checksum import crc32c
+from offload_core.messages.entry import CHECKSUM_MAGIC
+from offload_hooks.errors import OptionError
+from offload_proto.messages_pb2 import MessageMetadata, SingleMessageMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """A message to be written.
+
+    Attributes:
+        value: the payload; None for a null value, which deletes its key where a topic is compacted.
+        key: of partitions and compaction.
+        ordering_key: of consumers that share a subscription by keys, where it is not `key`.
+        event_time_ms: in ms since 1970, UTC; None for none.
+    """
+
+    value: bytes | None
+    key: str | None = None
+    ordering_key: bytes | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+    event_time_ms: int | None = None
+
+
+def pack_entry(
+    messages: Sequence[NewMessage],
+    *,
+    producer_name: str,
+    sequence_id: int,
+    publish_time_ms: int,
+    schema_version: bytes | None = None,
+) -> bytes:
+    """An entry of these messages, at least one.
+
+    Args:
+        sequence_id: the first message's; those after it count on.
+        publish_time_ms: in ms since 1970, UTC.
+        schema_version: as Pulsar's schema registry names the schema of the values; None for plain bytes.
+
+    Raises:
+        OptionError: no message.
+    """
+    if not messages:
+        raise OptionError("an entry without messages")
+    first = messages[0]
+    metadata = MessageMetadata(
+        producer_name=producer_name,
+        sequence_id=sequence_id,
+        publish_time=publish_time_ms,
+        partition_key=first.key,
+        ordering_key=first.ordering_key,
+        num_messages_in_batch=len(messages),
+        schema_version=schema_version,
+    ).SerializeToString()
+    parts = [struct.pack(">i", len(metadata)), metadata]
+    for number, message in enumerate(messages, sequence_id):
+        single = _single(message, number)
+        parts += struct.pack(">i", len(single)), single, message.value or b""
+    body = b"".join(parts)
+    return struct.pack(">HI", CHECKSUM_MAGIC, crc32c(body)) + body
+
+
+def _single(message: NewMessage, sequence_id: int) -> bytes:
+    metadata = SingleMessageMetadata(
+        properties=[{"key": name, "value": value} for name, value in message.properties.items()],
+        partition_key=message.key,
+        ordering_key=message.ordering_key,
+        payload_size=len(message.value or b""),
+        event_time=message.event_time_ms,
+        sequence_id=sequence_id,
+    )
+    if message.value is None:
+        metadata.null_value = True
+    return metadata.SerializeToString()

@@ -1,0 +1,106 @@
+"""The life of a managed ledger: at each step Pulsar's classes read its record, and all cold copies that it names."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+from oracle import MANAGED_LEDGER, Oracle
+from servers.zookeeper import ZooKeeper
+from stores import Store
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
+from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.metadata.record_parts import join_uuid
+from offload_core.metadata.zookeeper import ZooKeeperStore
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.policies import RetentionPolicies
+
+FIRST_LEDGER = 100
+"""Pulsar's reader mixes up ledgers of one id (test_faults); no other test of this JVM has these."""
+
+KEEP_NOTHING = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
+
+
+def test_pulsars_classes_read_every_record_and_every_object_of_it(
+    oracle: Oracle, zookeeper: ZooKeeper, folder: Store, tmp_path: Path
+) -> None:
+    url = f"zk:{zookeeper.host}:{zookeeper.port}/life"
+    rng = random.Random(8)
+    expected: dict[int, list[bytes]] = {}
+    with (
+        closing(ZooKeeperStore(url)) as metadata,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+        folder.open() as cold,
+    ):
+        for _ in range(FIRST_LEDGER):
+            hot.delete(hot.create({}).ledger_id)
+        records = ManagedLedgerRecords(metadata)
+        offloads = RecordedOffloads(
+            records, hot, KnownTiers(cold), offloader_of=partial(LedgerOffloader, max_block_bytes=3000)
+        )
+        environment = Environment(records=records, hot=HotLedgers(hot), offloads=offloads)
+        rollover = RolloverPolicy(max_entries=50, min_age_s=0)
+        topic = open_managed_ledger(environment, MANAGED_LEDGER, rollover=rollover)
+
+        def as_java_reads() -> list[tuple[int, bool, bool, bool]]:
+            """Ledger, whether sealed, in cold storage, gone from the hot tier; each cold copy is read."""
+            found = []
+            for ledger in oracle.read_record(url, MANAGED_LEDGER)["ledgerInfo"]:
+                ledger_id, context = ledger["ledgerId"], ledger.get("offloadContext", {})
+                payloads = expected[ledger_id]
+                is_sealed, is_cold = "entries" in ledger, context.get("complete", False)
+                if is_sealed:
+                    assert (ledger["entries"], ledger["size"]) == (len(payloads), sum(map(len, payloads)))
+                if is_cold:
+                    attempt = join_uuid(context["uidMsb"], context["uidLsb"])
+                    last = len(payloads) - 1
+                    read = oracle.read(folder, attempt, ledger_id, [(0, last), (last // 2, last)])
+                    whole = [(ledger_id, i, payload) for i, payload in enumerate(payloads)]
+                    assert read.ended
+                    assert read.entries == whole + whole[last // 2 :]
+                found.append((ledger_id, is_sealed, is_cold, context.get("bookkeeperDeleted", False)))
+            return found
+
+        def produce(count: int) -> None:
+            for _ in range(count):
+                payload = rng.randbytes(rng.choice([0, 1, 100, 4000]))
+                expected.setdefault(topic.add_entry(payload).ledger_id, []).append(payload)
+
+        one, two, three, four = range(FIRST_LEDGER, FIRST_LEDGER + 4)
+        produce(120)
+        assert as_java_reads() == [
+            (one, True, False, False),
+            (two, True, False, False),
+            (three, False, False, False),
+        ]
+        topic.offload_prefix(EntryPosition(two, 0))
+        assert as_java_reads()[:2] == [(one, True, True, False), (two, True, False, False)]
+        assert topic.delete_hot_copies(lag_s=0) == [one]
+        assert as_java_reads()[0] == (one, True, True, True)
+        topic.close()  # which seals the third
+
+        topic = open_managed_ledger(environment, MANAGED_LEDGER, rollover=rollover)
+        produce(20)
+        topic.offload_prefix(EntryPosition(1 << 40, 0))
+        assert topic.delete_hot_copies(lag_s=0) == [two, three]
+        assert as_java_reads() == [
+            *[(each, True, True, True) for each in (one, two, three)],
+            (four, False, False, False),
+        ]
+        assert topic.trim(KEEP_NOTHING, consumed_before=EntryPosition(two, 0)) == [one]
+        end = topic.terminate()
+        topic.offload_prefix(EntryPosition(1 << 40, 0))
+        assert as_java_reads() == [
+            (two, True, True, True),
+            (three, True, True, True),
+            (four, True, True, False),
+        ]
+        terminated = oracle.read_record(url, MANAGED_LEDGER)["terminatedPosition"]
+        assert (terminated["ledgerId"], terminated["entryId"]) == (end.ledger_id, end.entry_id) == (four, 19)
+        topic.close()

@@ -1,0 +1,132 @@
+"""The soak: a topic whose owner works, meets faults and is killed, over and over: nothing acknowledged is ever lost.
+
+`OFFLOAD_SOAK_S` is how long it takes, `OFFLOAD_SOAK_SEED` repeats the dice of a run (threads do as they like).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import soak_owner
+
+from offload_core.managed_ledger import open_managed_ledger
+from offload_core.metadata import EntryPosition
+from offload_core.policies import ReadPriority
+
+SOAK_S = 60.0
+NIGHTLY_S = 20 * 60.0
+
+Added = dict[EntryPosition, tuple[int, int]]
+"""Acknowledged entries: producer and sequence number."""
+
+
+def test_no_acknowledged_entry_is_lost_duplicated_or_reordered(tmp_path: Path) -> None:
+    soak(tmp_path, float(os.environ.get("OFFLOAD_SOAK_S", SOAK_S)))
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(NIGHTLY_S * 2)
+def test_nor_in_twenty_minutes(tmp_path: Path) -> None:
+    soak(tmp_path, NIGHTLY_S)
+
+
+def soak(folder: Path, duration_s: float) -> None:
+    """Let owners follow one another; look at what there is in between, and at the end."""
+    seed = os.environ.get("OFFLOAD_SOAK_SEED") or str(random.randrange(1 << 32))
+    print(f"OFFLOAD_SOAK_SEED={seed}")
+    dice, added, seen = random.Random(seed), Added(), Counter[str]()
+    deadline = time.monotonic() + duration_s
+    while time.monotonic() < deadline or not has_done_all(seen):
+        run_owner(folder, seed, seen["owners"], dice.randrange(1, 2000), added)
+        seen["owners"] += 1
+        if dice.random() < 0.5:
+            look(folder, added, dice, seen)
+    look(folder, added, dice, seen)
+    print(f"{dict(seen)}; {len(added)} entries are left")
+
+
+def has_done_all(seen: Counter[str]) -> bool:
+    """Whether there was each thing that a soak is about; a slow machine takes longer for it."""
+    return seen["owners"] > 2 and all(seen[what] for what in ("looks", "offloaded", "cold only", "trimmed"))
+
+
+def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added) -> None:
+    """Run an owner until it has told of so many calls, and kill it; what it was told of is `added`."""
+    command = [sys.executable, soak_owner.__file__, str(folder), seed, str(generation)]
+    errors = folder / "errors.txt"
+    with (
+        errors.open("wb") as file,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, text=True) as process,
+    ):
+        assert process.stdout is not None
+        told = []
+        try:
+            for line in process.stdout:
+                told.append(line)
+                if len(told) == lines or not line.startswith("added "):
+                    break
+        finally:
+            process.kill()
+        told += process.stdout
+    for line in told:
+        if not line.endswith("\n"):
+            break  # it was killed while it told
+        assert line.startswith("added "), line
+        producer, sequence, count, ledger_id, entry_id = map(int, line.split()[1:])
+        for i in range(count):
+            position = EntryPosition(ledger_id, entry_id + i)
+            assert position not in added
+            added[position] = producer, sequence + i
+    assert len(told) >= lines, errors.read_text()
+
+
+def look(folder: Path, added: Added, dice: random.Random, seen: Counter[str]) -> None:
+    """Open the topic without faults, and compare it with what was acknowledged; forget what was trimmed."""
+    priority = dice.choice([ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST])
+    with (
+        soak_owner.environment_in(folder, priority) as (environment, _),
+        open_managed_ledger(environment, soak_owner.NAME, rollover=soak_owner.ROLLOVER) as topic,
+    ):
+        topic.trim(soak_owner.RETENTION)  # ends deletions that were begun
+        known = environment.records.read(topic.name)
+        assert known is not None
+        ledgers = {ledger.ledger_id: ledger for ledger in known.info.ledgers}
+        found: dict[EntryPosition, tuple[int, int]] = {}
+        last: dict[int, int] = {}
+        position = EntryPosition(0, 0)
+        while len(read := topic.read_entries(position, 1000)):
+            for at, payload in read:
+                found[at] = soak_owner.parse_payload(payload)
+                soak_owner.check_order(last, *found[at])
+            position = read.next_position
+    check_trimmed(folder, {position.ledger_id for position in added}, set(ledgers), seen)
+    for position in [each for each in added if each.ledger_id not in ledgers]:
+        del added[position]
+    assert {position: found.get(position) for position in added} == added
+    assert [*found] == sorted(found)
+    for ledger in ledgers.values():
+        seen["offloaded"] += ledger.has_complete_copy
+        seen["cold only"] += ledger.context is not None and ledger.context.bookkeeper_deleted
+    seen["looks"] += 1
+
+
+def check_trimmed(folder: Path, known: set[int], left: set[int], seen: Counter[str]) -> None:
+    """Ledgers that are gone are the oldest, and the audit log says why."""
+    gone = known - left
+    if not gone:
+        return
+    assert not left or max(gone) < min(left)
+    lines = [json.loads(line) for line in (folder / "audit.jsonl").read_text().splitlines()]
+    trimmed = {
+        line["ledger_id"] for line in lines if "retention keeps" in line["why"] or "begun" in line["why"]
+    }
+    assert gone <= trimmed
+    seen["trimmed"] += len(gone)

@@ -1,0 +1,277 @@
+"""A process of the soak: it owns the topic, and is killed at some moment.
+
+`python soak_owner.py FOLDER SEED GENERATION` adds entries by several threads, offloads, deletes hot copies, trims, and
+reads from either copy, while metadata and tier fail now and then. It prints a line for each acknowledged call, after
+it returned: `added PRODUCER SEQUENCE COUNT LEDGER ENTRY`; and `wrong …` for what must never be.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from zlib import crc32
+
+import stamina
+
+from offload_core import open_tier
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import (
+    Environment,
+    FileAuditLog,
+    HotLedgers,
+    ManagedLedger,
+    RolloverPolicy,
+    open_managed_ledger,
+)
+from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.policies import ReadPriority, RetentionPolicies
+from offload_core.read_handles import ColdReaders, TieredReaders
+from offload_hooks.errors import (
+    DataLossError,
+    LedgerFailedError,
+    OffloadError,
+    OwnershipLostError,
+)
+from offload_hooks.testing import FaultyMetadataStore
+from offload_hooks.testing.faulty_metadata import MetadataCall, MetadataFault
+
+NAME = "acme/cold/persistent/soak"
+ROLLOVER = RolloverPolicy(max_entries=100, min_age_s=0)
+RETENTION = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=1)
+PRODUCERS = 3
+CALLS_PER_ROUND = 60
+"""How often is added, at most, for each round of offload, deletion and trim: so these are not left behind."""
+
+GENERATION = 1 << 32
+"""A producer's sequence numbers of one process begin here times the process's number: so they always ascend."""
+
+TIER_FAULTS = (
+    "fail-before begin_data,write_block,write_index,stat,read_range,delete 3%; "
+    "fail-after commit_data,write_index,delete 3%; truncate read_range,read_ranges 2%; duplicate delete 5%"
+)
+
+
+def payload_of(producer: int, sequence: int) -> bytes:
+    """What says whose it is and that it is whole, between 16 and 700 bytes."""
+    head = producer.to_bytes(4, "big") + sequence.to_bytes(8, "big")
+    return head + crc32(head).to_bytes(4, "big") * (1 + crc32(head) % 171)
+
+
+def parse_payload(payload: bytes | memoryview) -> tuple[int, int]:
+    """Producer and sequence number; `ValueError` if it is not what was added."""
+    producer, sequence = int.from_bytes(payload[:4], "big"), int.from_bytes(payload[4:12], "big")
+    if bytes(payload) != payload_of(producer, sequence):
+        raise ValueError(f"not what was added: {bytes(payload[:20])!r}")
+    return producer, sequence
+
+
+# --- the process -------------------------------------------------------------------------------
+
+
+@contextmanager
+def environment_in(
+    folder: Path, priority: ReadPriority, *, faults_by: str | None = None
+) -> Iterator[tuple[Environment, TieredReaders]]:
+    """Where the topic is, and readers of either copy; with `faults_by`, a seed, metadata and tier fail now and then."""
+    layers = [] if faults_by is None else [("fault-plan", {"faults": TIER_FAULTS, "seed": faults_by})]
+    with (
+        closing(SqliteStore(f"sqlite:{folder}/records.db", create=True)) as store,
+        closing(FileLedgerStore(folder / "hot", sync="interval")) as hot,
+        open_tier(folder / "cold", layers=layers) as cold,
+    ):
+        dice = random.Random(faults_by)
+        choose = (lambda _: None) if faults_by is None else partial(_fault, dice)
+        records = ManagedLedgerRecords(FaultyMetadataStore(store, choose))
+        tiers = KnownTiers(cold.store)
+        offloads = RecordedOffloads(
+            records,
+            hot,
+            tiers,
+            offloader_of=partial(LedgerOffloader, max_block_bytes=20_000),
+        )
+        readers = TieredReaders(hot, ColdReaders(tiers, read_buffer_bytes=30_000))
+        environment = Environment(
+            records=records,
+            hot=HotLedgers(hot),
+            open_reader=partial(readers.open, priority=priority),
+            cache_bytes=50_000,
+            offloads=offloads,
+            audit=FileAuditLog(folder / "audit.jsonl"),
+        )
+        yield environment, readers
+
+
+def _fault(dice: random.Random, call: MetadataCall) -> MetadataFault | None:
+    drawn = dice.random()
+    if drawn < 0.02:
+        return "unavailable"
+    if call.method in ("put", "delete") and drawn < 0.05:
+        return "unknown-after" if drawn < 0.035 else "unknown-before"
+    return None
+
+
+def check_order(last: dict[int, int], producer: int, sequence: int) -> None:
+    """Each producer's entries ascend; `ValueError` if one is there twice, or out of order."""
+    if sequence <= last.get(producer, -1):
+        raise ValueError(f"{sequence} of producer {producer} comes after {last[producer]}")
+    last[producer] = sequence
+
+
+class Owner:
+    """The threads of the process."""
+
+    def __init__(
+        self,
+        topic: ManagedLedger,
+        environment: Environment,
+        readers: TieredReaders,
+        seed: str,
+        first_sequence: int,
+    ) -> None:
+        self._topic = topic
+        self._environment = environment
+        self._readers = readers
+        self._seed = seed
+        self._first_sequence = first_sequence
+        self._acknowledged: dict[EntryPosition, tuple[int, int]] = {}
+        self._lock = threading.Lock()
+        self._room = threading.Semaphore(CALLS_PER_ROUND)
+
+    def run(self) -> None:
+        """Until the process is killed, or something is wrong."""
+        turns: list[Callable[[random.Random], None]] = [
+            self._maintain,
+            self._read_through,
+            self._read_anywhere,
+        ]
+        turns += [partial(self._produce, producer) for producer in range(PRODUCERS)]
+        threads = [threading.Thread(target=self._guarded, args=(turn, i)) for i, turn in enumerate(turns)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _guarded(self, turn: Callable[[random.Random], None], number: int) -> None:
+        dice = random.Random(f"{self._seed} {number}")
+        try:
+            turn(dice)
+        except BaseException:
+            self._say("wrong " + traceback.format_exc().replace("\n", " | "))
+
+    def _say(self, line: str) -> None:
+        with self._lock:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+
+    def _produce(self, producer: int, dice: random.Random) -> None:
+        sequence = self._first_sequence
+        while True:
+            self._room.acquire()
+            count = dice.choice([1, 1, 1, 5])
+            payloads = [payload_of(producer, sequence + i) for i in range(count)]
+            try:
+                first = (
+                    self._topic.add_entry(payloads[0]) if count == 1 else self._topic.add_entries(payloads)
+                )
+            except LedgerFailedError:
+                sequence += count  # whether it is there is not known
+                continue
+            except OwnershipLostError:
+                raise
+            except OffloadError:
+                continue  # nothing of it is there: the same again
+            for i in range(count):
+                position = EntryPosition(first.ledger_id, first.entry_id + i)
+                self._acknowledged[position] = producer, sequence + i
+            self._say(f"added {producer} {sequence} {count} {first.ledger_id} {first.entry_id}")
+            sequence += count
+
+    def _maintain(self, dice: random.Random) -> None:
+        """Offload up to somewhere, delete hot copies, trim; a fault of a store ends a call, nothing else does."""
+        while True:
+            last = self._topic.last_position or EntryPosition(0, 0)
+            for call in (
+                partial(
+                    self._topic.offload_prefix, EntryPosition(max(0, last.ledger_id - dice.randrange(3)), 0)
+                ),
+                partial(self._topic.delete_hot_copies, dice.choice([0, 0, 1])),
+                partial(self._topic.trim, RETENTION),
+            ):
+                try:
+                    call()
+                except (DataLossError, OwnershipLostError):
+                    raise
+                except OffloadError:
+                    continue
+            self._room.release(CALLS_PER_ROUND)
+
+    def _check(self, position: EntryPosition, payload: bytes | memoryview) -> tuple[int, int]:
+        found = parse_payload(payload)
+        if self._acknowledged.get(position, found) != found:
+            raise ValueError(f"{found} is at {position}, where {self._acknowledged[position]} was added")
+        return found
+
+    def _read_through(self, dice: random.Random) -> None:
+        """From the first entry to the newest, again and again."""
+        while True:
+            position, last = EntryPosition(0, 0), dict[int, int]()
+            while True:
+                try:
+                    read = self._topic.read_entries(position, dice.randrange(1, 400))
+                except OffloadError:
+                    continue
+                for at, payload in read:
+                    check_order(last, *self._check(at, payload))
+                if not len(read):
+                    break
+                position = read.next_position
+
+    def _read_anywhere(self, dice: random.Random) -> None:
+        """A stretch of any sealed ledger, by any priority; it may be gone, but not be wrong."""
+        while True:
+            try:
+                known = self._environment.records.read(NAME)
+                sealed = [] if known is None else [each for each in known.info.ledgers if each.info.entries]
+                if not sealed:
+                    continue
+                record = dice.choice(sealed)
+                first = dice.randrange(record.info.entries or 1)
+                reader = self._readers.open(record, dice.choice(list(ReadPriority)))
+                with closing(reader):
+                    batch = reader.read(first, (record.info.entries or 1) - 1)
+            except OffloadError:
+                continue
+            for entry_id, payload in enumerate(batch, batch.first_entry_id):
+                self._check(EntryPosition(record.ledger_id, entry_id), payload)
+
+
+def main() -> None:
+    """See the module."""
+    stamina.instrumentation.set_on_retry_hooks([])  # with structlog it prints to where we tell
+    folder, seed, generation = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    by = f"{seed} {generation}"
+    priority = random.Random(by).choice([ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST])
+    with environment_in(folder, priority, faults_by=by) as (environment, readers):
+        while True:
+            try:
+                topic = open_managed_ledger(environment, NAME, rollover=ROLLOVER)
+                break
+            except DataLossError:
+                raise
+            except OffloadError:
+                continue
+        Owner(topic, environment, readers, by, generation * GENERATION).run()
+
+
+if __name__ == "__main__":
+    main()
