@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any
 
+import stamina
 import typer
 from rich.console import Console
 from rich.filesize import decimal
@@ -81,7 +82,7 @@ def reported(debug: bool) -> Iterator[None]:
     if err.is_terminal:
         handler = RichHandler(console=err, show_time=False, show_path=False)
     handler.setFormatter(_OneLine("%(message)s"))
-    handler.addFilter(lambda record: record.name != "stamina")  # the layer `retry` says it with hook and key
+    stamina.instrumentation.set_on_retry_hooks([])  # the layer `retry` says it with hook and key
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         yield

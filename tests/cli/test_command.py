@@ -95,8 +95,9 @@ def test_an_error_is_one_line_and_an_exit_code(
 
 def test_a_call_that_is_made_again_is_one_line(offload_process: Offload, orders: Path) -> None:
     faults = "fault-plan:faults=fail-before list_objects #1"
-    result = offload_process("ls", orders, "--layer", "retry:first_wait_s=0,jitter_s=0", "--layer", faults)
-    assert result.code == 0
+    layers = ("--layer", "retry:first_wait_s=0,jitter_s=0", "--layer", faults)
+    result = offload_process("ls", orders, *layers)
+    assert (result.code, result.out) == (0, offload_process("ls", orders).out)
     assert result.err == "list_objects of '': attempt 2, after StoreUnavailableError\n"
 
 
