@@ -20,7 +20,6 @@ from offload_core.admin.offloading import open_topics
 from offload_core.admin.tokens import Tokens, has_tokens
 from offload_core.admin.watching import is_loopback
 from offload_core.configuration import Configuration, ServiceSettings
-from offload_core.metadata import ManagedLedgerRecords
 from offload_core.policy_store import open_policies
 from offload_hooks.errors import OptionError
 
@@ -49,10 +48,10 @@ def serve(configuration: Configuration) -> None:
         raise OptionError("a key without its certificate", expected="service.tls_certificate")
     _log_as_json()
     registry = CollectorRegistry()
-    OffloaderMetrics(registry)
+    stats = OffloaderMetrics(registry)
     with (
         open_policies(configuration) as (store, policies),
-        open_topics(configuration, ManagedLedgerRecords(store), policies) as topics,
+        open_topics(configuration, store, policies, stats) as topics,
     ):
         config = uvicorn.Config(
             make_app(store, policies, topics, tokens=tokens, registry=registry),

@@ -2,6 +2,7 @@
 
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
 from offload_core.managed_ledger.clock import system_now_ms
+from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
@@ -9,6 +10,7 @@ from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
+from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
@@ -33,6 +35,7 @@ __all__ = [
     "OffloadStatus",
     "OpenReader",
     "PolicyOffloads",
+    "PolicyReads",
     "RolloverPolicy",
     "TopicOffloads",
     "UpkeepLoop",
@@ -41,7 +44,9 @@ __all__ = [
     "delete_managed_ledger",
     "due_ledgers",
     "keep_up",
+    "open_environment",
     "open_managed_ledger",
+    "policies_by_name",
     "system_now_ms",
     "topic_offloads",
 ]

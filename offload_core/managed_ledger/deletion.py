@@ -44,7 +44,7 @@ def delete_copies(environment: Environment, name: str, ledger: LedgerRecord, why
                 f"a ledger of {name} has a cold copy, and no tier is configured", ledger_id=ledger.ledger_id
             )
         environment.audit.record(deletion(copy="cold", uuid=uuid))
-        environment.offloads.delete_cold_copy(ledger)
+        environment.offloads.delete_cold_copy(name, ledger)
     delete_hot(environment, deletion(copy="hot"))
 
 

@@ -12,7 +12,12 @@ from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.offload.offloads import Offloads
+from offload_core.policies import ReadPriority
 from offload_hooks.ledger_stores import LedgerReader
+
+
+def _offloaded_first(_: str) -> ReadPriority:
+    return ReadPriority.OFFLOADED_FIRST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +27,8 @@ class Environment:
     Attributes:
         records: their records.
         hot: their ledgers; one of these for all that use a store.
-        open_reader: opens a ledger for reading, given its record; None reads the hot tier only.
+        open_reader: opens a ledger for reading; None reads the hot tier only.
+        priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call does not say it.
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
         audit: where each deletion is recorded.
@@ -32,13 +38,14 @@ class Environment:
     records: ManagedLedgerRecords
     hot: HotLedgers
     open_reader: OpenReader | None = None
+    priority_of: Callable[[str], ReadPriority] = _offloaded_first
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: Offloads | None = None
     audit: AuditLog = field(default_factory=LoggedDeletions)
     now_ms: Callable[[], int] = system_now_ms
 
-    def open_ledger(self, record: LedgerRecord) -> LedgerReader:
+    def open_ledger(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:
         """Open a ledger for reading."""
         if self.open_reader is None:
             return self.hot.store.open(record.ledger_id)
-        return self.open_reader(record)
+        return self.open_reader(record, priority, name)

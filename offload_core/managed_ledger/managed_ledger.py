@@ -23,7 +23,7 @@ from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.policies import RetentionPolicies
+from offload_core.policies import ReadPriority, RetentionPolicies
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -40,7 +40,7 @@ class ManagedLedger:
         self._environment = environment
         self._appender = Appender(environment, owned, rollover)
         self._cache = TailCache(environment.cache_bytes)
-        self._reader = TopicReader(self._find_ledger, environment.open_ledger, self._cache)
+        self._reader = TopicReader(owned.name, self._find_ledger, environment.open_ledger, self._cache)
         self._offloads = TopicOffloads(environment, owned.name, owned.read, self._reader.readers.forget)
 
     def __repr__(self) -> str:
@@ -95,7 +95,12 @@ class ManagedLedger:
         return position
 
     def read_entries(
-        self, position: EntryPosition, max_entries: int, max_bytes: int = DEFAULT_READ_BYTES
+        self,
+        position: EntryPosition,
+        max_entries: int,
+        max_bytes: int = DEFAULT_READ_BYTES,
+        *,
+        priority: ReadPriority | None = None,
     ) -> EntriesRead:
         """Entries from `position` on, over all ledgers; up to the last acknowledged one, nothing is waited for.
 
@@ -104,13 +109,16 @@ class ManagedLedger:
 
         Args:
             max_bytes: of payloads; at least one entry is read, however large.
+            priority: which copy of each ledger is read, and what if that fails; None for what the environment says.
 
         Raises:
             RangeError, OptionError: a negative position, or bounds below 1.
             UnknownLedgerError: a ledger has no copy where it is read from.
             FormatError, StoreError: of the place that it is read from.
         """
-        return self._reader.read(self._appender.view, position, max_entries, max_bytes)
+        if priority is None:
+            priority = self._environment.priority_of(self.name)
+        return self._reader.read(self._appender.view, position, max_entries, max_bytes, priority)
 
     def roll(self) -> bool:
         """Seal the ledger that is written, and record what it has; whether there was one with entries.

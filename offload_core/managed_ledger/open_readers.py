@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offload_core.metadata import LedgerRecord
+from offload_core.policies import ReadPriority
 from offload_hooks.ledger_stores import LedgerReader
 
-OpenReader = Callable[[LedgerRecord], LedgerReader]
-"""Opens a ledger for reading, from where its record says that it can be read."""
+OpenReader = Callable[[LedgerRecord, ReadPriority, str], LedgerReader]
+"""Opens a ledger of the managed ledger of this name for reading, as the priority says: `TieredReaders.open`, say."""
 
 MAX_OPEN_READERS = 8
 
@@ -25,23 +26,26 @@ class _Held:
 
 
 class OpenReaders:
-    """Readers by ledger; the one that was not used for longest is closed where another is needed."""
+    """Readers by ledger and priority; the one that was not used for longest is closed where another is needed."""
 
     def __init__(self, limit: int = MAX_OPEN_READERS) -> None:
         self._limit = limit
         self._lock = threading.Lock()
-        self._held: OrderedDict[int, _Held] = OrderedDict()
+        self._held: OrderedDict[tuple[int, ReadPriority], _Held] = OrderedDict()
 
     @contextmanager
-    def lease(self, ledger_id: int, open_one: Callable[[], LedgerReader]) -> Iterator[LedgerReader]:
+    def lease(
+        self, ledger_id: int, priority: ReadPriority, open_one: Callable[[], LedgerReader]
+    ) -> Iterator[LedgerReader]:
         """A reader, for the time of the block. Errors as of `open_one`."""
+        key = ledger_id, priority
         with self._lock:
-            held = self._held.get(ledger_id)
+            held = self._held.get(key)
             if held is not None:
                 held.users += 1
-                self._held.move_to_end(ledger_id)
+                self._held.move_to_end(key)
         if held is None:
-            held = self._add(ledger_id, open_one())
+            held = self._add(key, open_one())
         try:
             yield held.reader
         finally:
@@ -54,28 +58,29 @@ class OpenReaders:
     def forget(self, ledger_id: int) -> None:
         """Open this ledger anew the next time: its copies are not where they were."""
         with self._lock:
-            idle = self._leave(ledger_id)
+            keys = [key for key in self._held if key[0] == ledger_id]
+            idle = [held for key in keys for held in self._leave(key)]
         for held in idle:
             held.reader.close()
 
     def close(self) -> None:
         """Close all, those in use as soon as they are not."""
-        for ledger_id in list(self._held):
+        for ledger_id, _ in list(self._held):
             self.forget(ledger_id)
 
-    def _add(self, ledger_id: int, reader: LedgerReader) -> _Held:
+    def _add(self, key: tuple[int, ReadPriority], reader: LedgerReader) -> _Held:
         held = _Held(reader, users=1)
         with self._lock:
-            idle = self._leave(ledger_id)  # opened by another thread at the same time
-            self._held[ledger_id] = held
+            idle = self._leave(key)  # opened by another thread at the same time
+            self._held[key] = held
             while len(self._held) > self._limit:
                 idle += self._leave(next(iter(self._held)))
         for each in idle:
             each.reader.close()
         return held
 
-    def _leave(self, ledger_id: int) -> list[_Held]:
-        held = self._held.pop(ledger_id, None)
+    def _leave(self, key: tuple[int, ReadPriority]) -> list[_Held]:
+        held = self._held.pop(key, None)
         if held is None:
             return []
         held.is_kept = False

@@ -14,6 +14,7 @@ from offload_core.managed_ledger.open_readers import OpenReader, OpenReaders
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord
+from offload_core.policies import ReadPriority
 from offload_hooks.errors import OptionError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader
 
@@ -56,17 +57,24 @@ class TopicReader:
 
     def __init__(
         self,
+        name: str,
         find_record: Callable[[int], LedgerRecord | None],
         open_reader: OpenReader,
         cache: TailCache,
     ) -> None:
+        self._name = name
         self._find_record = find_record
         self._open_reader = open_reader
         self._cache = cache
         self.readers = OpenReaders()
 
     def read(
-        self, view: LedgersView, position: EntryPosition, max_entries: int, max_bytes: int
+        self,
+        view: LedgersView,
+        position: EntryPosition,
+        max_entries: int,
+        max_bytes: int,
+        priority: ReadPriority,
     ) -> EntriesRead:
         """See `ManagedLedger.read_entries`; what `view` has."""
         if position.ledger_id < 0 or position.entry_id < 0:
@@ -84,7 +92,8 @@ class TopicReader:
             ledger_id, count = view.ledger_ids[place], view.entry_count(place)
             entries = None
             if first < count:
-                entries = self._read(ledger_id, first, min(count, first + max_entries) - 1, max_bytes)
+                last = min(count, first + max_entries) - 1
+                entries = self._read(ledger_id, first, last, max_bytes, priority)
             if entries is None:
                 place, first = place + 1, 0
                 continue
@@ -98,14 +107,19 @@ class TopicReader:
             max_bytes -= size
         return EntriesRead(batches=tuple(batches), next_position=position)
 
-    def _read(self, ledger_id: int, first: int, last: int, max_bytes: int) -> EntryBatch | None:
+    def _read(
+        self, ledger_id: int, first: int, last: int, max_bytes: int, priority: ReadPriority
+    ) -> EntryBatch | None:
         """Entries of a ledger; None if it was deleted."""
-        cached = self._cache.get(ledger_id, first, last, max_bytes)
-        if cached is not None:
-            return cached
+        if priority is not ReadPriority.OFFLOADED_ONLY:
+            cached = self._cache.get(ledger_id, first, last, max_bytes)
+            if cached is not None:
+                return cached
         for is_last in (False, True):
             try:
-                with self.readers.lease(ledger_id, lambda: self._open(ledger_id)) as reader:
+                with self.readers.lease(
+                    ledger_id, priority, lambda: self._open(ledger_id, priority)
+                ) as reader:
                     return reader.read(first, last, max_bytes)
             except _GoneError:
                 return None
@@ -115,11 +129,11 @@ class TopicReader:
                     raise
         raise AssertionError("the last turn returns or raises")
 
-    def _open(self, ledger_id: int) -> LedgerReader:
+    def _open(self, ledger_id: int, priority: ReadPriority) -> LedgerReader:
         record = self._find_record(ledger_id)
         if record is None:
             raise _GoneError
-        return self._open_reader(record)
+        return self._open_reader(record, priority, self._name)
 
 
 class _GoneError(Exception):

@@ -20,5 +20,5 @@ class Offloads(Protocol):
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now."""
 
-    def delete_cold_copy(self, ledger: LedgerRecord) -> None:
-        """Delete the objects of a ledger whose record says that it is not to be read any more."""
+    def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
+        """Delete the objects of a ledger of a managed ledger, whose record says that it is not to be read any more."""

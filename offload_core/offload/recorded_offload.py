@@ -139,7 +139,7 @@ class RecordedOffloads:
         self._hot.delete(ledger_id)
         return True
 
-    def delete_cold_copy(self, ledger: LedgerRecord) -> None:
+    def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
         """Delete the objects of a ledger whose record says that it is not to be read any more; it can be called again.
 
         Raises:
@@ -152,7 +152,9 @@ class RecordedOffloads:
             return
         if ledger.has_complete_copy:
             raise AttemptError(
-                "a copy is deleted after its record says so", ledger_id=ledger.ledger_id, found=context.uuid
+                f"a copy of {name} is deleted after its record says so",
+                ledger_id=ledger.ledger_id,
+                found=context.uuid,
             )
         offloader = self._offloader_of(self._tiers.find(context.driver))
         offloader.delete_offloaded(ledger.ledger_id, context.uuid)

@@ -114,7 +114,7 @@ class World:
         known = ManagedLedgerRecords(self.metadata).read(NAME)
         return None if known is None else known.info
 
-    def open_reader(self, record: LedgerRecord) -> LedgerReader:
+    def open_reader(self, record: LedgerRecord, *_: object) -> LedgerReader:
         """Cold if the record says so, else hot."""
         if record.has_complete_copy:
             return ColdLedger(self.cold, record)

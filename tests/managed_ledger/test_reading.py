@@ -38,7 +38,7 @@ class CountedReads:
         self._store = store
         self.calls = Counter()
 
-    def __call__(self, record):
+    def __call__(self, record, *_):
         self.calls["open"] += 1
         reader = self._store.open(record.ledger_id)
         read = reader.read

@@ -56,7 +56,7 @@ class TopicMachine(RuleBasedStateMachine):
         return Environment(
             records=self.records,
             hot=HotLedgers(hot),
-            open_reader=lambda record: (
+            open_reader=lambda record, *_: (
                 ColdLedger(self.cold, record) if record.has_complete_copy else hot.open(record.ledger_id)
             ),
             cache_bytes=cache_bytes,

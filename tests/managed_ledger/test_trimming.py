@@ -219,9 +219,9 @@ def test_a_cold_copy_that_is_recorded_as_complete_is_not_deleted(topic, environm
     first = recorded().in_order[0].ledger_id
     environment.offloads.offload(NAME, first)
     with pytest.raises(AttemptError, match="after its record says so"):
-        environment.offloads.delete_cold_copy(recorded().in_order[0])
+        environment.offloads.delete_cold_copy(NAME, recorded().in_order[0])
     assert len(objects(cold)) == 2
-    environment.offloads.delete_cold_copy(recorded().in_order[1])
+    environment.offloads.delete_cold_copy(NAME, recorded().in_order[1])
 
 
 def test_a_topic_of_which_all_was_trimmed_goes_on(opened, recorded, hot):

@@ -103,7 +103,8 @@ def environment_in(
         environment = Environment(
             records=records,
             hot=HotLedgers(hot),
-            open_reader=partial(readers.open, priority=priority),
+            open_reader=readers.open,
+            priority_of=lambda _: priority,
             cache_bytes=50_000,
             offloads=offloads,
             audit=FileAuditLog(folder / "audit.jsonl"),

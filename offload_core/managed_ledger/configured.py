@@ -1,0 +1,63 @@
+"""Managed ledgers as a configuration sets them up: records, policies, hot tier, audit log; tiers by policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.configuration import Configuration
+from offload_core.managed_ledger.audit_log import FileAuditLog, LoggedDeletions
+from offload_core.managed_ledger.clock import system_now_ms
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.hot_ledgers import HotLedgers
+from offload_core.managed_ledger.policy_offloads import PolicyOffloads
+from offload_core.managed_ledger.policy_reads import PolicyReads
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.offloader_stats import OffloaderStats
+from offload_core.policy_store import PolicyStore, ResolvedPolicies
+from offload_core.tier.registry import make_ledger_store
+from offload_hooks.errors import OptionError
+from offload_hooks.metadata_stores import WritableMetadataStore
+
+
+def policies_by_name(policies: PolicyStore) -> Callable[[str], ResolvedPolicies]:
+    """What holds for a managed ledger, by its name."""
+    return lambda name: policies.resolve(topic_of_managed_ledger(name))
+
+
+@contextmanager
+def open_environment(
+    configuration: Configuration,
+    store: WritableMetadataStore,
+    policies: PolicyStore,
+    *,
+    stats: OffloaderStats | None = None,
+) -> Iterator[Environment]:
+    """What managed ledgers are opened in, until the block ends; for one process.
+
+    Args:
+        store, policies: of `open_policies`.
+        stats: counts what is offloaded and deleted.
+
+    Raises:
+        OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.
+    """
+    hot_tier, path = configuration.hot_tier, configuration.audit_log.path
+    if not hot_tier.options:
+        raise OptionError("where is the hot tier?", hint="Set hot_tier.options.path.")
+    options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
+    records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
+    with (
+        closing(make_ledger_store(hot_tier.store, options)) as hot,
+        closing(PolicyOffloads(records, hot, policies_of, now_ms=system_now_ms, stats=stats)) as offloads,
+    ):
+        reads = PolicyReads(hot, offloads, policies_of)
+        yield Environment(
+            records=records,
+            hot=HotLedgers(hot),
+            open_reader=reads.open_reader,
+            priority_of=reads.priority_of,
+            offloads=offloads,
+            audit=LoggedDeletions() if path is None else FileAuditLog(path),
+        )

@@ -1,0 +1,89 @@
+"""Reads the copies of ledgers as policies say: which of them first, and in which windows.
+
+Policies are looked up again only after a while: a read asks for them each time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from offload_core.managed_ledger.policy_offloads import PolicyOffloads
+from offload_core.metadata import LedgerRecord
+from offload_core.policies import EffectivePolicies, ReadPriority
+from offload_core.policy_store import ResolvedPolicies
+from offload_core.read_handles import ColdReaders, TieredReaders
+from offload_core.read_handles.fallbacks import FallbackListener
+from offload_hooks.errors import OptionError
+from offload_hooks.ledger_stores import LedgerReader, LedgerStore
+
+DEFAULT_KEPT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    policies: EffectivePolicies
+    until: float
+
+
+class PolicyReads:
+    """`open_reader` and `priority_of` of an `Environment`, for topics whose policies are these.
+
+    Args:
+        hot: where ledgers are before they are offloaded.
+        offloads: what knows the tiers.
+        policies_of: what holds for a managed ledger, by its name.
+        kept_s: how long that is taken to hold.
+        listener: told of each read that turned to the other copy; it must not raise.
+        clock: seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        hot: LedgerStore,
+        offloads: PolicyOffloads,
+        policies_of: Callable[[str], ResolvedPolicies],
+        *,
+        kept_s: float = DEFAULT_KEPT_S,
+        listener: FallbackListener | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hot = hot
+        self._offloads = offloads
+        self._policies_of = policies_of
+        self._kept_s = kept_s
+        self._listener = listener
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, _Known] = {}
+
+    def priority_of(self, name: str) -> ReadPriority:
+        """Which copy of a managed ledger's ledgers is read. Errors are those of the policies' store."""
+        return self._policies(name).read_priority
+
+    def open_reader(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:
+        """Open a ledger; errors as `TieredReaders.open`.
+
+        Where no tier is configured, it is its hot copy, or by `OFFLOADED_ONLY` an `OptionError`.
+        """
+        tiers = self._offloads.tiers_of(name)
+        if tiers is None:
+            if priority is ReadPriority.OFFLOADED_ONLY:
+                raise OptionError(
+                    f"no tier is configured from which {name} could be read", ledger_id=record.ledger_id
+                )
+            return self._hot.open(record.ledger_id)
+        cold = ColdReaders(tiers, read_buffer_bytes=self._policies(name).read_buffer_bytes)
+        return TieredReaders(self._hot, cold, listener=self._listener).open(record, priority, name)
+
+    def _policies(self, name: str) -> EffectivePolicies:
+        now = self._clock()
+        with self._lock:
+            known = self._known.get(name)
+        if known is None or known.until <= now:
+            known = _Known(self._policies_of(name).offload, now + self._kept_s)
+            with self._lock:
+                self._known[name] = known
+        return known.policies

@@ -1,0 +1,246 @@
+"""Which copy of a ledger is read is what its policies or the call say; and a whole configuration set up."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+import pytest
+from managed_ledgers import NAME
+
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import (
+    PolicyOffloads,
+    PolicyReads,
+    RolloverPolicy,
+    open_environment,
+    open_managed_ledger,
+)
+from offload_core.metadata import EntryPosition
+from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies, open_policies
+from offload_hooks.errors import OptionError, StoreError, UnknownLedgerError
+
+START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
+ALL = list(ReadPriority)
+
+
+def policies(folder=None, **given):
+    tier = {} if folder is None else {"driver": "local", "extra_configurations": {"root": str(folder)}}
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies({**tier, **given})),
+        retention=RetentionPolicies(),
+        retention_origin="topic",
+    )
+
+
+class Said:
+    """Policies that a test may change, and how often they were asked for."""
+
+    def __init__(self, said):
+        self.said, self.asked = said, 0
+
+    def __call__(self, _):
+        self.asked += 1
+        return self.said
+
+
+@pytest.fixture
+def said(tmp_path):
+    return Said(policies(tmp_path / "cold"))
+
+
+@pytest.fixture
+def told():
+    return []
+
+
+@pytest.fixture
+def ticks():
+    return [0.0]
+
+
+@pytest.fixture
+def by_policy(environment, records, hot, clock, said, told, ticks):
+    """With nothing of the newest entries in memory."""
+    with contextlib.closing(PolicyOffloads(records, hot, said, now_ms=clock)) as offloads:
+        reads = PolicyReads(hot, offloads, said, kept_s=10, listener=told.append, clock=lambda: ticks[0])
+        yield replace(
+            environment,
+            offloads=offloads,
+            open_reader=reads.open_reader,
+            priority_of=reads.priority_of,
+            cache_bytes=0,
+        )
+
+
+@pytest.fixture
+def topic(by_policy):
+    """Of three ledgers of one entry each, the third being open."""
+    rollover = RolloverPolicy(max_entries=1, min_age_s=0)
+    with open_managed_ledger(by_policy, NAME, rollover=rollover) as topic:
+        for payload in (b"a", b"b", b"c"):
+            topic.add_entry(payload)
+        yield topic
+
+
+def read(topic, **given):
+    return [bytes(payload) for _, payload in topic.read_entries(START, 10, **given)]
+
+
+@pytest.mark.parametrize("priority", [p for p in ALL if p is not ReadPriority.OFFLOADED_ONLY])
+def test_a_topic_that_is_hot_cold_and_both_reads_as_one(topic, priority):
+    assert read(topic, priority=priority) == [b"a", b"b", b"c"]
+    topic.offload_prefix(END)
+    assert read(topic, priority=priority) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("priority", ALL)
+def test_when_the_hot_copies_are_gone_only_hot_reads_fail(topic, priority):
+    topic.offload_prefix(END)
+    topic.delete_hot_copies(0)
+    if priority is ReadPriority.BOOKKEEPER_ONLY:
+        with pytest.raises(UnknownLedgerError):
+            read(topic, priority=priority)
+    elif priority is ReadPriority.OFFLOADED_ONLY:
+        batch = topic.read_entries(START, 2, priority=priority)
+        assert [bytes(payload) for _, payload in batch] == [b"a", b"b"]
+        with pytest.raises(UnknownLedgerError):  # the last ledger is open, and nowhere else
+            topic.read_entries(batch.next_position, 1, priority=priority)
+    else:
+        assert read(topic, priority=priority) == [b"a", b"b", b"c"]
+
+
+def test_the_copy_that_is_named_is_the_one_that_is_read(topic, tmp_path, told):
+    topic.offload_prefix(END)
+    for file in (tmp_path / "cold").glob("*-ledger-*"):
+        file.unlink()
+    assert read(topic, priority=ReadPriority.BOOKKEEPER_FIRST) == [b"a", b"b", b"c"]
+    assert not told
+    assert read(topic, priority=ReadPriority.OFFLOADED_FIRST) == [b"a", b"b", b"c"]
+    assert [each.copy.value for each in told] == ["cold", "cold"]
+
+
+def test_the_newest_entries_in_memory_are_no_cold_copy(by_policy):
+    with open_managed_ledger(replace(by_policy, cache_bytes=1 << 20), NAME) as topic:
+        added = topic.add_entry(b"d")
+        assert [bytes(payload) for _, payload in topic.read_entries(added, 1)] == [b"d"]
+        with pytest.raises(UnknownLedgerError):
+            topic.read_entries(added, 1, priority=ReadPriority.OFFLOADED_ONLY)
+
+
+def test_without_a_priority_the_policies_count_and_soon_after_they_change(topic, said, ticks, tmp_path):
+    topic.offload_prefix(END)
+    topic.delete_hot_copies(0)
+    assert read(topic) == [b"a", b"b", b"c"]
+    asked = said.asked
+    for _ in range(5):
+        read(topic)
+    assert said.asked == asked
+    said.said = policies(tmp_path / "cold", tiered_read_priority="BOOKKEEPER_ONLY")
+    assert read(topic) == [b"a", b"b", b"c"]
+    ticks[0] += 10
+    with pytest.raises(UnknownLedgerError):
+        read(topic)
+
+
+def test_where_no_tier_is_configured_hot_copies_are_read(topic, said):
+    said.said = policies()
+    assert read(topic) == [b"a", b"b", b"c"]
+    with pytest.raises(OptionError, match="no tier is configured"):
+        read(topic, priority=ReadPriority.OFFLOADED_ONLY)
+
+
+def test_after_a_restart_copies_are_read_and_deleted_where_the_policies_say(
+    topic, by_policy, said, records, hot, clock, tmp_path
+):
+    topic.offload_prefix(END)
+    topic.delete_hot_copies(0)
+    topic.close()
+    offloads = PolicyOffloads(records, hot, said, now_ms=clock)
+    reads = PolicyReads(hot, offloads, said)
+    anew = replace(by_policy, offloads=offloads, open_reader=reads.open_reader, priority_of=reads.priority_of)
+    with contextlib.closing(offloads), open_managed_ledger(anew, NAME) as topic:
+        assert read(topic) == [b"a", b"b", b"c"]
+        assert len(topic.trim(RetentionPolicies())) == 3
+    assert not list((tmp_path / "cold").glob("*-ledger-*"))
+
+
+# --- a configuration ---------------------------------------------------------------------------------
+
+
+def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
+    file = tmp_path / "offload.toml"
+    file.write_text(f"""
+[metadata]
+url = "sqlite:{tmp_path}/records.db"
+options.create = true
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[audit_log]
+path = "{tmp_path}/audit.jsonl"
+[policies]
+driver = "local"
+extra_configurations.root = "{tmp_path}/cold"
+""")
+    configuration, counted = load_configuration(file), Counted()
+    with (
+        open_policies(configuration) as (store, said),
+        open_environment(configuration, store, said, stats=counted) as environment,
+        open_managed_ledger(environment, NAME) as topic,
+    ):
+        topic.add_entry(b"a")
+        topic.roll()
+        topic.offload_prefix(END)
+        assert topic.delete_hot_copies(0)
+        assert read(topic) == [b"a"]
+        assert topic.trim(RetentionPolicies())
+    full = topic_of_managed_ledger(NAME).full
+    assert counted.calls[-1] == ("deleted", full, True)
+    assert [call[:2] for call in counted.calls[:-1]] == [("offloaded", full)]
+    assert counted.calls[0][2] > 128
+    assert (tmp_path / "audit.jsonl").read_text().count("\n") == 3
+
+
+def test_an_offload_that_fails_is_counted(environment, records, hot, clock, tmp_path):
+    (tmp_path / "file").touch()
+    counted = Counted()
+    offloads = PolicyOffloads(
+        records, hot, lambda _: policies(tmp_path / "file"), now_ms=clock, stats=counted
+    )
+    with open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic:
+        topic.add_entry(b"a")
+        topic.roll()
+        with pytest.raises(StoreError):
+            topic.offload_prefix(END)
+    offloads.close()
+    assert counted.calls[-1] == ("error", topic_of_managed_ledger(NAME).full)
+
+
+def test_a_configuration_without_a_hot_tier_is_refused(tmp_path):
+    configuration = load_configuration(
+        None, {"metadata": {"url": f"sqlite:{tmp_path}/r.db", "options": {"create": True}}}
+    )
+    with (
+        open_policies(configuration) as (store, said),
+        pytest.raises(OptionError, match="hot tier"),
+        open_environment(configuration, store, said),
+    ):
+        pass
+
+
+class Counted:
+    """What was counted, in order."""
+
+    def __init__(self):
+        self.calls = []
+
+    def count_offloaded(self, topic, size_bytes):
+        self.calls.append(("offloaded", topic, size_bytes))
+
+    def count_offload_error(self, topic):
+        self.calls.append(("error", topic))
+
+    def count_deletion(self, topic, *, succeeded):
+        self.calls.append(("deleted", topic, succeeded))
