@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from offload_core.cli.shared import Debug, named, reported
-from offload_core.configuration import load_configuration
-from offload_core.policy_store import open_policies
+from offload_core.configuration import Configuration, load_configuration
+from offload_core.managed_ledger import Environment, open_environment
+from offload_core.policy_store import PolicyStore, open_policies
 
 ConfigFile = Annotated[
     Path | None,
@@ -46,7 +48,35 @@ def metadata_flags(url: str | None, options: Sequence[str] | None) -> dict[str, 
 
 def on_policies(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose first parameter is a `PolicyStore`: in its place its command line says where that is."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    return _on(_policies, 1, command)
+
+
+def on_topics(command: Callable[..., None]) -> Callable[..., None]:
+    """As `on_policies`; the first parameters are an `Environment` and a `PolicyStore`."""
+    return _on(_topics, 2, command)
+
+
+@contextmanager
+def _policies(configuration: Configuration) -> Iterator[tuple[PolicyStore]]:
+    with open_policies(configuration) as (_, policies):
+        yield (policies,)
+
+
+@contextmanager
+def _topics(configuration: Configuration) -> Iterator[tuple[Environment, PolicyStore]]:
+    with (
+        open_policies(configuration) as (store, policies),
+        open_environment(configuration, store, policies) as environment,
+    ):
+        yield environment, policies
+
+
+def _on(
+    opened: Callable[[Configuration], AbstractContextManager[tuple[object, ...]]],
+    count: int,
+    command: Callable[..., None],
+) -> Callable[..., None]:
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[count:]
     common = [
         inspect.Parameter(
             name, inspect.Parameter.KEYWORD_ONLY, default=False if name == "debug" else None, annotation=kind
@@ -59,9 +89,9 @@ def on_policies(command: Callable[..., None]) -> Callable[..., None]:
         config, metadata, options, debug = (given.pop(name) for name in _COMMON)
         with (
             reported(debug),
-            open_policies(load_configuration(config, metadata_flags(metadata, options))) as (_, policies),
+            opened(load_configuration(config, metadata_flags(metadata, options))) as places,
         ):
-            command(policies, **given)
+            command(*places, **given)
 
     parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
     run.__signature__ = inspect.Signature([*parameters, *common])  # type: ignore[attr-defined]

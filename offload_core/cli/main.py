@@ -15,13 +15,15 @@ def main() -> None:
         raise SystemExit(1) from None
     from offload_core.cli.cat import cat
     from offload_core.cli.config import explain
+    from offload_core.cli.configured import on_topics
     from offload_core.cli.doctor import doctor
     from offload_core.cli.export import export
     from offload_core.cli.inspect import inspect
     from offload_core.cli.ls import ls
     from offload_core.cli.new_driver import new
+    from offload_core.cli.offloading import delete_hot_copies, offload
     from offload_core.cli.plugins import plugins
-    from offload_core.cli.policies import namespace_policies, topic_policies
+    from offload_core.cli.policies import add_topic_policies, namespace_policies
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
 
@@ -46,5 +48,11 @@ def main() -> None:
     about_settings.command()(explain)
     app.add_typer(about_settings, name="config")
     app.add_typer(namespace_policies(), name="namespaces", no_args_is_help=True)
-    app.add_typer(topic_policies(), name="topics", no_args_is_help=True)
+    about_topics = typer.Typer(
+        no_args_is_help=True, help="Topics: offload them; what they say of offloading and retention."
+    )
+    about_topics.command("offload")(on_topics(offload))
+    about_topics.command()(on_topics(delete_hot_copies))
+    add_topic_policies(about_topics)
+    app.add_typer(about_topics, name="topics")
     app()

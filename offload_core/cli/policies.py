@@ -54,15 +54,13 @@ def namespace_policies() -> typer.Typer:
     return app
 
 
-def topic_policies() -> typer.Typer:
-    """The commands `offload topics`."""
-    app = typer.Typer(help="What topics say of offloading and retention.")
+def add_topic_policies(app: typer.Typer) -> None:
+    """Add the commands of policies to `offload topics`."""
     _add(
         app,
         lambda store, name: store.topic(parse_topic(name)),
         lambda store, name, change: store.change_topic(parse_topic(name), change),
     )
-    return app
 
 
 def _add(app: typer.Typer, read: Read, write: Write) -> None:

@@ -1,0 +1,104 @@
+"""`offload topics offload` and `delete-hot-copies`: done here and now, beside whoever owns the topic."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Annotated
+
+import typer
+
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.cli.amounts import parse_seconds, parse_size
+from offload_core.cli.progress import byte_bar
+from offload_core.cli.shared import AsJson, out, printable
+from offload_core.managed_ledger import Environment, TopicOffloads, due_ledgers, topic_offloads
+from offload_core.metadata import EntryPosition
+from offload_core.policies import parse_policies, resolve_policies
+from offload_core.policy_store import PolicyStore
+from offload_hooks.errors import OptionError
+
+_LOOKS_S = 0.2
+
+Topic = Annotated[
+    str, typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/topic, or a partition.")
+]
+SizeThreshold = Annotated[
+    str,
+    typer.Option(
+        "--size-threshold",
+        "-s",
+        help="Leave the newest ledgers hot up to this size: 10M, 1G; 0: none of them.",
+    ),
+]
+Lag = Annotated[
+    str | None,
+    typer.Option(
+        "--lag", "-l", help="Only those offloaded so long ago: 300, 5m, 1d; else what the policies say."
+    ),
+]
+
+
+def offload(
+    environment: Environment,
+    policies: PolicyStore,
+    topic: Topic,
+    size_threshold: SizeThreshold = "0",
+    as_json: AsJson = False,
+) -> None:
+    """Offload a topic's sealed ledgers to the tier that its policies name."""
+    name = parse_topic(topic)
+    driver = policies.resolve(name).offload.driver
+    if driver is None:
+        raise OptionError(
+            f"no tier is configured to which {name} could be offloaded",
+            hint="Set an offload driver in its policies, or the namespace's, or the broker's.",
+        )
+    offloads = topic_offloads(environment, managed_ledger_of_topic(name))
+    said = {"driver": driver, "threshold_in_bytes": max(parse_size(size_threshold), 0)}
+    due = due_ledgers(
+        offloads.read_info(), resolve_policies(topic=parse_policies(said)), environment.now_ms()
+    )
+    if due.target is not None:
+        _watched(offloads, due.target)
+    done = offloads.offload_status.offloaded
+    if as_json:
+        skipped = {str(ledger_id): why for ledger_id, why in due.skipped.items()}
+        out.print_json(data={"offloaded": list(done), "skipped": skipped})
+        return
+    for ledger_id in done:
+        out.print(f"ledger {ledger_id}: offloaded", highlight=False)
+    for ledger_id, why in due.skipped.items():
+        out.print(f"ledger {ledger_id}: not offloaded: {printable(why)}", markup=False, highlight=False)
+
+
+def delete_hot_copies(
+    environment: Environment, policies: PolicyStore, topic: Topic, lag: Lag = None, as_json: AsJson = False
+) -> None:
+    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones."""
+    name = parse_topic(topic)
+    lag_s = policies.resolve(name).offload.deletion_lag_s if lag is None else parse_seconds(lag)
+    deleted: list[int] = []
+    if lag_s is not None and lag_s >= 0:
+        deleted = topic_offloads(environment, managed_ledger_of_topic(name)).delete_hot_copies(lag_s)
+    if as_json:
+        out.print_json(data={"deleted": deleted})
+        return
+    for ledger_id in deleted:
+        out.print(f"ledger {ledger_id}: hot copy deleted", highlight=False)
+
+
+def _watched(offloads: TopicOffloads, target: EntryPosition) -> None:
+    """Offload, and show how far it has come."""
+    with ThreadPoolExecutor(1) as pool, byte_bar() as bar:
+        running, task, ledger_id = pool.submit(offloads.offload_prefix, target), None, None
+        while not wait([running], timeout=_LOOKS_S).done:
+            progress = offloads.offload_status.progress
+            if progress is None:
+                continue
+            if progress.ledger_id != ledger_id:
+                ledger_id = progress.ledger_id
+                task = bar.add_task(f"ledger {ledger_id}", total=progress.total_bytes)
+            if task is not None:
+                bar.update(task, completed=min(progress.data_bytes, progress.total_bytes))
+        running.result()

@@ -1,0 +1,108 @@
+"""`offload topics offload` and `delete-hot-copies`, beside the process that owns the topic."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from commands import Offload, Result
+
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import ManagedLedger, RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.policy_store import open_policies
+
+TOPIC = "persistent://acme/n/orders"
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    file = tmp_path / "offload.toml"
+    file.write_text(f"""
+[metadata]
+url = "sqlite:{tmp_path}/records.db"
+options.create = true
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[audit_log]
+path = "{tmp_path}/audit.jsonl"
+[policies]
+driver = "local"
+extra_configurations.root = "{tmp_path}/cold"
+""")
+    return file
+
+
+@pytest.fixture
+def topic(config: Path) -> Iterator[ManagedLedger]:
+    """Three ledgers of 100 bytes; the last one is open."""
+    configuration = load_configuration(config)
+    with ExitStack() as stack:
+        store, policies = stack.enter_context(open_policies(configuration))
+        environment = stack.enter_context(open_environment(configuration, store, policies))
+        rollover = RolloverPolicy(max_entries=1, min_age_s=0)
+        topic = stack.enter_context(
+            open_managed_ledger(environment, "acme/n/persistent/orders", rollover=rollover)
+        )
+        for _ in range(3):
+            topic.add_entry(bytes(100))
+        yield topic
+
+
+@pytest.fixture
+def on_topic(offload: Offload, config: Path) -> Callable[..., Result]:
+    """Run a command of `offload topics` with the configuration."""
+    return lambda command, *arguments: offload("topics", command, TOPIC, *arguments, "--config", config)
+
+
+def test_sealed_ledgers_are_offloaded_and_the_others_named(
+    topic: ManagedLedger, on_topic: Callable[..., Result]
+) -> None:
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    done = on_topic("offload")
+    assert (done.code, done.out.splitlines()) == (
+        0,
+        [
+            f"ledger {first}: offloaded",
+            f"ledger {second}: offloaded",
+            f"ledger {third}: not offloaded: it is open",
+        ],
+    )
+    again = on_topic("offload", "--json")
+    assert json.loads(again.out) == {"offloaded": [], "skipped": {str(third): "it is open"}}
+    topic.add_entry(b"the owner was not disturbed")
+
+
+def test_the_newest_ledgers_stay_hot_up_to_a_size(
+    topic: ManagedLedger, on_topic: Callable[..., Result]
+) -> None:
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    done = json.loads(on_topic("offload", "-s", "100", "--json").out)
+    assert done["offloaded"] == [first]
+    assert done["skipped"].keys() == {str(second), str(third)}
+
+
+def test_hot_copies_are_deleted_after_the_lag(
+    topic: ManagedLedger, on_topic: Callable[..., Result], tmp_path: Path
+) -> None:
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    on_topic("offload")
+    assert (on_topic("delete-hot-copies").out, on_topic("delete-hot-copies", "-l", "1h").out) == ("", "")
+    deleted = on_topic("delete-hot-copies", "-l", "0", "--json")
+    assert json.loads(deleted.out) == {"deleted": [first, second]}
+    assert [file.name for file in (tmp_path / "hot").glob("*.ledger")] == [f"{third}.ledger"]
+    assert (tmp_path / "audit.jsonl").read_text().count("\n") == 2
+
+
+def test_what_cannot_be_done_is_one_line(
+    topic: ManagedLedger, config: Path, on_topic: Callable[..., Result], offload: Offload
+) -> None:
+    unknown = offload("topics", "offload", "persistent://acme/n/none", "--config", config)
+    assert (unknown.code, unknown.out) == (1, "")
+    assert unknown.err.startswith("offload: there is no record of this managed ledger")
+    assert on_topic("offload", "-s", "many").code == 2
+    config.write_text(config.read_text().replace('driver = "local"', ""))
+    without = on_topic("offload")
+    assert (without.code, "no tier is configured" in without.err) == (2, True)
