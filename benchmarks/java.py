@@ -141,22 +141,14 @@ def uploading(place: Path, payload_signing: str) -> Result:
     folder = place / f"signed-{payload_signing}"
     with Versitygw().start(folder) as server, Oracle(place) as oracle:
         server.make_bucket("bench")
-        access = {"access_key": server.root.access_key, "secret_key": server.root.secret_key}
         request = {
-            "tier": {"endpoint": server.endpoint, "bucket": "bench", "region": server.region, **access},
+            "tier": tier_for_java(server),
             "entries": str(ledger.saved(oracle)),
             "count": count,
             "ledger": LEDGER_ID,
             "managed_ledger": MANAGED_LEDGER,
         }
-        tier = open_store(
-            "s3://bench/ours",
-            endpoint_url=server.endpoint,
-            region=server.region,
-            access_key_id=server.root.access_key,
-            secret_access_key=server.root.secret_key,
-            payload_signing=payload_signing,
-        )
+        tier = open_tier_at(server, payload_signing)
 
         def ours() -> None:
             upload_blocks(
@@ -179,6 +171,29 @@ def uploading(place: Path, payload_signing: str) -> Result:
                 warm_rounds=1,
                 rounds=3,
             )
+
+
+def tier_for_java(server: Versitygw) -> dict[str, str]:
+    """The service's bucket, as the JVM is told of it."""
+    return {
+        "endpoint": server.endpoint,
+        "bucket": "bench",
+        "region": server.region,
+        "access_key": server.root.access_key,
+        "secret_key": server.root.secret_key,
+    }
+
+
+def open_tier_at(server: Versitygw, payload_signing: str) -> Tier:
+    """A tier of ours in that bucket."""
+    return open_store(
+        "s3://bench/ours",
+        endpoint_url=server.endpoint,
+        region=server.region,
+        access_key_id=server.root.access_key,
+        secret_access_key=server.root.secret_key,
+        payload_signing=payload_signing,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

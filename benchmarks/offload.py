@@ -22,12 +22,12 @@ import numpy as np
 from oracle import MANAGED_LEDGER, Oracle
 from servers.versitygw import Versitygw
 
-from benchmarks.java import PARTS, Ledger, against_java
+from benchmarks.java import PARTS, Ledger, against_java, open_tier_at, tier_for_java
 from benchmarks.measure import Result
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.ledgers import FileLedgerStore
 from offload_core.offload import LedgerOffloader
-from offload_core.tier import MemoryBudget, Tier, open_store
+from offload_core.tier import MemoryBudget, Tier
 
 ENTRY_BYTES = 1024
 LEDGER_BYTES = 1 << 30
@@ -49,27 +49,15 @@ def run(folder: Path) -> Iterator[Result]:
             server.make_bucket("bench")
             ledger_id = filled(store)
             for signing in ("always", "never"):
-                with opened(server, signing) as tier:
+                with open_tier_at(server, signing) as tier:
                     yield offloading(oracle, server, store, tier, ledger_id, signing)
-            with opened(server, "never") as tier:
+            with open_tier_at(server, "never") as tier:
                 for name, entries in (("one by one", 1), ("a batch each ms", ENTRIES_PER_MS)):
                     yield appending(store, tier, ledger_id, name, entries)
     finally:
         store.close()
         shutil.rmtree(place)
         shutil.rmtree(folder / "offload-hot")
-
-
-def opened(server: Versitygw, payload_signing: str) -> Tier:
-    """A tier in the service's bucket."""
-    return open_store(
-        "s3://bench/ours",
-        endpoint_url=server.endpoint,
-        region=server.region,
-        access_key_id=server.root.access_key,
-        secret_access_key=server.root.secret_key,
-        payload_signing=payload_signing,
-    )
 
 
 def filled(store: FileLedgerStore) -> int:
@@ -106,13 +94,7 @@ def offloading(
     count = LEDGER_BYTES // ENTRY_BYTES
     numbers = itertools.count(1)
     request = {
-        "tier": {
-            "endpoint": server.endpoint,
-            "bucket": "bench",
-            "region": server.region,
-            "access_key": server.root.access_key,
-            "secret_key": server.root.secret_key,
-        },
+        "tier": tier_for_java(server),
         "entries": str(Ledger.of(ENTRY_BYTES, count).saved(oracle)),
         "count": count,
         "ledger": ledger_id,

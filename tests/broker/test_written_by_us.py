@@ -6,7 +6,7 @@ By the codec alone, in blocks of any size; and as users do, out of a hot tier by
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ import pulsar
 import pytest
 from consumer_process import ConsumerProcess
 from entries import WrittenObject, read_object
-from pulsar_admin import PulsarAdmin
+from pulsar_admin import PulsarAdmin, TopicLedger
 from pulsar_topics import Place, produce, read_from
 from rewriting import read_whole, rewritten
 from sent_topics import TOPICS
@@ -110,6 +110,15 @@ class Renumbered:
         self._reader.close()
 
 
+def keys_of(ledgers: Sequence[TopicLedger]) -> list[ObjectKey]:
+    """The objects of ledgers that were offloaded."""
+    return [
+        ObjectKey(folder="", uuid=ledger.uuid, ledger_id=ledger.ledger_id, is_index=False)
+        for ledger in ledgers
+        if ledger.uuid is not None
+    ]
+
+
 def offload_in_its_place(tier: Tier, key: ObjectKey, hot: FileLedgerStore) -> OffloadedLedger:
     """Delete the broker's objects; put their entries into a ledger of the hot tier, and offload that."""
     data, index = read_whole(tier, key.data_key), read_whole(tier, key.index_key)
@@ -139,11 +148,7 @@ def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(
     sent = large_messages(client, topic)
     read = consumers.consume(topic, sent)
     ledgers = admin.offload_all(topic)
-    keys = [
-        ObjectKey(folder="", uuid=ledger.uuid, ledger_id=ledger.ledger_id, is_index=False)
-        for ledger in ledgers
-        if ledger.uuid is not None
-    ]
+    keys = keys_of(ledgers)
     with store.open() as tier, closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot:
         written = [offload_in_its_place(tier, key, hot) for key in keys]
     assert [(each.ledger_id, each.entries) for each in written] == [
@@ -174,11 +179,7 @@ def test_consumers_and_readers_get_every_message(
     sent = case.send(client, topic)
     read = consumers.consume(topic, sent)
     ledgers = admin.offload_all(topic)
-    keys = [
-        ObjectKey(folder="", uuid=ledger.uuid, ledger_id=ledger.ledger_id, is_index=False)
-        for ledger in ledgers
-        if ledger.uuid is not None
-    ]
+    keys = keys_of(ledgers)
     assert len(keys) == len(ledgers) >= 3
     with store.open() as tier:
         changed = [write_in_its_place(tier, key, case.max_block_bytes) for key in keys]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload, Result
+from configured import configuration_file
 
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import ManagedLedger, RolloverPolicy, open_environment, open_managed_ledger
@@ -19,20 +20,7 @@ TOPIC = "persistent://acme/n/orders"
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
-    file = tmp_path / "offload.toml"
-    file.write_text(f"""
-[metadata]
-url = "sqlite:{tmp_path}/records.db"
-options.create = true
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[audit_log]
-path = "{tmp_path}/audit.jsonl"
-[policies]
-driver = "local"
-extra_configurations.root = "{tmp_path}/cold"
-""")
-    return file
+    return configuration_file(tmp_path)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 import pytest
+from configured import configuration_file
 from managed_ledgers import NAME
 
 from offload_core.catalogue.topics import topic_of_managed_ledger
@@ -171,20 +172,7 @@ def test_after_a_restart_copies_are_read_and_deleted_where_the_policies_say(
 
 
 def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
-    file = tmp_path / "offload.toml"
-    file.write_text(f"""
-[metadata]
-url = "sqlite:{tmp_path}/records.db"
-options.create = true
-[hot_tier.options]
-path = "{tmp_path}/hot"
-[audit_log]
-path = "{tmp_path}/audit.jsonl"
-[policies]
-driver = "local"
-extra_configurations.root = "{tmp_path}/cold"
-""")
-    configuration, counted = load_configuration(file), Counted()
+    configuration, counted = load_configuration(configuration_file(tmp_path)), Counted()
     with (
         open_policies(configuration) as (store, said),
         open_environment(configuration, store, said, stats=counted) as environment,

@@ -53,27 +53,17 @@ RECORD = pack_managed_ledger_info(INFO)
 _numbers = itertools.count()
 
 
-@pytest.fixture(scope="module")
-def writer(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
-    """A client that may do anything."""
-    client = KazooClient(f"{zookeeper.host}:{zookeeper.port}")
-    client.start()
-    yield client
-    client.stop()
-    client.close()
-
-
 @pytest.fixture
-def chroot(writer: KazooClient) -> str:
+def chroot(client: KazooClient) -> str:
     """A path of the test's own, with nothing below it."""
     path = f"/pulsar-{next(_numbers)}"
-    writer.create(path)
+    client.create(path)
     return path
 
 
-def write(writer: KazooClient, chroot: str, records: dict[str, bytes], **options: Any) -> None:
+def write(client: KazooClient, chroot: str, records: dict[str, bytes], **options: Any) -> None:
     for name, value in records.items():
-        writer.create(f"{chroot}/managed-ledgers/{name}", value, makepath=True, **options)
+        client.create(f"{chroot}/managed-ledgers/{name}", value, makepath=True, **options)
 
 
 def load(url: str, **options: object) -> dict[TopicName, ManagedLedgerInfo]:
@@ -89,10 +79,10 @@ def names(url: str, **options: object) -> list[str]:
 
 
 def test_records_are_read_bare_and_compressed_as_pulsar_keeps_them(
-    zookeeper: ZooKeeper, writer: KazooClient, chroot: str
+    zookeeper: ZooKeeper, client: KazooClient, chroot: str
 ) -> None:
     stored = {path.stem: path.read_bytes() for path in ZOOKEEPER_RECORDS}
-    write(writer, chroot, {f"t/n/persistent/{name}": value for name, value in stored.items()})
+    write(client, chroot, {f"t/n/persistent/{name}": value for name, value in stored.items()})
     expected = {
         TopicName(f"persistent://t/n/{name}"): parse_stored_record(value).info
         for name, value in stored.items()
@@ -104,10 +94,10 @@ def test_records_are_read_bare_and_compressed_as_pulsar_keeps_them(
 
 
 def test_topics_of_all_tenants_are_found_and_nothing_else_is_taken_for_one(
-    zookeeper: ZooKeeper, writer: KazooClient, chroot: str
+    zookeeper: ZooKeeper, client: KazooClient, chroot: str
 ) -> None:
     write(
-        writer, chroot,
+        client, chroot,
         {
             "acme/cold/persistent/a": RECORD,
             "acme/cold/persistent/a/my-subscription": b"a cursor's record",
@@ -125,10 +115,10 @@ def test_topics_of_all_tenants_are_found_and_nothing_else_is_taken_for_one(
     ]
 
 
-def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, writer: KazooClient, chroot: str) -> None:
+def test_only_what_is_asked_for_is_read(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
     good = {f"acme/cold/persistent/orders-partition-{i}": RECORD for i in range(2)}
     write(
-        writer,
+        client,
         chroot,
         good | {"acme/cold/persistent/broken": b"\x0a\x05", "other/ns/persistent/broken": b"\x0a\x05"},
     )
@@ -153,7 +143,7 @@ def test_where_nothing_is_there_are_no_topics(zookeeper: ZooKeeper, chroot: str,
 
 
 def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
-    zookeeper: ZooKeeper, writer: KazooClient, chroot: str, tmp_path: Path
+    zookeeper: ZooKeeper, client: KazooClient, chroot: str, tmp_path: Path
 ) -> None:
     with open_store(tmp_path) as store:
         put_broker_objects(store, ["json", "comp-lz4"], named=False)
@@ -161,7 +151,7 @@ def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
         path = MANAGED_LEDGERS / "acme" / "cold" / "persistent" / f"{name}.val"
         info = parse_stored_record(path.read_bytes()).info
         record = pack_stored_record(StoredRecord(info=info, compression=compression))
-        write(writer, chroot, {f"acme/cold/persistent/{name}": record})
+        write(client, chroot, {f"acme/cold/persistent/{name}": record})
     with open_tier(tmp_path) as tier:
         for name in ("json", "comp-lz4"):
             scan = tier.scan(
@@ -170,16 +160,16 @@ def test_topics_are_read_by_their_records_as_pulsars_clients_read_them(
             assert_topic_is_as_expected((row for batch in scan for row in batch.to_pylist()), name)
 
 
-def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, writer: KazooClient, chroot: str) -> None:
-    write(writer, chroot, {"a": b"first", "empty": b""})
-    writer.set(f"{chroot}/managed-ledgers/a", b"second")
+def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
+    write(client, chroot, {"a": b"first", "empty": b""})
+    client.set(f"{chroot}/managed-ledgers/a", b"second")
     store = ZooKeeperStore(f"{zookeeper.endpoint}{chroot}")
     try:
-        stat = writer.exists(f"{chroot}/managed-ledgers/a")
+        stat = client.exists(f"{chroot}/managed-ledgers/a")
         assert store.get("/managed-ledgers/a") == (b"second", stat.mzxid)
         assert store.get("/managed-ledgers/empty") == (
             b"",
-            writer.exists(f"{chroot}/managed-ledgers/empty").mzxid,
+            client.exists(f"{chroot}/managed-ledgers/empty").mzxid,
         )
         assert store.get("/managed-ledgers/none") is None
         assert sorted(store.children("/managed-ledgers")) == ["a", "empty"]
@@ -189,13 +179,13 @@ def test_a_value_comes_with_its_version(zookeeper: ZooKeeper, writer: KazooClien
         store.close()
 
 
-def test_nothing_is_changed(zookeeper: ZooKeeper, writer: KazooClient, chroot: str) -> None:
-    write(writer, chroot, {"t/n/persistent/a": RECORD})
+def test_nothing_is_changed(zookeeper: ZooKeeper, client: KazooClient, chroot: str) -> None:
+    write(client, chroot, {"t/n/persistent/a": RECORD})
 
     def tree(path: str) -> dict[str, object]:
-        value, stat = writer.get(path)
+        value, stat = client.get(path)
         found: dict[str, object] = {path: (value, stat)}
-        for name in writer.get_children(path):
+        for name in client.get_children(path):
             found |= tree(f"{path}/{name}")
         return found
 
@@ -220,13 +210,13 @@ def test_a_server_that_restarts_is_asked_again(start_server: StartServer) -> Non
 
 
 def test_what_only_a_digest_may_read(
-    zookeeper: ZooKeeper, writer: KazooClient, chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    zookeeper: ZooKeeper, client: KazooClient, chroot: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     (tmp_path / "digest").write_text("reader:geheim\n")
     acl = [make_digest_acl("reader", "geheim", read=True)]
-    write(writer, chroot, {"t/n/persistent/a": RECORD})
-    writer.set_acls(f"{chroot}/managed-ledgers/t/n/persistent/a", acl)
+    write(client, chroot, {"t/n/persistent/a": RECORD})
+    client.set_acls(f"{chroot}/managed-ledgers/t/n/persistent/a", acl)
     url = f"{zookeeper.endpoint}{chroot}"
     assert (
         names(url, digest=f"reader:{SECRET}")
@@ -254,9 +244,9 @@ def test_a_login_by_sasl(zookeeper: ZooKeeper, chroot: str, caplog: pytest.LogCa
 
 
 def test_a_server_is_verified_by_its_certificate(
-    zookeeper: ZooKeeper, writer: KazooClient, chroot: str, tmp_path: Path
+    zookeeper: ZooKeeper, client: KazooClient, chroot: str, tmp_path: Path
 ) -> None:
-    write(writer, chroot, {"t/n/persistent/a": RECORD})
+    write(client, chroot, {"t/n/persistent/a": RECORD})
     secure = f"zk://{zookeeper.host}:{zookeeper.secure_port}{chroot}"
     assert names(secure, tls="true", ca_bundle=str(zookeeper.certificate)) == ["persistent://t/n/a"]
     other, _ = make_certificate(tmp_path)
