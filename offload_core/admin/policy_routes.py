@@ -5,13 +5,14 @@ Source: the requests of pulsar-admin 4.0.8 and the answers of its broker; docs/s
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import unquote, unquote_plus
 
 import structlog
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -21,10 +22,12 @@ from offload_core.policies import OffloadPolicies, RetentionPolicies
 from offload_core.policies.model import MASK
 from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies
 from offload_core.policy_store.level import parse_offload, parse_retention
+from offload_hooks.errors import OptionError
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 
 _SECRET = "s3ManagedLedgerOffloadCredentialSecret"  # noqa: S105 - its name
+_EXTRA = "managedLedgerExtraConfigurations"
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
 _DONE = 204
@@ -33,8 +36,15 @@ log = structlog.get_logger("offload.admin")
 
 
 def topic_of(request: Request) -> TopicName:
-    """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space."""
-    parts = request.scope["raw_path"].decode("ascii").split("/")[4:-1]
+    """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space.
+
+    Raises:
+        HTTPException: 404, where a `/` that is encoded stands outside the topic's own name.
+    """
+    path = request.scope["raw_path"].decode("ascii").split("/")
+    parts, around = path[4:-1], [*path[:6], path[-1]]
+    if len(parts) < 3 or "/" in unquote("".join(around)):
+        raise HTTPException(404)
     return TopicName(f"persistent://{unquote('/'.join(parts[:2]))}/{unquote_plus('/'.join(parts[2:]))}")
 
 
@@ -87,9 +97,7 @@ class _Level:
             resolved: ResolvedPolicies = await in_thread(self.resolve, request)
             return shown(_applied(resolved))
         level: LevelPolicies = await in_thread(self.read, request)
-        if level.offload is None:
-            return shown(None)
-        return shown({**level.unknown_offload, **level.offload.shown()})
+        return shown(level.shown_offload())
 
     async def set_offload(self, request: Request) -> Response:
         given = await mapping(request)
@@ -168,17 +176,23 @@ def _applied(resolved: ResolvedPolicies) -> dict[str, Any] | None:
 
 
 def _unmasked(given: dict[str, Any], level: LevelPolicies) -> dict[str, Any]:
-    """What was given, with the secret that is kept where it was given back masked."""
+    """What was given, with the secrets that are kept where they were given back masked.
+
+    Raises:
+        OptionError: the mask of a secret that is not kept at this level.
+    """
     said = {} if level.offload is None else level.offload.to_json()
-    kept = dict(given)
-    if kept.get(_SECRET) == MASK:
-        kept[_SECRET] = said.get(_SECRET)
-    extra, known = (
-        kept.get("managedLedgerExtraConfigurations"),
-        said.get("managedLedgerExtraConfigurations", {}),
-    )
+    kept = _filled(given, {_SECRET: None, **level.unknown_offload, **said})
+    extra = kept.get(_EXTRA)
     if isinstance(extra, dict):
-        kept["managedLedgerExtraConfigurations"] = {
-            name: known.get(name, value) if value == MASK else value for name, value in extra.items()
-        }
+        kept[_EXTRA] = _filled(extra, said.get(_EXTRA, {}))
     return kept
+
+
+def _filled(given: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if value == MASK and name not in known:
+            raise OptionError(
+                f"{name} is masked, and no secret is kept for it here", expected="the secret itself"
+            )
+    return {name: known[name] if value == MASK else value for name, value in given.items()}

@@ -75,8 +75,7 @@ def _add(app: typer.Typer, read: Read, write: Write) -> None:
 
     def get_offload_policies(policies: PolicyStore, name: Name) -> None:
         """Show the offload policies that are said here, secrets masked."""
-        level = read(policies, name)
-        _print(None if level.offload is None else {**level.unknown_offload, **level.offload.shown()})
+        _print(read(policies, name).shown_offload())
 
     def remove_offload_policies(policies: PolicyStore, name: Name) -> None:
         """Say nothing of offloading any more."""

@@ -20,7 +20,10 @@ MIN_BLOCK_BYTES = 5 * _MIB
 MASK = "********"
 """What is shown in the place of a credential."""
 
-_SECRET_NAME = re.compile("secret|password|token|credential|key|sas", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    "secret|password|token|credential|key|sas|proxy|connection.?string|account.?json|external.?id",
+    re.IGNORECASE,
+)
 
 
 def _priority(value: Any) -> Any:
@@ -96,7 +99,9 @@ class OffloadPolicies(BaseModel):
     file_system_profile_path: Text | None = Field(None, alias="fileSystemProfilePath")
     file_system_uri: Text | None = Field(None, alias="fileSystemURI")
     offloaders_directory: Text | None = Field(None, alias="offloadersDirectory")
-    extra_configurations: dict[str, str] | None = Field(None, alias="managedLedgerExtraConfigurations")
+    extra_configurations: dict[str, str] | None = Field(
+        None, alias="managedLedgerExtraConfigurations", repr=False
+    )
 
     def to_json(self) -> dict[str, Any]:
         """What is said, by Pulsar's names, with credentials: for where policies are kept."""
@@ -151,5 +156,5 @@ class RetentionPolicies(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True)
 
-    time_in_minutes: Annotated[int, Field(ge=-1)] = Field(0, alias="retentionTimeInMinutes")
-    size_in_mb: Annotated[int, Field(ge=-1)] = Field(0, alias="retentionSizeInMB")
+    time_in_minutes: Annotated[int, Field(ge=-1, le=2**31 - 1)] = Field(0, alias="retentionTimeInMinutes")
+    size_in_mb: Annotated[int, Field(ge=-1, le=2**63 - 1)] = Field(0, alias="retentionSizeInMB")

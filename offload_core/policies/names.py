@@ -62,12 +62,13 @@ def parse_policies(given: Mapping[str, object], where: str = "offload policies")
         if field in said and said[field] != value:
             raise OptionError(
                 f"{where}: {named[field]} and {name} are the same and differ",
-                expected=f"{said[field]!r} by {named[field]}",
-                found=f"{value!r} by {name}",
+                expected=_shown(field, said[field], f" by {named[field]}"),
+                found=_shown(field, value, f" by {name}"),
             )
         said[field], named[field] = value, name
-    if extra:
-        said["extra_configurations"] = {**said.get("extra_configurations", {}), **extra}
+    whole = said.get("extra_configurations", {})
+    if extra and isinstance(whole, Mapping):
+        said["extra_configurations"] = {**whole, **extra}
     try:
         return OffloadPolicies(**said)
     except ValidationError as error:
@@ -76,7 +77,7 @@ def parse_policies(given: Mapping[str, object], where: str = "offload policies")
         name = named.get(
             field, next((alias for alias, ours in pulsar_names().items() if ours == field), field)
         )
-        raise OptionError(f"{where}: {name}: {first['msg']}", found=_shown(name, given.get(name))) from None
+        raise OptionError(f"{where}: {name}: {first['msg']}", found=_shown(field, given.get(name))) from None
 
 
 def _whole_number(name: str, value: object, where: str) -> int:
@@ -93,5 +94,7 @@ def _unknown(name: str, known: list[str], where: str) -> OptionError:
     )
 
 
-def _shown(name: str, value: object) -> str | None:
-    return None if value is None or "Credential" in name or "credential" in name else repr(value)
+def _shown(field: str, value: object, more: str = "") -> str | None:
+    """A value for an error; nothing of one that may be secret."""
+    may_be_secret = "credential" in field or field == "extra_configurations"
+    return None if value is None or may_be_secret else f"{value!r}{more}"

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from offload_core.policies import OffloadPolicies, RetentionPolicies, parse_policies, pulsar_names
+from offload_core.policies.model import shown_value
 from offload_hooks.errors import MetadataError, OptionError
 
 _DERIVED = frozenset(("s3Driver", "gcsDriver", "fileSystemDriver"))
@@ -56,8 +57,14 @@ class LevelPolicies:
 
     offload: OffloadPolicies | None = None
     retention: RetentionPolicies | None = None
-    unknown_offload: Mapping[str, Any] = field(default_factory=dict)
+    unknown_offload: Mapping[str, Any] = field(default_factory=dict, repr=False)
     others: Mapping[str, Any] = field(default_factory=dict)
+
+    def shown_offload(self) -> dict[str, Any] | None:
+        """Its offload policies for people and for answers to requests, by Pulsar's names, secrets masked."""
+        if self.offload is None:
+            return None
+        return {**shown_value(dict(self.unknown_offload)), **self.offload.shown()}
 
     def saying(self, **fields: Any) -> LevelPolicies:
         """The same with these fields of its offload policies; None says nothing any more.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,9 @@ import pytest
 from commands import Offload, Result
 from service import Service
 
+from offload_core.metadata import open_metadata_store
+
+EXTRA = "managedLedgerExtraConfigurations"
 SECRET = "s3ManagedLedgerOffloadCredentialSecret"
 KEY = b"k" * 64
 
@@ -53,6 +57,28 @@ def test_a_secret_that_is_given_back_masked_stays(service: Service, namespace: s
     assert b'"managedLedgerOffloadBucket": "b"' in stored
     newest = stored[stored.rindex(b'"managedLedgerOffloadBucket": "b"') :]
     assert b"hunter3" in newest[:300]
+
+
+def test_secrets_of_other_versions_and_drivers_are_masked_and_stay(service: Service, namespace: str) -> None:
+    path = f"{namespace}/offloadPolicies"
+    extra = {"root": "/r", "connection_string": "hunter4"}
+    given = {"newCredentialSecret": "hunter5", EXTRA: extra}
+    assert service.ask("POST", path, given).status == 204
+    masked = {"newCredentialSecret": "********", EXTRA: extra | {"connection_string": "********"}}
+    assert service.ask("GET", path).json == masked
+    assert service.ask("POST", path, masked).status == 204
+    with closing(open_metadata_store(service.metadata)) as store:
+        kept = store.get(f"/admin/policies/{namespace.removeprefix('/admin/v2/namespaces/')}")
+    assert kept is not None
+    assert json.loads(kept[0])["offload_policies"] == given
+
+
+@pytest.mark.parametrize("body", [{"newSecret": "********"}, {EXTRA: {"key": "********"}}])
+def test_the_mask_of_a_secret_that_is_not_kept_is_refused(
+    service: Service, namespace: str, body: dict[str, object]
+) -> None:
+    refused = service.ask("POST", f"{namespace}/offloadPolicies", body)
+    assert (refused.status, "no secret is kept" in refused.text) == (412, True)
 
 
 def test_fields_of_other_versions_are_kept(service: Service, namespace: str) -> None:
@@ -113,6 +139,14 @@ def test_without_tokens_other_names_of_this_machine_are_refused(service: Service
 def test_names_lead_nowhere_else(service: Service, name: str) -> None:
     answer = service.ask("PUT", f"/admin/v2/namespaces/acme/{name}/offloadThreshold", 1)
     assert answer.status in (404, 412)
+
+
+@pytest.mark.parametrize(
+    "path", ["v2%2Fpersistent/acme/n/t/u", "v2/persistent/acme%2Fn/t", "v2/persistent/acme/n/t%2F"]
+)
+def test_a_slash_that_is_encoded_makes_no_other_topic(service: Service, path: str) -> None:
+    path = f"/admin/{path}retention" if path.endswith("%2F") else f"/admin/{path}/retention"
+    assert service.ask("POST", path, {"retentionTimeInMinutes": 5, "retentionSizeInMB": 5}).status == 404
 
 
 def test_concurrent_changes_are_all_kept(service: Service, namespace: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ from offload_core.policies import (
     parse_read_priority,
     pulsar_names,
 )
+from offload_core.policies.model import MASK, shown_value
+from offload_drivers.azure.options import AzureOptions
+from offload_drivers.gcs.options import GcsOptions
+from offload_drivers.s3.options import S3Options
 from offload_hooks.errors import OptionError
 
 # The fields of org.apache.pulsar.common.policies.data.OffloadPoliciesImpl, 4.0.8.
@@ -192,3 +197,31 @@ def test_what_a_read_priority_means() -> None:
         (False, False),
         (False, True),
     ]
+
+
+@pytest.mark.parametrize("options", [AzureOptions, GcsOptions, S3Options])
+def test_what_drivers_hold_for_secret_is_masked_in_extra_configurations(options: Any) -> None:
+    secret = [each.name for each in fields(options) if not each.repr]
+    assert secret
+    assert shown_value(dict.fromkeys(secret, "hunter2")) == dict.fromkeys(secret, MASK)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"managedLedgerExtraConfigurations": {"sas_token": "hunter2", "port": 5}},
+        {"managedLedgerExtraConfigurations": "hunter2"},
+        {"extra_configurations": "hunter2", "managedLedgerOffloadExtraConfigport": "5"},
+        {"s3_credential_secret": "hunter2", "s3ManagedLedgerOffloadCredentialSecret": "hunter3"},
+        {"s3_credential_secret": ["hunter2"]},
+    ],
+)
+def test_no_error_holds_what_may_be_secret(given: dict[str, Any]) -> None:
+    with pytest.raises(OptionError) as refused:
+        parse_policies(given)
+    assert "hunter" not in str(refused.value)
+
+
+def test_extra_configurations_are_in_no_repr() -> None:
+    policies = parse_policies({"managedLedgerExtraConfigurations": {"sas_token": "hunter2"}})
+    assert "hunter" not in repr(policies)
