@@ -6,6 +6,7 @@ It binds to loopback. Elsewhere it refuses to without tokens.
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import ssl
 import sys
@@ -30,7 +31,9 @@ log = structlog.get_logger("offload.admin")
 
 
 def serve(configuration: Configuration) -> None:
-    """Serve until SIGTERM or Ctrl-C; requests that are under way are answered.
+    """Serve until SIGTERM or Ctrl-C, and end the process by it; requests that are under way are answered.
+
+    Offloads that are under way are not waited for: whoever offloads the topic next begins them anew.
 
     Raises:
         OptionError: an address that is not to be had, keys or certificates that are none, no metadata store. Others:
@@ -74,7 +77,11 @@ def serve(configuration: Configuration) -> None:
             scheme = "http" if service.tls_certificate is None else "https"
             shown = f"[{host}]" if ":" in host else host
             log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
-            uvicorn.Server(config).run(sockets=[listening])
+            try:
+                uvicorn.Server(config).run(sockets=[listening])
+            except KeyboardInterrupt:  # of SIGTERM the process has ended
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
+                signal.raise_signal(signal.SIGINT)
 
 
 def _bound(service: ServiceSettings) -> socket.socket:

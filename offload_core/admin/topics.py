@@ -79,8 +79,14 @@ class RecordedTopics:
         self._pool.shutdown(cancel_futures=True)
 
     def kept(self) -> list[TopicOffloads]:
-        """All topics, for their upkeep."""
-        return [self._offloads_of(name) for name in self._records.names()]
+        """All topics, for their upkeep; what was known of topics that are not there any more is forgotten."""
+        names = self._records.names()
+        with self._lock:
+            for gone in self._offloads.keys() - set(names):
+                if not self._is_running(gone):
+                    del self._offloads[gone]
+                    self._asked.pop(gone, None)
+        return [self._offloads_of(name) for name in names]
 
     def names(self, namespace: str | None = None) -> list[TopicName]:
         """See `Topics`."""
@@ -146,3 +152,6 @@ def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
         offloads.offload_prefix(position)
     except OffloadError as error:
         log.error("offload failed", topic=offloads.name, error=str(error), kind=type(error).__name__)
+    except Exception as error:
+        log.error("an offload ended by a fault of its own", topic=offloads.name, exc_info=error)
+        raise

@@ -122,6 +122,8 @@ class UpkeepLoop:
                 self.begin_rounds()
             except OffloadError as error:
                 _log.warning("no upkeep this time: %s", error)
+            except Exception:  # the next round may do better, and without this thread there would be none
+                _log.exception("no upkeep this time, by a fault of its own")
             self._ended.wait(self._interval_s)
 
     def _keep(self, topic: ManagedLedger | TopicOffloads) -> None:

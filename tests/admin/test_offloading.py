@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -14,6 +16,7 @@ from pulsar_shell import PulsarShell
 from service import Service
 
 from offload_core import open_tier
+from offload_core.admin.topics import RecordedTopics
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
@@ -21,8 +24,10 @@ from offload_core.managed_ledger import (
     ManagedLedger,
     RolloverPolicy,
     open_managed_ledger,
+    policies_by_name,
 )
 from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
+from offload_core.policy_store import PolicyStore
 
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
@@ -154,6 +159,42 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
             open_managed_ledger(environment, NAME).close()
         refused = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1, "entryId": 0})
     assert (refused.status, "no hot tier" in refused.text) == (412, True)
+
+
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_who_ends_the_service_does_not_wait_for_offloads(
+    service: Service, topic: ManagedLedger, told: signal.Signals
+) -> None:
+    for _ in range(4):
+        topic.add_entry(os.urandom(1 << 19))
+    topic.roll()
+    slow = {"managedLedgerOffloadRateLimitInBytesPerSecond": 1000, "managedLedgerOffloadThresholdInBytes": 0}
+    assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", slow).status == 204
+    eventually(
+        lambda: service.ask("GET", f"{TOPIC}/offload").json, lambda answer: answer["status"] == "RUNNING"
+    )
+    began = time.monotonic()
+    service.end(told)
+    assert time.monotonic() - began < 10
+
+
+def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
+    with (
+        closing(open_metadata_store(f"sqlite:{tmp_path}/m.db", {"create": "true"})) as store,
+        closing(FileLedgerStore(tmp_path / "hot")) as hot,
+    ):
+        records = ManagedLedgerRecords(store)
+        environment = Environment(records=records, hot=HotLedgers(hot))
+        policies = policies_by_name(PolicyStore(store))
+        with closing(RecordedTopics(records, environment, policies)) as topics:
+            open_managed_ledger(environment, NAME).close()
+            before = topics.kept()
+            store.delete(f"/managed-ledgers/{NAME}", records.read(NAME).version)  # type: ignore[union-attr]
+            assert topics.kept() == []
+            open_managed_ledger(environment, NAME).close()
+            again = topics.kept()
+    assert [each.name for each in again] == [each.name for each in before] == [NAME]
+    assert again[0] is not before[0]
 
 
 @pytest.mark.server

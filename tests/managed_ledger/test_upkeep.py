@@ -151,6 +151,18 @@ def test_the_loop_keeps_what_is_open_until_it_is_closed(topic, clock):
     assert not asked.acquire(timeout=0.05)  # closed: nobody asks any more
 
 
+def test_the_loop_goes_on_after_a_fault_of_its_own(topic, clock):
+    asked = threading.Semaphore(0)
+
+    def topics():
+        asked.release()
+        raise RuntimeError("a fault")
+
+    with UpkeepLoop(topics, lambda _: AT_ONCE, interval_s=0.01, now_ms=clock):
+        for _ in range(3):
+            assert asked.acquire(timeout=10)
+
+
 def test_a_topic_that_fails_is_left_alone_longer_each_time_and_others_go_on(topic, environment, clock):
     fails = True
 

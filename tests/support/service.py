@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import signal
 import ssl
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +78,14 @@ class Service:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._child.stop()
+
+    def end(self, by: signal.Signals) -> None:
+        """End it by a signal, and wait until it has ended."""
+        os.kill(self._child.pid, by)
+        deadline = time.monotonic() + 60
+        while self._child.is_running:
+            assert time.monotonic() < deadline, "it has not ended"
+            time.sleep(0.01)
 
     def ask(
         self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
