@@ -87,8 +87,18 @@ class Tokens:
 
 
 def has_tokens(settings: TokenSettings) -> bool:
-    """Whether requests must have a token."""
-    return settings.secret_key is not None or settings.public_key is not None
+    """Whether requests must have a token.
+
+    Raises:
+        OptionError: it is said whose tokens are good, and no key is.
+    """
+    if settings.secret_key is not None or settings.public_key is not None:
+        return True
+    if settings != TokenSettings():
+        raise OptionError(
+            "tokens need a key", expected="service.tokens.secret_key or service.tokens.public_key"
+        )
+    return False
 
 
 def _several(claim: Any) -> list[Any]:

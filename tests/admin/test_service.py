@@ -243,6 +243,7 @@ def test_health_needs_no_token(guarded: Service) -> None:
         ("", ("--tls-key", "x"), "a key without its certificate"),
         ("", ("--tls-certificate", "nowhere.pem"), "the certificate or its key cannot be used"),
         ('service.tokens.secret_key = "a2V5"', (), "superuser_roles"),
+        ('service.tokens.superuser_roles = ["a"]', (), "tokens need a key"),
         ('service.tokens = {secret_key = "a2V5", superuser_roles = ["a"]}', (), "too short"),
         (
             'service.tokens = {secret_key = "/no where", superuser_roles = ["a"]}',
