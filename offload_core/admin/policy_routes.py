@@ -26,7 +26,6 @@ from offload_hooks.errors import OptionError
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 
-_SECRET = "s3ManagedLedgerOffloadCredentialSecret"  # noqa: S105 - its name
 _EXTRA = "managedLedgerExtraConfigurations"
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
@@ -182,7 +181,7 @@ def _unmasked(given: dict[str, Any], level: LevelPolicies) -> dict[str, Any]:
         OptionError: the mask of a secret that is not kept at this level.
     """
     said = {} if level.offload is None else level.offload.to_json()
-    kept = _filled(given, {_SECRET: None, **level.unknown_offload, **said})
+    kept = _filled(given, {**level.unknown_offload, **said})
     extra = kept.get(_EXTRA)
     if isinstance(extra, dict):
         kept[_EXTRA] = _filled(extra, said.get(_EXTRA, {}))

@@ -73,7 +73,9 @@ def test_secrets_of_other_versions_and_drivers_are_masked_and_stay(service: Serv
     assert json.loads(kept[0])["offload_policies"] == given
 
 
-@pytest.mark.parametrize("body", [{"newSecret": "********"}, {EXTRA: {"key": "********"}}])
+@pytest.mark.parametrize(
+    "body", [{SECRET: "********"}, {"newSecret": "********"}, {EXTRA: {"key": "********"}}]
+)
 def test_the_mask_of_a_secret_that_is_not_kept_is_refused(
     service: Service, namespace: str, body: dict[str, object]
 ) -> None:
