@@ -49,11 +49,13 @@ def serve(configuration: Configuration) -> None:
         )
     if service.tls_key is not None and service.tls_certificate is None:
         raise OptionError("a key without its certificate", expected="service.tls_certificate")
+    _check_certificate(service)
     _log_as_json()
     registry = CollectorRegistry()
     stats = OffloaderMetrics(registry)
     with (
         open_policies(configuration) as (store, policies),
+        _bound(service) as listening,
         open_topics(configuration, store, policies, stats) as topics,
     ):
         config = uvicorn.Config(
@@ -68,20 +70,23 @@ def serve(configuration: Configuration) -> None:
             limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_S,
         )
+        host, port = listening.getsockname()[:2]
+        scheme = "http" if service.tls_certificate is None else "https"
+        shown = f"[{host}]" if ":" in host else host
+        log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
         try:
-            config.load()
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:  # of SIGTERM the process has ended
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.raise_signal(signal.SIGINT)
+
+
+def _check_certificate(service: ServiceSettings) -> None:
+    if service.tls_certificate is not None:
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(service.tls_certificate, service.tls_key)
         except (OSError, ssl.SSLError) as error:
             raise OptionError("the certificate or its key cannot be used", found=error) from None
-        with _bound(service) as listening:
-            host, port = listening.getsockname()[:2]
-            scheme = "http" if service.tls_certificate is None else "https"
-            shown = f"[{host}]" if ":" in host else host
-            log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
-            try:
-                uvicorn.Server(config).run(sockets=[listening])
-            except KeyboardInterrupt:  # of SIGTERM the process has ended
-                signal.signal(signal.SIGINT, signal.SIG_DFL)
-                signal.raise_signal(signal.SIGINT)
 
 
 def _bound(service: ServiceSettings) -> socket.socket:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Offload
 from pulsar_shell import PulsarShell
 from service import Service
 
@@ -176,6 +177,16 @@ def test_who_ends_the_service_does_not_wait_for_offloads(
     began = time.monotonic()
     service.end(told)
     assert time.monotonic() - began < 10
+
+
+def test_a_service_that_cannot_listen_offloads_nothing(
+    service: Service, topic: ManagedLedger, offload: Offload
+) -> None:
+    config = service.config.with_name("other.toml")
+    at_once = service.config.read_text().replace("[policies]", "[policies]\nthreshold_in_bytes = 0")
+    config.write_text(at_once)
+    assert offload("serve", "--config", config, "--port", service.port).code == 2
+    assert complete(topic) == []
 
 
 def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
