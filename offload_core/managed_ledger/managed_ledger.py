@@ -105,7 +105,8 @@ class ManagedLedger:
         """Entries from `position` on, over all ledgers; up to the last acknowledged one, nothing is waited for.
 
         A position behind a ledger's last entry, or of a ledger that was deleted, stands for the next entry that there
-        is; `EntryPosition(0, 0)` for the first of all. The newest entries come from memory.
+        is; `EntryPosition(0, 0)` for the first of all. The newest entries come from memory. A ledger that cannot be
+        read ends a read that has entries of those before it; it fails the next one, which begins there.
 
         Args:
             max_bytes: of payloads; at least one entry is read, however large.

@@ -7,6 +7,7 @@ one of a ledger that was deleted. Nothing waits: at the end of the topic nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.policies import ReadPriority
-from offload_hooks.errors import OptionError, RangeError, UnknownLedgerError
+from offload_hooks.errors import OffloadError, OptionError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import EntryBatch, LedgerReader
 
 
@@ -93,7 +94,12 @@ class TopicReader:
             entries = None
             if first < count:
                 last = min(count, first + max_entries) - 1
-                entries = self._read(ledger_id, first, last, max_bytes, priority)
+                try:
+                    entries = self._read(ledger_id, first, last, max_bytes, priority)
+                except OffloadError:
+                    if batches:  # what was read is given; the next read, which begins here, tells
+                        break
+                    raise
             if entries is None:
                 place, first = place + 1, 0
                 continue
@@ -127,7 +133,18 @@ class TopicReader:
                 self.readers.forget(ledger_id)
                 if is_last:
                     raise
+            except OffloadError:
+                if self._is_gone(ledger_id):  # it was trimmed meanwhile: copies that go can fail in any way
+                    self.readers.forget(ledger_id)
+                    return None
+                raise
         raise AssertionError("the last turn returns or raises")
+
+    def _is_gone(self, ledger_id: int) -> bool:
+        """Whether the managed ledger is known not to have the ledger any more."""
+        with suppress(OffloadError):
+            return self._find_record(ledger_id) is None
+        return False
 
     def _open(self, ledger_id: int, priority: ReadPriority) -> LedgerReader:
         record = self._find_record(ledger_id)

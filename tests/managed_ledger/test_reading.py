@@ -14,7 +14,14 @@ from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_core.managed_ledger.tail_cache import ENTRY_OVERHEAD_BYTES, TailCache
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_hooks.errors import OptionError, RangeError, UnknownLedgerError
+from offload_core.policies import RetentionPolicies
+from offload_hooks.errors import (
+    NoReadableCopyError,
+    ObjectNotFoundError,
+    OptionError,
+    RangeError,
+    UnknownLedgerError,
+)
 from offload_hooks.testing import MemoryMetadataStore
 
 START = EntryPosition(0, 0)
@@ -164,6 +171,43 @@ def test_few_readers_stay_open_and_a_copy_that_is_gone_is_an_error(environment, 
     assert caught.value.ledger_id == added[-1].ledger_id
     topic.close()
     assert topic._reader.readers._held == {}
+
+
+def test_what_was_read_before_a_failure_is_given(environment, hot):
+    """By `OFFLOADED_ONLY`, for instance, where offloaded ledgers end."""
+    counted = CountedReads(hot)
+    topic = open_managed_ledger(replace(environment, open_reader=counted, cache_bytes=0), NAME)
+    first = topic.add_entry(b"here")
+    topic.roll()
+    second = topic.add_entry(b"gone")
+    topic.roll()
+    hot.delete(second.ledger_id)
+    read = topic.read_entries(START, 100)
+    assert [at for at, _ in read] == [first]
+    with pytest.raises(UnknownLedgerError):
+        topic.read_entries(read.next_position, 100)
+
+
+@pytest.mark.parametrize("error", [NoReadableCopyError, ObjectNotFoundError, UnknownLedgerError])
+def test_a_ledger_that_is_trimmed_while_it_is_read_stands_for_the_next(environment, hot, error):
+    """Whatever its reader says of copies that go."""
+
+    def open_reader(record, *_):
+        reader = hot.open(record.ledger_id)
+        if record.ledger_id == first.ledger_id:
+
+            def read(*_):
+                topic.trim(RetentionPolicies())
+                raise error("it is gone")
+
+            reader.read = read
+        return reader
+
+    topic = open_managed_ledger(replace(environment, open_reader=open_reader, cache_bytes=0), NAME)
+    first = topic.add_entry(b"trimmed")
+    topic.roll()
+    second = topic.add_entry(b"kept")
+    assert [at for at, _ in topic.read_entries(START, 100)] == [second]
 
 
 def test_the_last_position_asks_nobody(environment, hot, monkeypatch):
