@@ -32,6 +32,7 @@ class OpenReaders:
         self._limit = limit
         self._lock = threading.Lock()
         self._held: OrderedDict[tuple[int, ReadPriority], _Held] = OrderedDict()
+        self._closed = False
 
     @contextmanager
     def lease(
@@ -64,13 +65,19 @@ class OpenReaders:
             held.reader.close()
 
     def close(self) -> None:
-        """Close all, those in use as soon as they are not."""
-        for ledger_id, _ in list(self._held):
-            self.forget(ledger_id)
+        """Close all, those in use as soon as they are not; what is opened from now on is not kept."""
+        with self._lock:
+            self._closed = True
+            idle = [held for key in list(self._held) for held in self._leave(key)]
+        for held in idle:
+            held.reader.close()
 
     def _add(self, key: tuple[int, ReadPriority], reader: LedgerReader) -> _Held:
         held = _Held(reader, users=1)
         with self._lock:
+            if self._closed:
+                held.is_kept = False
+                return held
             idle = self._leave(key)  # opened by another thread at the same time
             self._held[key] = held
             while len(self._held) > self._limit:

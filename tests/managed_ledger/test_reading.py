@@ -210,6 +210,21 @@ def test_a_ledger_that_is_trimmed_while_it_is_read_stands_for_the_next(environme
     assert [at for at, _ in topic.read_entries(START, 100)] == [second]
 
 
+def test_readers_are_opened_for_one_read_after_the_end(environment, hot):
+    closed = []
+
+    def open_reader(record, *_):
+        reader = hot.open(record.ledger_id)
+        reader.close = lambda: closed.append(record.ledger_id)
+        return reader
+
+    topic = open_managed_ledger(replace(environment, open_reader=open_reader, cache_bytes=0), NAME)
+    at = topic.add_entry(b"here")
+    topic.close()
+    assert len(topic.read_entries(START, 100)) == 1
+    assert closed == [at.ledger_id]
+
+
 def test_the_last_position_asks_nobody(environment, hot, monkeypatch):
     topic = open_managed_ledger(environment, NAME)
     positions = [topic.add_entry(b"a")]
