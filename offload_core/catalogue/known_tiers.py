@@ -41,7 +41,7 @@ class KnownTiers:
         Raises:
             OptionError: none of these.
         """
-        if recorded is None:
+        if recorded is None or _names_none(recorded):
             return self.current
         for tier, ours in self._all:
             if _is_same(ours, recorded):
@@ -53,6 +53,11 @@ class KnownTiers:
             found=f"{recorded.name} at {where}",
             hint="Configure that tier as well.",
         )
+
+
+def _names_none(recorded: DriverMetadata) -> bool:
+    """Whether nothing is recorded but that the attempt failed: an old record's, which named no driver."""
+    return not recorded.name and all(name == STATUS_PROPERTY for name, _ in recorded.properties)
 
 
 def _is_same(ours: DriverMetadata, recorded: DriverMetadata) -> bool:

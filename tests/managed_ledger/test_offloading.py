@@ -6,12 +6,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from managed_ledgers import NAME
 
 from offload_core.managed_ledger import open_managed_ledger
-from offload_core.metadata import EntryPosition
+from offload_core.metadata import EntryPosition, OffloadContext, abandon_attempt
 from offload_core.policies import RetentionPolicies
 from offload_hooks.errors import (
     DataLossError,
@@ -254,3 +255,16 @@ def test_a_hot_copy_whose_deletion_was_cut_off_is_deleted_later(environment, ope
     else:
         assert topic.delete_hot_copies(1 << 30) == ids, "the record says already that it is gone"
     assert ids[0] not in hot.ledger_ids()
+
+
+def test_an_attempt_that_named_no_tier_is_cleaned_in_the_current_one(opened, records, recorded):
+    """An older Pulsar's; whoever took it over ended when it was abandoned."""
+    topic = opened()
+    topic.add_entry(b"a")
+    topic.roll()
+    ledger, uuid = recorded().in_order[0], uuid4()
+    began = replace(ledger, context=OffloadContext(uuid=uuid))
+    records.update(NAME, lambda info: info.with_ledger(began))
+    records.update(NAME, lambda info: abandon_attempt(info, ledger.ledger_id, uuid))
+    topic.offload_prefix(END)
+    assert recorded().in_order[0].has_complete_copy
