@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.metadata import LedgerRecord
 from offload_core.policies import EffectivePolicies, ReadPriority
 from offload_core.policy_store import ResolvedPolicies
-from offload_core.read_handles import ColdReaders, TieredReaders
-from offload_core.read_handles.fallbacks import FallbackListener
+from offload_core.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
+from offload_core.read_handles.fallbacks import FallbackListener, ReadFallbacks
 from offload_hooks.errors import OptionError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
@@ -54,10 +54,15 @@ class PolicyReads:
         self._offloads = offloads
         self._policies_of = policies_of
         self._kept_s = kept_s
-        self._listener = listener
+        self._fallbacks = ReadFallbacks(listener)
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, _Known] = {}
+
+    @property
+    def fallback_counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:
+        """See `TieredReaders`; of all ledgers that were opened here."""
+        return self._fallbacks.counts
 
     def priority_of(self, name: str) -> ReadPriority:
         """Which copy of a managed ledger's ledgers is read. Errors are those of the policies' store."""
@@ -76,7 +81,7 @@ class PolicyReads:
                 )
             return self._hot.open(record.ledger_id)
         cold = ColdReaders(tiers, read_buffer_bytes=self._policies(name).read_buffer_bytes)
-        return TieredReaders(self._hot, cold, listener=self._listener).open(record, priority, name)
+        return TieredReaders(self._hot, cold, fallbacks=self._fallbacks).open(record, priority, name)
 
     def _policies(self, name: str) -> EffectivePolicies:
         now = self._clock()

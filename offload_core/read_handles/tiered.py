@@ -42,14 +42,20 @@ class TieredReaders:
         hot: where ledgers are before they are offloaded.
         cold: opens their cold copies.
         listener: told of each fallback; it must not raise.
+        fallbacks: counts and tells of them, for several of these together; then no `listener` is given.
     """
 
     def __init__(
-        self, hot: LedgerStore, cold: ColdReaders, *, listener: FallbackListener | None = None
+        self,
+        hot: LedgerStore,
+        cold: ColdReaders,
+        *,
+        listener: FallbackListener | None = None,
+        fallbacks: ReadFallbacks | None = None,
     ) -> None:
         self._hot = hot
         self._cold = cold
-        self._fallbacks = ReadFallbacks(listener)
+        self._fallbacks = ReadFallbacks(listener) if fallbacks is None else fallbacks
 
     @property
     def fallback_counts(self) -> Mapping[tuple[Copy, FallbackReason], int]:

@@ -21,6 +21,7 @@ from offload_core.managed_ledger import (
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies, open_policies
+from offload_core.read_handles import Copy, FallbackReason
 from offload_hooks.errors import OptionError, StoreError, UnknownLedgerError
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
@@ -63,17 +64,26 @@ def ticks():
 
 
 @pytest.fixture
-def by_policy(environment, records, hot, clock, said, told, ticks):
-    """With nothing of the newest entries in memory."""
+def offloads(records, hot, clock, said):
     with contextlib.closing(PolicyOffloads(records, hot, said, now_ms=clock)) as offloads:
-        reads = PolicyReads(hot, offloads, said, kept_s=10, listener=told.append, clock=lambda: ticks[0])
-        yield replace(
-            environment,
-            offloads=offloads,
-            open_reader=reads.open_reader,
-            priority_of=reads.priority_of,
-            cache_bytes=0,
-        )
+        yield offloads
+
+
+@pytest.fixture
+def reads(hot, offloads, said, told, ticks):
+    return PolicyReads(hot, offloads, said, kept_s=10, listener=told.append, clock=lambda: ticks[0])
+
+
+@pytest.fixture
+def by_policy(environment, offloads, reads):
+    """With nothing of the newest entries in memory."""
+    return replace(
+        environment,
+        offloads=offloads,
+        open_reader=reads.open_reader,
+        priority_of=reads.priority_of,
+        cache_bytes=0,
+    )
 
 
 @pytest.fixture
@@ -113,7 +123,7 @@ def test_when_the_hot_copies_are_gone_only_hot_reads_fail(topic, priority):
         assert read(topic, priority=priority) == [b"a", b"b", b"c"]
 
 
-def test_the_copy_that_is_named_is_the_one_that_is_read(topic, tmp_path, told):
+def test_the_copy_that_is_named_is_the_one_that_is_read(topic, reads, tmp_path, told):
     topic.offload_prefix(END)
     for file in (tmp_path / "cold").glob("*-ledger-*"):
         file.unlink()
@@ -121,6 +131,7 @@ def test_the_copy_that_is_named_is_the_one_that_is_read(topic, tmp_path, told):
     assert not told
     assert read(topic, priority=ReadPriority.OFFLOADED_FIRST) == [b"a", b"b", b"c"]
     assert [each.copy.value for each in told] == ["cold", "cold"]
+    assert reads.fallback_counts == {(Copy.COLD, FallbackReason.MISSING): 2}
 
 
 def test_the_newest_entries_in_memory_are_no_cold_copy(by_policy):
