@@ -24,6 +24,7 @@ from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import ReadPriority, RetentionPolicies
+from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -190,7 +191,7 @@ class ManagedLedger:
             consumed_before: ledgers with entries from here on stay, whatever retention says; None for none.
 
         Raises:
-            OptionError: a cold copy lies in a tier that is not configured.
+            OptionError: a cold copy lies in a tier that is not configured; other ledgers are deleted.
             StoreError: of the tiers, the metadata or the audit log. Call it again.
         """
         now_ms, writer = self._environment.now_ms(), self._appender.view.writer
@@ -208,13 +209,23 @@ class ManagedLedger:
             return condemn_ledgers(info, chosen)
 
         condemned = [ledger for ledger in self._appender.change(condemn).in_order if is_condemned(ledger)]
+        deleted: list[int] = []
+        failures: list[OffloadError] = []
         for ledger in condemned:
             self._reader.readers.forget(ledger.ledger_id)
             reason = why.get(ledger.ledger_id, "its deletion was begun before")
-            delete_copies(self._environment, self.name, ledger, reason)
-        ledger_ids = [ledger.ledger_id for ledger in condemned]
-        self._appender.change(lambda info: without_ledgers(info, ledger_ids))
-        return ledger_ids
+            try:
+                delete_copies(self._environment, self.name, ledger, reason)
+            except OffloadError as error:
+                if error.retryable:  # so the others would fail as well
+                    raise
+                failures.append(error)
+            else:
+                deleted.append(ledger.ledger_id)
+        self._appender.change(lambda info: without_ledgers(info, deleted))
+        if failures:
+            raise failures[0]
+        return deleted
 
     def delete(self) -> None:
         """Delete the topic, see `delete_managed_ledger`; whatever is raised, it is not open any more."""

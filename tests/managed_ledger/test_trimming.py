@@ -186,6 +186,27 @@ def test_a_trim_that_was_cut_off_is_ended_by_the_next(environment, audit, record
     assert [ledger.ledger_id for ledger in recorded().ledgers] == ids[2:]
 
 
+def test_a_ledger_whose_copy_cannot_be_deleted_holds_up_no_other(
+    topic, environment, recorded, hot, cold, monkeypatch
+):
+    ids = [ledger.ledger_id for ledger in recorded().in_order]
+    environment.offloads.offload(NAME, ids[0])
+    with monkeypatch.context() as broken:
+
+        def delete_cold_copy(name, ledger):
+            if ledger.ledger_id == ids[0]:
+                raise OptionError("a copy lies in a tier that is not configured")
+
+        broken.setattr(environment.offloads, "delete_cold_copy", delete_cold_copy)
+        for _ in range(2):
+            with pytest.raises(OptionError, match="not configured"):
+                topic.trim(EVERYTHING)
+            assert hot.ledger_ids() == [ids[0], ids[3]]
+            assert [ledger.ledger_id for ledger in recorded().in_order] == [ids[0], ids[3]]
+    assert topic.trim(FOR_EVER) == ids[:1]
+    assert (objects(cold), hot.ledger_ids()) == ([], ids[3:])
+
+
 def test_nothing_is_deleted_where_the_tier_of_a_copy_is_not_configured(environment, recorded, hot, cold):
     topic = open_managed_ledger(replace(environment, offloads=None), NAME)
     position = topic.add_entry(b"a")
