@@ -1,10 +1,12 @@
 """Reads the copies of ledgers as policies say: which of them first, and in which windows.
 
-Policies are looked up again only after a while: a read asks for them each time.
+Policies are looked up again only after a while: a read asks for them each time. While their store does not answer,
+those that were known hold, so that what is in memory or open can be read.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -16,10 +18,12 @@ from offload_core.policies import EffectivePolicies, ReadPriority
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
 from offload_core.read_handles.fallbacks import FallbackListener, ReadFallbacks
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
 DEFAULT_KEPT_S = 10.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,18 @@ class PolicyReads:
         with self._lock:
             known = self._known.get(name)
         if known is None or known.until <= now:
-            known = _Known(self._policies_of(name).offload, now + self._kept_s)
+            policies = self._ask(name, known)
+            known = _Known(policies, now + self._kept_s)
             with self._lock:
                 self._known[name] = known
         return known.policies
+
+    def _ask(self, name: str, known: _Known | None) -> EffectivePolicies:
+        """What holds now; what held before, if the policies' store does not answer."""
+        try:
+            return self._policies_of(name).offload
+        except StoreUnavailableError as error:
+            if known is None:
+                raise
+            _log.warning("%s is read by the policies that it had: %s", name, error)
+            return known.policies

@@ -22,7 +22,7 @@ from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies, open_policies
 from offload_core.read_handles import Copy, FallbackReason
-from offload_hooks.errors import OptionError, StoreError, UnknownLedgerError
+from offload_hooks.errors import OptionError, StoreError, StoreUnavailableError, UnknownLedgerError
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 ALL = list(ReadPriority)
@@ -41,10 +41,12 @@ class Said:
     """Policies that a test may change, and how often they were asked for."""
 
     def __init__(self, said):
-        self.said, self.asked = said, 0
+        self.said, self.asked, self.error = said, 0, None
 
     def __call__(self, _):
         self.asked += 1
+        if self.error is not None:
+            raise self.error
         return self.said
 
 
@@ -155,6 +157,18 @@ def test_without_a_priority_the_policies_count_and_soon_after_they_change(topic,
     ticks[0] += 10
     with pytest.raises(UnknownLedgerError):
         read(topic)
+
+
+def test_while_the_policies_cannot_be_asked_for_those_that_were_known_hold(topic, said, ticks):
+    assert read(topic) == [b"a", b"b", b"c"]
+    said.error = StoreUnavailableError("the metadata does not answer")
+    ticks[0] += 10
+    assert read(topic) == [b"a", b"b", b"c"]
+    said.error = None
+    said.said = policies(tiered_read_priority="OFFLOADED_ONLY")
+    ticks[0] += 10
+    with pytest.raises(UnknownLedgerError):
+        topic.read_entries(topic.last_position, 1)
 
 
 def test_where_no_tier_is_configured_hot_copies_are_read(topic, said):
