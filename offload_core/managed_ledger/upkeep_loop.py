@@ -19,7 +19,7 @@ from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.policy_store import ResolvedPolicies
-from offload_hooks.errors import OffloadError
+from offload_hooks.errors import OffloadError, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -133,8 +133,10 @@ class UpkeepLoop:
             except OffloadError as error:
                 done = UpkeepRound(failures={"policies": error})
             self._note(topic.name, done)
-        except Exception:
+        except Exception as error:
             _log.exception("the upkeep of %s ended by a fault of its own", topic.name)
+            fault = StoreError(f"upkeep ended by a fault of its own: {type(error).__name__}")
+            self._note(topic.name, UpkeepRound(failures={"upkeep": fault}))
             raise
         finally:
             with self._lock:

@@ -188,6 +188,19 @@ def test_a_topic_that_fails_is_left_alone_longer_each_time_and_others_go_on(topi
         loop.close()
 
 
+def test_a_round_that_ends_by_a_fault_of_its_own_has_failed(topic, clock):
+    def policies_of(name):
+        raise ZeroDivisionError
+
+    loop = UpkeepLoop(lambda: [topic], policies_of, now_ms=clock)
+    with pytest.raises(ZeroDivisionError):
+        finished(loop)
+    status = loop.status(NAME)
+    assert "ZeroDivisionError" in str(status.last.failures["upkeep"])
+    assert (status.failures_in_a_row, status.not_before_ms) == (1, clock.now_ms + FIRST_WAIT_S * 1000)
+    loop.close()
+
+
 def test_a_topic_has_one_round_at_a_time(topic, clock):
     began, may_end = threading.Event(), threading.Event()
 
