@@ -7,6 +7,7 @@ from offload_core.configuration.tree import (
     HotTierSettings,
     MetadataSettings,
     ServiceSettings,
+    TierSettings,
     TokenSettings,
 )
 
@@ -16,6 +17,7 @@ __all__ = [
     "HotTierSettings",
     "MetadataSettings",
     "ServiceSettings",
+    "TierSettings",
     "TokenSettings",
     "load_configuration",
 ]

@@ -50,6 +50,13 @@ class HotTierSettings(Section):
     options: Options = Field(default_factory=dict)
 
 
+class TierSettings(Section):
+    """A tier that holds copies and that no policy names any more: its driver, and the driver's options."""
+
+    driver: str
+    options: Options = Field(default_factory=dict)
+
+
 class AuditLogSettings(Section):
     """Where it is written what was deleted, and why."""
 
@@ -95,6 +102,7 @@ class Configuration(Section):
 
     metadata: MetadataSettings = MetadataSettings()
     hot_tier: HotTierSettings = HotTierSettings()
+    tiers: tuple[TierSettings, ...] = ()
     audit_log: AuditLogSettings = AuditLogSettings()
     service: ServiceSettings = ServiceSettings()
     policies: Annotated[OffloadPolicies, BeforeValidator(_policies)] = Field(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.configuration import Configuration
+from offload_core.configuration import Configuration, TierSettings
 from offload_core.managed_ledger.audit_log import FileAuditLog, LoggedDeletions
 from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.environment import Environment
@@ -16,6 +17,7 @@ from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policy_store import PolicyStore, ResolvedPolicies
+from offload_core.tier import Tier, open_store
 from offload_core.tier.registry import make_ledger_store
 from offload_hooks.errors import OptionError
 from offload_hooks.metadata_stores import WritableMetadataStore
@@ -48,10 +50,14 @@ def open_environment(
         raise OptionError("where is the hot tier?", hint="Set hot_tier.options.path.")
     options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
     records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
-    with (
-        closing(make_ledger_store(hot_tier.store, options)) as hot,
-        closing(PolicyOffloads(records, hot, policies_of, now_ms=system_now_ms, stats=stats)) as offloads,
-    ):
+    with ExitStack() as stack:
+        hot = stack.enter_context(closing(make_ledger_store(hot_tier.store, options)))
+        others = [stack.enter_context(closing(_opened(tier))) for tier in configuration.tiers]
+        offloads = stack.enter_context(
+            closing(
+                PolicyOffloads(records, hot, policies_of, others=others, now_ms=system_now_ms, stats=stats)
+            )
+        )
         reads = PolicyReads(hot, offloads, policies_of)
         yield Environment(
             records=records,
@@ -61,3 +67,8 @@ def open_environment(
             offloads=offloads,
             audit=LoggedDeletions() if path is None else FileAuditLog(path),
         )
+
+
+def _opened(tier: TierSettings) -> Tier:
+    options: dict[str, Any] = {name: value.get_secret_value() for name, value in tier.options.items()}
+    return open_store(tier.driver, **options)

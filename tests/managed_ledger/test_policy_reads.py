@@ -22,7 +22,13 @@ from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority, RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies, open_policies
 from offload_core.read_handles import Copy, FallbackReason
-from offload_hooks.errors import OptionError, StoreError, StoreUnavailableError, UnknownLedgerError
+from offload_hooks.errors import (
+    NoReadableCopyError,
+    OptionError,
+    StoreError,
+    StoreUnavailableError,
+    UnknownLedgerError,
+)
 
 START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
 ALL = list(ReadPriority)
@@ -214,6 +220,35 @@ def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
     assert [call[:2] for call in counted.calls[:-1]] == [("offloaded", full)]
     assert counted.calls[0][2] > 128
     assert (tmp_path / "audit.jsonl").read_text().count("\n") == 3
+
+
+def test_copies_in_a_tier_that_no_policy_names_any_more_are_found_if_it_is_configured(tmp_path):
+    file = configuration_file(tmp_path)
+    with configured_topic(file) as topic:
+        topic.add_entry(b"a")
+        topic.roll()
+        topic.offload_prefix(END)
+        assert topic.delete_hot_copies(0)
+    file.write_text(file.read_text().replace(f"{tmp_path}/cold", f"{tmp_path}/other"))
+    with configured_topic(file) as topic, pytest.raises(NoReadableCopyError, match="Configure that tier"):
+        read(topic)
+    with file.open("a") as config:
+        config.write(f'[[tiers]]\ndriver = "local"\noptions.root = "{tmp_path}/cold"\n')
+    with configured_topic(file) as topic:
+        assert read(topic) == [b"a"]
+        assert topic.trim(RetentionPolicies())
+    assert not list((tmp_path / "cold").glob("*-ledger-*"))
+
+
+@contextlib.contextmanager
+def configured_topic(file):
+    configuration = load_configuration(file)
+    with (
+        open_policies(configuration) as (store, said),
+        open_environment(configuration, store, said) as environment,
+        open_managed_ledger(environment, NAME) as topic,
+    ):
+        yield topic
 
 
 def test_an_offload_that_fails_is_counted(environment, records, hot, clock, tmp_path):
