@@ -13,7 +13,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def root():
-    return f"/tests-{os.getpid()}-{next(_numbers)}"
+    return f"/hdfs-tests-{os.getpid()}-{next(_numbers)}"  # others name theirs /tests-…
 
 
 @pytest.fixture
