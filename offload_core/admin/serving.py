@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import sys
+from contextlib import suppress
 
 import structlog
 import uvicorn
@@ -74,11 +75,10 @@ def serve(configuration: Configuration) -> None:
         scheme = "http" if service.tls_certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
         log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
-        try:
+        with suppress(KeyboardInterrupt):  # of SIGTERM the process has ended
             uvicorn.Server(config).run(sockets=[listening])
-        except KeyboardInterrupt:  # of SIGTERM the process has ended
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it may have been ignored when the process began
+        signal.raise_signal(signal.SIGINT)
 
 
 def _check_certificate(service: ServiceSettings) -> None:
