@@ -12,7 +12,7 @@ import structlog
 
 from offload_core.admin.topic_views import info_to_json, stats_to_json
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.managed_ledger import Environment, OffloadStatus, TopicOffloads, topic_offloads
+from offload_core.managed_ledger import Environment, OffloadStatus, TopicOffloads, no_tier, topic_offloads
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords, VersionedInfo
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError
@@ -106,10 +106,7 @@ class RecordedTopics:
         self._record(topic)
         name = managed_ledger_of_topic(topic)
         if self._policies_of(name).offload.driver is None:
-            raise OptionError(
-                f"no tier is configured to which {topic} could be offloaded",
-                hint="Set an offload driver in its policies, or the namespace's, or the broker's.",
-            )
+            raise no_tier(topic)
         offloads = self._offloads_of(name)
         with self._lock:
             if self._is_running(name):

@@ -12,11 +12,10 @@ from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.cli.amounts import parse_seconds, parse_size
 from offload_core.cli.progress import byte_bar
 from offload_core.cli.shared import AsJson, out, printable
-from offload_core.managed_ledger import Environment, TopicOffloads, due_ledgers, topic_offloads
+from offload_core.managed_ledger import Environment, TopicOffloads, due_ledgers, no_tier, topic_offloads
 from offload_core.metadata import EntryPosition
 from offload_core.policies import parse_policies, resolve_policies
 from offload_core.policy_store import PolicyStore
-from offload_hooks.errors import OptionError
 
 _LOOKS_S = 0.2
 
@@ -50,10 +49,7 @@ def offload(
     name = parse_topic(topic)
     driver = policies.resolve(name).offload.driver
     if driver is None:
-        raise OptionError(
-            f"no tier is configured to which {name} could be offloaded",
-            hint="Set an offload driver in its policies, or the namespace's, or the broker's.",
-        )
+        raise no_tier(name)
     offloads = topic_offloads(environment, managed_ledger_of_topic(name))
     said = {"driver": driver, "threshold_in_bytes": max(parse_size(size_threshold), 0)}
     due = due_ledgers(

@@ -11,7 +11,7 @@ from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
-from offload_core.managed_ledger.prefix_offload import OffloadStatus
+from offload_core.managed_ledger.prefix_offload import OffloadStatus, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
@@ -44,6 +44,7 @@ __all__ = [
     "delete_managed_ledger",
     "due_ledgers",
     "keep_up",
+    "no_tier",
     "open_environment",
     "open_managed_ledger",
     "policies_by_name",

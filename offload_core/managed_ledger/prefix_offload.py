@@ -142,11 +142,16 @@ def configured(offloads: Offloads | None, name: str) -> Offloads:
         OptionError: none is.
     """
     if offloads is None:
-        raise OptionError(
-            f"no tier is configured to which {name} could be offloaded",
-            hint="Set an offload driver in its policies, or the namespace's, or the broker's.",
-        )
+        raise no_tier(name)
     return offloads
+
+
+def no_tier(topic: object) -> OptionError:
+    """Why a topic cannot be offloaded at all."""
+    return OptionError(
+        f"no tier is configured to which {topic} could be offloaded",
+        hint="Set an offload driver in its policies, or the namespace's, or the broker's.",
+    )
 
 
 def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
