@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Protocol
@@ -12,7 +11,14 @@ import structlog
 
 from offload_core.admin.topic_views import info_to_json, stats_to_json
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.managed_ledger import Environment, OffloadStatus, TopicOffloads, no_tier, topic_offloads
+from offload_core.managed_ledger import (
+    Environment,
+    OffloadStatus,
+    TopicOffloads,
+    no_tier,
+    system_now_ms,
+    topic_offloads,
+)
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords, VersionedInfo
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError
@@ -95,7 +101,7 @@ class RecordedTopics:
 
     def info(self, topic: TopicName) -> dict[str, Any]:
         """See `Topics`."""
-        return info_to_json(self._record(topic), time.time_ns() // 1_000_000)
+        return info_to_json(self._record(topic), system_now_ms())
 
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
         """See `Topics`."""

@@ -1,7 +1,6 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
-from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
@@ -18,6 +17,7 @@ from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
+from offload_core.offload.clock import system_now_ms
 
 __all__ = [
     "FIRST_WAIT_S",

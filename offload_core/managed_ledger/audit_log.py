@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from uuid import UUID
 
-from offload_core.managed_ledger.clock import system_now_ms
+from offload_core.offload.clock import system_now_ms
 from offload_hooks.errors import StoreError
 
 VERSION = 1

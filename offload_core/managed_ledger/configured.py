@@ -9,12 +9,12 @@ from typing import Any
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.configuration import Configuration, TierSettings
 from offload_core.managed_ledger.audit_log import FileAuditLog, LoggedDeletions
-from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.metadata import ManagedLedgerRecords
+from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policy_store import PolicyStore, ResolvedPolicies
 from offload_core.tier import Tier, open_store

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from offload_core.managed_ledger.clock import system_now_ms
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
+from offload_core.offload.clock import system_now_ms
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import OffloadError, StoreError
 

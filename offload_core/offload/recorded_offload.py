@@ -10,7 +10,6 @@ leaves every entry readable, and the same call again goes on. Source: docs/forma
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -29,6 +28,7 @@ from offload_core.metadata import (
     mark_hot_copy_deleted,
     prepare_attempt,
 )
+from offload_core.offload.clock import system_now_ms
 from offload_core.offload.ledger_offloader import LedgerOffloader, ProgressListener
 from offload_core.tier import Tier
 from offload_hooks.errors import (
@@ -43,10 +43,6 @@ from offload_hooks.errors import (
 from offload_hooks.ledger_stores import LedgerStore
 
 _log = logging.getLogger(__name__)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 class RecordedOffloads:
@@ -69,7 +65,7 @@ class RecordedOffloads:
         tiers: KnownTiers,
         *,
         offloader_of: Callable[[Tier], LedgerOffloader] = LedgerOffloader,
-        now_ms: Callable[[], int] = _now_ms,
+        now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
         self._records = records
         self._hot = hot
