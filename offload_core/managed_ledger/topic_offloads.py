@@ -53,11 +53,14 @@ class TopicOffloads:
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """See `ManagedLedger.delete_hot_copies`."""
         offloads = configured(self._environment.offloads, self.name)
+        complete = [ledger for ledger in self._read().in_order if ledger.has_complete_copy]
+        if not complete:
+            return []  # the usual case of a round of upkeep, and the hot tier's listing is the dear part
         is_hot = set(self._environment.hot.of(self.name)).__contains__
         deleted: list[int] = []
         failures: list[OffloadError] = []
-        for ledger in self._read().in_order:
-            if not is_hot(ledger.ledger_id) or not ledger.has_complete_copy:
+        for ledger in complete:
+            if not is_hot(ledger.ledger_id):
                 continue
             announce = partial(self._environment.audit.record, _offloaded_copy(self.name, ledger))
             try:
