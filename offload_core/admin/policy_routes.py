@@ -61,22 +61,24 @@ def policy_routes(policies: PolicyStore) -> list[AdminRoute]:
     )
     # A topic's own name may hold a `/`, so its paths are tried in this order, the longest names last.
     return [
-        AdminRoute(f"{_NAMESPACE}/offloadPolicies", namespaces.get_offload, methods=["GET"]),
-        AdminRoute(f"{_NAMESPACE}/offloadPolicies", namespaces.set_offload, methods=["POST"]),
-        AdminRoute(f"{_NAMESPACE}/offloadPolicies", namespaces.remove_offload, methods=["DELETE"]),
+        *_level_routes(_NAMESPACE, namespaces),
         AdminRoute(f"{_NAMESPACE}/removeOffloadPolicies", namespaces.remove_offload, methods=["DELETE"]),
         *_field_routes(namespaces, "offloadThreshold", "threshold_in_bytes", unset=-1),
         *_field_routes(namespaces, "offloadThresholdInSeconds", "threshold_in_seconds", unset=-1),
         *_field_routes(namespaces, "offloadDeletionLagMs", "deletion_lag_in_millis", unset=None),
-        AdminRoute(f"{_NAMESPACE}/retention", namespaces.get_retention, methods=["GET"]),
-        AdminRoute(f"{_NAMESPACE}/retention", namespaces.set_retention, methods=["POST"]),
-        AdminRoute(f"{_NAMESPACE}/retention", namespaces.remove_retention, methods=["DELETE"]),
-        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.get_offload, methods=["GET"]),
-        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.set_offload, methods=["POST"]),
-        AdminRoute(f"{TOPIC_PATH}/offloadPolicies", topics.remove_offload, methods=["DELETE"]),
-        AdminRoute(f"{TOPIC_PATH}/retention", topics.get_retention, methods=["GET"]),
-        AdminRoute(f"{TOPIC_PATH}/retention", topics.set_retention, methods=["POST"]),
-        AdminRoute(f"{TOPIC_PATH}/retention", topics.remove_retention, methods=["DELETE"]),
+        *_level_routes(TOPIC_PATH, topics),
+    ]
+
+
+def _level_routes(path: str, level: _Level) -> list[AdminRoute]:
+    """What can be asked of namespaces and of topics alike."""
+    return [
+        AdminRoute(f"{path}/offloadPolicies", level.get_offload, methods=["GET"]),
+        AdminRoute(f"{path}/offloadPolicies", level.set_offload, methods=["POST"]),
+        AdminRoute(f"{path}/offloadPolicies", level.remove_offload, methods=["DELETE"]),
+        AdminRoute(f"{path}/retention", level.get_retention, methods=["GET"]),
+        AdminRoute(f"{path}/retention", level.set_retention, methods=["POST"]),
+        AdminRoute(f"{path}/retention", level.remove_retention, methods=["DELETE"]),
     ]
 
 
