@@ -66,7 +66,13 @@ class ColdLedger:
 
     def status(self) -> LedgerStatus:
         """See `LedgerReader`."""
-        raise NotImplementedError
+        return LedgerStatus(
+            ledger_id=self.ledger_id,
+            entry_count=len(self.entries),
+            size_bytes=sum(map(len, self.entries)),
+            sealed=True,
+            created_at_ms=0,
+        )
 
     def read(
         self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
