@@ -4,14 +4,24 @@ BIN := .venv/bin
 READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test check bench nightly proto docs clean
+# Folders of tests that wait for servers and JVMs. The others compute; both run at once.
+WAITING := broker drivers oracle servers spark stores
+
+.PHONY: demo test test-waiting test-computing check bench nightly proto docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
 test: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m servers.install
-	$(PYTEST) -m "not nightly"
+	$(MAKE) --keep-going --jobs=2 test-waiting test-computing
+
+test-waiting: $(READY)
+	$(PYTEST) -m "not nightly" $(WAITING:%=tests/%)
+
+# What it says comes when it has ended, not in between the lines of the other half.
+test-computing: $(READY)
+	$(PYTEST) -m "not nightly" $(WAITING:%=--ignore=tests/%) > .computing.log 2>&1; code=$$?; cat .computing.log; exit $$code
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -33,7 +43,7 @@ docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf .venv .demo .bench site
+	rm -rf .venv .demo .bench .computing.log site
 
 # A .venv that was cut off or whose Python is gone is made anew; any other is brought up to date.
 $(READY): pyproject.toml constraints.txt

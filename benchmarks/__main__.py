@@ -37,6 +37,7 @@ SUITES = (
     "schemas",
     "hot",
     "offload",
+    "streaming",
     "topics",
     "reads",
 )

@@ -5,7 +5,8 @@ entry checked; Pulsar's offloader is handed the same entries from memory. The se
 
 Appending meanwhile: one thread appends entries of 1 KiB at a fixed rate, one by one or what came in a millisecond at
 once, a second one offloads ledger after ledger, in the same process. A call's time counts from when its first entry was
-due, so that one that waits delays those behind it.
+due, so that one that waits delays those behind it. The uploads are in this process, or in one of their own, or there
+at a pace of four times what is appended, as a policy's rate limit makes it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import itertools
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -27,7 +29,7 @@ from benchmarks.measure import Result
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.ledgers import FileLedgerStore
 from offload_core.offload import LedgerOffloader
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.tier import LayerSpec, MemoryBudget, Tier, TierSpec, UploadProcess, open_with_upload_process
 
 ENTRY_BYTES = 1024
 LEDGER_BYTES = 1 << 30
@@ -37,6 +39,7 @@ TARGET = 3.0
 OFFERED_BYTES_PER_S = 30e6
 ENTRIES_PER_MS = 29
 APPEND_S = 15.0
+PACE_BYTES_PER_S = 120e6
 MOST_TIMES_SLOWER = 1.5
 
 
@@ -51,9 +54,8 @@ def run(folder: Path) -> Iterator[Result]:
             for signing in ("always", "never"):
                 with open_tier_at(server, signing) as tier:
                     yield offloading(oracle, server, store, tier, ledger_id, signing)
-            with open_tier_at(server, "never") as tier:
-                for name, entries in (("one by one", 1), ("a batch each ms", ENTRIES_PER_MS)):
-                    yield appending(store, tier, ledger_id, name, entries)
+            for name, entries in (("one by one", 1), ("a batch each ms", ENTRIES_PER_MS)):
+                yield from appending(store, server, ledger_id, name, entries)
     finally:
         store.close()
         shutil.rmtree(place)
@@ -112,10 +114,45 @@ def offloading(
     )
 
 
-def appending(store: FileLedgerStore, tier: Tier, ledger_id: int, name: str, entries: int) -> Result:
+def appending(
+    store: FileLedgerStore, server: Versitygw, ledger_id: int, name: str, entries: int
+) -> Iterator[Result]:
     """The 99th percentile of appends at a fixed rate, while offloads run one after another, over that without."""
     append_latencies(store, entries)  # the first appends of a process are not counted
-    alone = append_latencies(store, entries)
+    with open_tier_at(server, "never") as tier:
+        spec = tier.spec
+        assert spec is not None
+        pace = LayerSpec(name="rate-limit", options={"bytes_per_second": PACE_BYTES_PER_S})
+        ways: tuple[tuple[str, Callable[[], Tier]], ...] = (
+            ("in this process", lambda: Tier.open(spec)),
+            ("uploads in their own process", lambda: by_a_process(spec)),
+            (
+                f"the same at {PACE_BYTES_PER_S / 1e6:.0f} MB/s",
+                lambda: by_a_process(replace(spec, layers=(*spec.layers, pace))),
+            ),
+        )
+    for way, opened in ways:
+        alone = append_latencies(store, entries)
+        with opened() as tier:
+            beside = latencies_beside_offloads(store, tier, ledger_id, entries)
+        before, meanwhile = (float(np.percentile(each, 99)) for each in (alone, beside))
+        yield Result(
+            name=f"append at {OFFERED_BYTES_PER_S / 1e6:.0f} MB/s, {name}, p99, while an offload runs, {way}",
+            ours=f"{meanwhile * 1e3:.2f} ms",
+            peer=f"without {before * 1e3:.2f} ms",
+            ratio=meanwhile / before,
+            limit=MOST_TIMES_SLOWER,
+            at_most=True,
+        )
+
+
+def by_a_process(spec: TierSpec) -> Tier:
+    """A tier that a process of its own uploads to."""
+    return open_with_upload_process(spec, UploadProcess(spec))
+
+
+def latencies_beside_offloads(store: FileLedgerStore, tier: Tier, ledger_id: int, entries: int) -> np.ndarray:
+    """As `append_latencies`, while offloads run."""
     done = threading.Event()
 
     def offload_on() -> None:
@@ -124,18 +161,11 @@ def appending(store: FileLedgerStore, tier: Tier, ledger_id: int, name: str, ent
 
     thread = threading.Thread(target=offload_on)
     thread.start()
-    beside = append_latencies(store, entries)
-    done.set()
-    thread.join()
-    before, meanwhile = (float(np.percentile(each, 99)) for each in (alone, beside))
-    return Result(
-        name=f"append at {OFFERED_BYTES_PER_S / 1e6:.0f} MB/s, {name}, p99, while an offload runs",
-        ours=f"{meanwhile * 1e3:.2f} ms",
-        peer=f"without {before * 1e3:.2f} ms",
-        ratio=meanwhile / before,
-        limit=MOST_TIMES_SLOWER,
-        at_most=True,
-    )
+    try:
+        return append_latencies(store, entries)
+    finally:
+        done.set()
+        thread.join()
 
 
 def append_latencies(store: FileLedgerStore, entries: int) -> np.ndarray:

@@ -392,5 +392,5 @@ def open_tier(
     Raises:
         UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
     """
-    store = open_store(url_or_driver, driver=driver, layers=layers, **options)
+    store = open_store(url_or_driver, driver=driver, layers=layers, upload_niceness=None, **options)
     return TierReader(store, options=options)

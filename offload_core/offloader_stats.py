@@ -15,7 +15,7 @@ class OffloaderStats(Protocol):
         """A ledger's offload failed."""
 
     def count_offloaded(self, topic: str, size_bytes: int) -> None:
-        """So many bytes were offloaded."""
+        """So many bytes of blocks were written to the tier."""
 
     def count_write_error(self, topic: str) -> None:
         """A write to the tier failed."""
@@ -34,6 +34,12 @@ class OffloaderStats(Protocol):
 
     def time_data_read(self, topic: str, seconds: float) -> None:
         """Data were read from the tier in this time."""
+
+    def count_fallback(self, copy: str, reason: str) -> None:
+        """A ledger's copy (`hot`, `cold`) could not be read for this reason, and the other one was tried.
+
+        Not of Pulsar's; the reasons are those of docs/reading-entries.md.
+        """
 
     def count_deletion(self, topic: str, *, succeeded: bool) -> None:
         """A ledger's cold copy was deleted, or was not."""

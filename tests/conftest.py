@@ -27,6 +27,9 @@ from servers.zookeeper import ZooKeeper
 # Read when gcsfs is imported; otherwise it asks the server for an API that only Google has, for minutes.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
+# Every JVM of the tests lives for seconds: it starts in half the CPU time without Java's optimising compiler.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 # A busy machine is no fault of a property.
 settings.register_profile(
     "any machine", settings(), deadline=None, suppress_health_check=(HealthCheck.too_slow,)

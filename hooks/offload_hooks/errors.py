@@ -311,5 +311,13 @@ class AttemptError(OffloadError):
     """A step of an offload attempt does not go with what the ledger's record says, such as another attempt's uuid."""
 
 
+class LiveAttemptError(AttemptError):
+    """Another process, or another thread of this one, offloads the ledger at the moment."""
+
+
+class OffloadStoppedError(OffloadError):
+    """An offload was ended before its time, because its managed ledger, its upkeep or its service is closed."""
+
+
 class UnresolvedTransactionError(OffloadError):
     """What became of a transaction is not known where it would have to be."""

@@ -1,7 +1,7 @@
 """`OffloaderStats` for Prometheus, by Pulsar's names: `brk_ledgeroffloader_…`.
 
 Names, labels and units are those that a broker 4.0.8 exposes with `exposeTopicLevelMetricsInPrometheus`; summaries have
-their sum and count, without quantiles.
+their sum and count, without quantiles. Fallbacks of reads are counted by a name of our own.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Summary
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 _LABELS = ("namespace", "topic")
+_DELETION_STATUSES = ("succeed", "failed")
 RATE_WINDOW_S = 60.0
 """Over how long a rate is taken; a broker's default."""
 
@@ -44,46 +45,79 @@ class OffloaderMetrics:
         )
         self._index_latency = summary("read_offload_index_latency", "Reads of indexes, microseconds")
         self._data_latency = summary("read_offload_data_latency", "Reads of data, microseconds")
+        self._fallbacks = Counter(
+            "pulsar_offload_read_fallbacks",
+            "Copies of ledgers that could not be read, so that the other one was tried",
+            ("copy", "reason"),
+            registry=registry,
+        )
+        self._topics: set[str] = set()
         self._offload_rate = _Rates(clock)
         self._read_rate = _Rates(clock)
+        self._by_topic = (
+            *(self._offload_error, self._write_error, self._read_error, self._read_bytes),
+            *(self._ledger_latency, self._index_latency, self._data_latency),
+        )
         registry.register(self)
 
     def count_offload_error(self, topic: str) -> None:
         """See `OffloaderStats`."""
-        self._offload_error.labels(*_places(topic)).inc()
+        self._offload_error.labels(*self._labels(topic)).inc()
 
     def count_offloaded(self, topic: str, size_bytes: int) -> None:
         """See `OffloaderStats`."""
+        self._topics.add(topic)
         self._offload_rate.add(topic, size_bytes)
 
     def count_write_error(self, topic: str) -> None:
         """See `OffloaderStats`."""
-        self._write_error.labels(*_places(topic)).inc()
+        self._write_error.labels(*self._labels(topic)).inc()
 
     def time_ledger_read(self, topic: str, seconds: float) -> None:
         """See `OffloaderStats`."""
-        self._ledger_latency.labels(*_places(topic)).observe(seconds * 1e6)
+        self._ledger_latency.labels(*self._labels(topic)).observe(seconds * 1e6)
 
     def count_read_error(self, topic: str) -> None:
         """See `OffloaderStats`."""
-        self._read_error.labels(*_places(topic)).inc()
+        self._read_error.labels(*self._labels(topic)).inc()
 
     def count_read(self, topic: str, size_bytes: int) -> None:
         """See `OffloaderStats`."""
-        self._read_bytes.labels(*_places(topic)).inc(size_bytes)
+        self._read_bytes.labels(*self._labels(topic)).inc(size_bytes)
         self._read_rate.add(topic, size_bytes)
 
     def time_index_read(self, topic: str, seconds: float) -> None:
         """See `OffloaderStats`."""
-        self._index_latency.labels(*_places(topic)).observe(seconds * 1e6)
+        self._index_latency.labels(*self._labels(topic)).observe(seconds * 1e6)
 
     def time_data_read(self, topic: str, seconds: float) -> None:
         """See `OffloaderStats`."""
-        self._data_latency.labels(*_places(topic)).observe(seconds * 1e6)
+        self._data_latency.labels(*self._labels(topic)).observe(seconds * 1e6)
 
     def count_deletion(self, topic: str, *, succeeded: bool) -> None:
         """See `OffloaderStats`."""
-        self._deletions.labels(*_places(topic), "succeed" if succeeded else "failed").inc()
+        self._deletions.labels(*self._labels(topic), _DELETION_STATUSES[0 if succeeded else 1]).inc()
+
+    def count_fallback(self, copy: str, reason: str) -> None:
+        """See `OffloaderStats`."""
+        self._fallbacks.labels(copy, reason).inc()
+
+    def keep(self, topics: Iterable[str]) -> None:
+        """Forget all topics but these: they are not there any more."""
+        gone = set(self._topics)  # a copy at once: others count meanwhile
+        gone.difference_update(topics)
+        for topic in gone:
+            self._topics.discard(topic)
+            for metric in self._by_topic:
+                metric.remove(*_places(topic))
+            for status in _DELETION_STATUSES:
+                self._deletions.remove(*_places(topic), status)
+            self._offload_rate.forget(topic)
+            self._read_rate.forget(topic)
+
+    def _labels(self, topic: str) -> tuple[str, str]:
+        self._topics.add(topic)
+        return _places(topic)
 
     def collect(self) -> Iterator[Metric]:
         """The rates, for the registry."""
@@ -112,6 +146,10 @@ class _Rates:
             so_far = seconds.pop()[1] if seconds and seconds[-1][0] == second else 0
             seconds.append((second, so_far + size_bytes))
             _forget(seconds, second)
+
+    def forget(self, topic: str) -> None:
+        with self._lock:
+            self._seconds.pop(topic, None)
 
     def now(self) -> list[tuple[str, float]]:
         second = int(self._clock())

@@ -9,60 +9,55 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, unquote_plus
 
 import structlog
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from offload_core.admin.paths import NAMESPACE_PATH, TOPIC_PATH, namespace_of_path, topic_of_path
 from offload_core.admin.requests import AdminRoute, in_thread, mapping, number, shown
-from offload_core.catalogue import TopicName
 from offload_core.policies import OffloadPolicies, RetentionPolicies
-from offload_core.policies.model import MASK
+from offload_core.policies.model import MASK, shown_value
 from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies
-from offload_core.policy_store.level import parse_offload, parse_retention
+from offload_core.policy_store.level import NAMESPACE_NAMES, Part, parse_offload, parse_retention
 from offload_hooks.errors import OptionError
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 
 _EXTRA = "managedLedgerExtraConfigurations"
-_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
-TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
 _DONE = 204
 
 log = structlog.get_logger("offload.admin")
 
 
-def topic_of(request: Request) -> TopicName:
-    """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space.
-
-    Raises:
-        HTTPException: 404, where a `/` that is encoded stands outside the topic's own name.
-    """
-    path = request.scope["raw_path"].decode("ascii").split("/")
-    parts, around = path[4:-1], [*path[:6], path[-1]]
-    if len(parts) < 3 or "/" in unquote("".join(around)):
-        raise HTTPException(404)
-    return TopicName(f"persistent://{unquote('/'.join(parts[:2]))}/{unquote_plus('/'.join(parts[2:]))}")
-
-
-def policy_routes(policies: PolicyStore) -> list[AdminRoute]:
-    """The routes of policies in a store."""
+def policy_routes(policies: PolicyStore, has_topics: Callable[[str], bool]) -> list[AdminRoute]:
+    """The routes of policies in a store; `has_topics` says whether a namespace has any."""
     namespaces = _Level(
-        lambda request: policies.namespace(_namespace(request)),
-        lambda request, change: policies.change_namespace(_namespace(request), change),
-        lambda request: policies.resolve_namespace(_namespace(request)),
+        lambda request: policies.namespace(namespace_of_path(request)),
+        lambda request, change: policies.change_namespace(namespace_of_path(request), change),
+        lambda request, part: policies.remove_from_namespace(namespace_of_path(request), part),
+        lambda request: policies.resolve_namespace(namespace_of_path(request)),
     )
     topics = _Level(
-        lambda request: policies.topic(topic_of(request)),
-        lambda request, change: policies.change_topic(topic_of(request), change),
-        lambda request: policies.resolve(topic_of(request)),
+        lambda request: policies.topic(topic_of_path(request)),
+        lambda request, change: policies.change_topic(topic_of_path(request), change),
+        lambda request, part: policies.remove_from_topic(topic_of_path(request), part),
+        lambda request: policies.resolve(topic_of_path(request)),
     )
+
     # A topic's own name may hold a `/`, so its paths are tried in this order, the longest names last.
+    async def namespace(request: Request) -> Response:
+        name = namespace_of_path(request)
+        said: LevelPolicies = await in_thread(policies.namespace, name)
+        if said == LevelPolicies() and not await in_thread(has_topics, name):
+            raise HTTPException(404, "Namespace does not exist")
+        return shown(_namespace_to_json(said))
+
     return [
-        *_level_routes(_NAMESPACE, namespaces),
-        AdminRoute(f"{_NAMESPACE}/removeOffloadPolicies", namespaces.remove_offload, methods=["DELETE"]),
+        AdminRoute(NAMESPACE_PATH, namespace),
+        *_level_routes(NAMESPACE_PATH, namespaces),
+        AdminRoute(f"{NAMESPACE_PATH}/removeOffloadPolicies", namespaces.remove_offload, methods=["DELETE"]),
         *_field_routes(namespaces, "offloadThreshold", "threshold_in_bytes", unset=-1),
         *_field_routes(namespaces, "offloadThresholdInSeconds", "threshold_in_seconds", unset=-1),
         *_field_routes(namespaces, "offloadDeletionLagMs", "deletion_lag_in_millis", unset=None),
@@ -89,9 +84,10 @@ class _Level:
         self,
         read: Callable[[Request], LevelPolicies],
         change: Callable[[Request, Change], LevelPolicies],
+        remove: Callable[[Request, Part], None],
         resolve: Callable[[Request], ResolvedPolicies],
     ) -> None:
-        self.read, self.change, self.resolve = read, change, resolve
+        self.read, self.change, self.remove, self.resolve = read, change, remove, resolve
 
     async def get_offload(self, request: Request) -> Response:
         if _is_applied(request):
@@ -113,7 +109,7 @@ class _Level:
         return Response(status_code=_DONE)
 
     async def remove_offload(self, request: Request) -> Response:
-        await in_thread(self.change, request, lambda level: replace(level, offload=None, unknown_offload={}))
+        await in_thread(self.remove, request, "offload")
         return Response(status_code=_DONE)
 
     async def get_retention(self, request: Request) -> Response:
@@ -130,7 +126,7 @@ class _Level:
         return Response(status_code=_DONE)
 
     async def remove_retention(self, request: Request) -> Response:
-        await in_thread(self.change, request, lambda level: replace(level, retention=None))
+        await in_thread(self.remove, request, "retention")
         return Response(status_code=_DONE)
 
 
@@ -151,7 +147,7 @@ def _field_routes(level: _Level, path: str, field: str, *, unset: int | None) ->
         await in_thread(level.change, request, partial(_say, field, None))
         return Response(status_code=_DONE)
 
-    whole = f"{_NAMESPACE}/{path}"
+    whole = f"{NAMESPACE_PATH}/{path}"
     removing = [AdminRoute(whole, delete, methods=["DELETE"])] if unset is None else []
     return [AdminRoute(whole, get, methods=["GET"]), AdminRoute(whole, put, methods=["PUT"]), *removing]
 
@@ -160,8 +156,14 @@ def _say(field: str, value: int | None, level: LevelPolicies) -> LevelPolicies:
     return level.saying(**{field: value if value is None else max(value, -1)})
 
 
-def _namespace(request: Request) -> str:
-    return f"{request.path_params['tenant']}/{request.path_params['namespace']}"
+def _namespace_to_json(said: LevelPolicies) -> dict[str, Any]:
+    """All that a namespace says, as Pulsar's `Policies`."""
+    told: dict[str, Any] = shown_value(dict(said.others))
+    if said.offload is not None:
+        told[NAMESPACE_NAMES.offload] = said.shown_offload()
+    if said.retention is not None:
+        told[NAMESPACE_NAMES.retention] = said.retention.model_dump(mode="json", by_alias=True)
+    return told
 
 
 def _is_applied(request: Request) -> bool:

@@ -6,11 +6,12 @@ It binds to loopback. Elsewhere it refuses to without tokens.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import ssl
 import sys
-from contextlib import suppress
+import threading
 
 import structlog
 import uvicorn
@@ -26,6 +27,7 @@ from offload_core.policy_store import open_policies
 from offload_hooks.errors import OptionError
 
 _GRACE_S = 10
+_ENDS = (signal.SIGINT, signal.SIGTERM)
 _MAX_CONNECTIONS = 1000
 
 log = structlog.get_logger("offload.admin")
@@ -34,7 +36,9 @@ log = structlog.get_logger("offload.admin")
 def serve(configuration: Configuration) -> None:
     """Serve until SIGTERM or Ctrl-C, and end the process by it; requests that are under way are answered.
 
-    Offloads that are under way are not waited for: whoever offloads the topic next begins them anew.
+    Offloads that are under way are stopped, and what they wrote is deleted, if that is done in time
+    (`service.stop_timeout_s`); else whoever offloads the topic next begins them anew. A second signal ends the process
+    at once.
 
     Raises:
         OptionError: an address that is not to be had, keys or certificates that are none, no metadata store. Others:
@@ -75,10 +79,38 @@ def serve(configuration: Configuration) -> None:
         scheme = "http" if service.tls_certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
         log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
-        with suppress(KeyboardInterrupt):  # of SIGTERM the process has ended
-            uvicorn.Server(config).run(sockets=[listening])
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # it may have been ignored when the process began
-        signal.raise_signal(signal.SIGINT)
+        ending = _Ending(uvicorn.Server(config))
+        ending.server.run(sockets=[listening])
+        ending.begin(service.stop_timeout_s)
+    ending.end()
+
+
+class _Ending:
+    """How the process ends: by the signal that it was told to end by, when all is closed or time is over."""
+
+    def __init__(self, server: uvicorn.Server) -> None:
+        self.server = server
+        self._told = signal.SIGINT
+        for each in _ENDS:
+            signal.signal(each, self._note)
+
+    def _note(self, number: int, _: object) -> None:
+        """The server has its own handlers while it runs, and raises what it was told afterwards."""
+        self._told = signal.Signals(number)
+        self.server.should_exit = True
+
+    def begin(self, within_s: float) -> None:
+        """From now on a signal ends the process at once, and so does time."""
+        for each in _ENDS:
+            signal.signal(each, signal.SIG_DFL)
+        timer = threading.Timer(within_s, self.end)
+        timer.daemon = True
+        timer.start()
+        log.info("ending", signal=self._told.name)
+
+    def end(self) -> None:
+        """End the process."""
+        os.kill(os.getpid(), self._told)
 
 
 def _check_certificate(service: ServiceSettings) -> None:

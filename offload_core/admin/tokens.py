@@ -59,7 +59,7 @@ class Tokens:
 
         Raises:
             NoTokenError: no token, a wrong signature, an expired one, no role.
-            AccessDeniedError: the role may do nothing here.
+            AccessDeniedError: the role may do nothing at all here.
         """
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != "bearer" or not token.strip():
@@ -81,9 +81,24 @@ class Tokens:
             role = role[0] if role else None
         if not isinstance(role, str) or not role:
             raise NoTokenError("the token names no role", expected=f"the claim {self._settings.role_claim}")
-        if role not in self._settings.superuser_roles:
+        if role not in self._settings.superuser_roles.union(*self._settings.tenant_admin_roles.values()):
             raise AccessDeniedError("the token's role may do nothing here", found=repr(role))
         return role
+
+    def check_may(self, role: str, tenant: str | None) -> None:
+        """Refuse what a role may not: all but a superuser's, outside of the tenants that it is an admin of.
+
+        Args:
+            tenant: of whom the request is; None: of all.
+
+        Raises:
+            AccessDeniedError: the role may not.
+        """
+        settings = self._settings
+        if role in settings.superuser_roles:
+            return
+        if tenant is None or role not in settings.tenant_admin_roles.get(tenant, ()):
+            raise AccessDeniedError("the token's role may not do this", found=repr(role))
 
 
 def has_tokens(settings: TokenSettings) -> bool:

@@ -7,52 +7,68 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offload_core.admin.policy_routes import TOPIC_PATH, topic_of
+from offload_core.admin.paths import NAMESPACE_PATH, TOPIC_PATH, namespace_of_path, topic_of_path
 from offload_core.admin.requests import AdminRoute, BodyError, in_thread, mapping, shown
 from offload_core.admin.topic_views import offload_to_json
 from offload_core.admin.topics import Topics
 from offload_core.metadata import EntryPosition
-from offload_core.policy_store import namespace_of
+from offload_core.policy_store import PolicyStore, namespace_of
 
 
-def topic_routes(topics: Topics) -> list[AdminRoute]:
-    """The routes of topics."""
+def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
+    """The routes of topics, and of the namespaces that have topics or policies."""
+
+    async def known_namespaces() -> list[str]:
+        with_topics = {namespace_of(name) for name in await in_thread(topics.names)}
+        return sorted(with_topics.union(await in_thread(policies.namespaces)))
 
     async def tenants(_: Request) -> Response:
-        names = await in_thread(topics.names)
-        return shown(sorted({namespace_of(name).partition("/")[0] for name in names}))
+        return shown(sorted({name.partition("/")[0] for name in await known_namespaces()}))
 
     async def namespaces(request: Request) -> Response:
         tenant = request.path_params["tenant"]
-        found = {namespace_of(name) for name in await in_thread(topics.names)}
-        return shown(sorted(name for name in found if name.partition("/")[0] == tenant))
+        return shown([name for name in await known_namespaces() if name.partition("/")[0] == tenant])
 
     async def names(request: Request) -> Response:
-        namespace = f"{request.path_params['tenant']}/{request.path_params['namespace']}"
-        return shown([name.full for name in await in_thread(topics.names, namespace)])
+        if request.query_params.get("mode", "").upper() == "NON_PERSISTENT":
+            return shown([])
+        return shown([name.full for name in await in_thread(topics.names, namespace_of_path(request))])
+
+    async def partitioned(request: Request) -> Response:
+        found = await in_thread(topics.names, namespace_of_path(request))
+        return shown(sorted({name.base for name in found if name.partition >= 0}))
+
+    async def partitions(request: Request) -> Response:
+        return shown(
+            {"partitions": await in_thread(topics.partitions, topic_of_path(request)), "deleted": False}
+        )
 
     async def none(_: Request) -> Response:
         return shown([])
 
     async def info(request: Request) -> Response:
-        return shown(await in_thread(topics.info, topic_of(request)))
+        return shown(await in_thread(topics.info, topic_of_path(request)))
 
     async def stats(request: Request) -> Response:
-        return shown(await in_thread(topics.internal_stats, topic_of(request)))
+        return shown(await in_thread(topics.internal_stats, topic_of_path(request)))
 
     async def begin_offload(request: Request) -> Response:
         position = _position_of(await mapping(request))
-        await in_thread(topics.begin_offload, topic_of(request), position)
+        await in_thread(topics.begin_offload, topic_of_path(request), position)
         return Response(status_code=204)
 
     async def offload_status(request: Request) -> Response:
-        return shown(offload_to_json(await in_thread(topics.offload_status, topic_of(request))))
+        return shown(offload_to_json(await in_thread(topics.offload_status, topic_of_path(request))))
 
     return [
         AdminRoute("/admin/v2/tenants", tenants),
         AdminRoute("/admin/v2/namespaces/{tenant}", namespaces),
+        AdminRoute(f"{NAMESPACE_PATH}/topics", names),
         AdminRoute("/admin/v2/persistent/{tenant}/{namespace}", names),
+        AdminRoute("/admin/v2/persistent/{tenant}/{namespace}/partitioned", partitioned),
         AdminRoute("/admin/v2/non-persistent/{tenant}/{namespace}", none),
+        AdminRoute("/admin/v2/non-persistent/{tenant}/{namespace}/partitioned", none),
+        AdminRoute(f"{TOPIC_PATH}/partitions", partitions),
         AdminRoute(f"{TOPIC_PATH}/internal-info", info),
         AdminRoute(f"{TOPIC_PATH}/internalStats", stats),
         AdminRoute(f"{TOPIC_PATH}/offload", begin_offload, methods=["PUT"]),

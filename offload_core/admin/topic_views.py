@@ -1,7 +1,8 @@
 """A managed ledger's record as Pulsar's admin REST tells it: `internal-info` and `internalStats`.
 
 Source: the answers of a broker 4.0.8 to records that are known (tests/golden/broker). Of the open ledger a record knows
-no entries, and a metadata store has no dates; they are left out, as Pulsar leaves out what it does not know.
+no entries, the hot tier does; a metadata store has no dates, which are left out, as Pulsar leaves out what it does not
+know.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from offload_core.managed_ledger import OffloadStatus
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, VersionedInfo
+from offload_hooks.ledger_stores import LedgerStatus
 
 
 def info_to_json(record: VersionedInfo, now_ms: int) -> dict[str, Any]:
@@ -28,18 +30,24 @@ def info_to_json(record: VersionedInfo, now_ms: int) -> dict[str, Any]:
     return shown
 
 
-def stats_to_json(info: ManagedLedgerInfo) -> dict[str, Any]:
-    """`internalStats`: the topic's ledgers in order, and what they hold together."""
+def stats_to_json(info: ManagedLedgerInfo, written: LedgerStatus | None = None) -> dict[str, Any]:
+    """`internalStats`: the topic's ledgers in order, and what they hold together.
+
+    Args:
+        written: of the ledger that is open, as the hot tier has it; None if it is not known. The ledger's own line
+            tells nothing of it, as a broker's.
+    """
     ledgers = info.in_order
+    entries, size = (0, 0) if written is None else (written.entry_count, written.size_bytes)
     return {
         "entriesAddedCounter": 0,
-        "numberOfEntries": sum(ledger.info.entries or 0 for ledger in ledgers),
-        "totalSize": sum(ledger.info.size or 0 for ledger in ledgers),
-        "currentLedgerEntries": 0,
-        "currentLedgerSize": 0,
+        "numberOfEntries": sum(ledger.info.entries or 0 for ledger in ledgers) + entries,
+        "totalSize": sum(ledger.info.size or 0 for ledger in ledgers) + size,
+        "currentLedgerEntries": entries,
+        "currentLedgerSize": size,
         "waitingCursorsCount": 0,
         "pendingAddEntriesCount": 0,
-        "lastConfirmedEntry": _last_entry(info),
+        "lastConfirmedEntry": _last_entry(info, written),
         "state": _state(info),
         "ledgers": [
             _stats_of(
@@ -79,9 +87,11 @@ def _stats_of(ledger_id: int, entries: int, size: int, *, offloaded: bool) -> di
     }
 
 
-def _last_entry(info: ManagedLedgerInfo) -> str:
+def _last_entry(info: ManagedLedgerInfo, written: LedgerStatus | None) -> str:
     if info.terminated_at is not None:
         return f"{info.terminated_at.ledger_id}:{info.terminated_at.entry_id}"
+    if written is not None and written.entry_count:
+        return f"{written.ledger_id}:{written.entry_count - 1}"
     for ledger in reversed(info.in_order):
         if ledger.info.entries:
             return f"{ledger.ledger_id}:{ledger.info.entries - 1}"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from typing import Any, Protocol
 
 import structlog
@@ -19,11 +20,18 @@ from offload_core.managed_ledger import (
     system_now_ms,
     topic_offloads,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords, VersionedInfo
-from offload_core.policy_store import ResolvedPolicies
-from offload_hooks.errors import AttemptError, OffloadError, OptionError, UnknownTopicError
-
-_OFFLOADS_AT_A_TIME = 4
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, VersionedInfo
+from offload_core.policy_store import ResolvedPolicies, namespace_of
+from offload_hooks.errors import (
+    AttemptError,
+    FormatError,
+    OffloadError,
+    OffloadStoppedError,
+    OptionError,
+    StoreError,
+    UnknownTopicError,
+)
+from offload_hooks.ledger_stores import LedgerStatus
 
 log = structlog.get_logger("offload.admin")
 
@@ -33,6 +41,13 @@ class Topics(Protocol):
 
     def names(self, namespace: str | None = None) -> list[TopicName]:
         """The topics of a namespace (`tenant/namespace`), or of all, in order; of partitioned ones the partitions."""
+
+    def partitions(self, topic: TopicName) -> int:
+        """How many partitions a topic has, by the last one that there is; 0 for a topic without, and for a partition.
+
+        Raises:
+            UnknownTopicError: there is none of this name.
+        """
 
     def info(self, topic: TopicName) -> dict[str, Any]:
         """`internal-info` of a topic.
@@ -64,6 +79,8 @@ class RecordedTopics:
         records: the managed ledgers' records.
         environment: with their hot tier and their offloads; None: nothing is offloaded here.
         policies_of: what holds for a managed ledger, by its name.
+        threads: how many topics are offloaded at the same time of those that are asked for.
+        listed: told of all topics by their names, as often as they are listed for their upkeep.
     """
 
     def __init__(
@@ -71,22 +88,33 @@ class RecordedTopics:
         records: ManagedLedgerRecords,
         environment: Environment | None,
         policies_of: Callable[[str], ResolvedPolicies],
+        *,
+        threads: int = 4,
+        listed: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._records = records
         self._environment = environment
         self._policies_of = policies_of
+        self._listed = listed
         self._lock = threading.Lock()
         self._offloads: dict[str, TopicOffloads] = {}
         self._asked: dict[str, Future[None]] = {}
-        self._pool = ThreadPoolExecutor(_OFFLOADS_AT_A_TIME, thread_name_prefix="offload")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="offload")
 
     def close(self) -> None:
-        """Begin no more offloads, and wait for those that run."""
-        self._pool.shutdown(cancel_futures=True)
+        """Begin no more offloads, stop those that run, and wait for each of them, some seconds at most."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            offloads = list(self._offloads.values())
+        for each in offloads:
+            each.stop_offload()
+        for each in offloads:
+            each.close()
 
     def kept(self) -> list[TopicOffloads]:
         """All topics, for their upkeep; what was known of topics that are not there any more is forgotten."""
         names = self._records.names()
+        self._listed(topic_of_managed_ledger(name).full for name in names)
         with self._lock:
             for gone in self._offloads.keys() - set(names):
                 if not self._is_running(gone):
@@ -99,13 +127,25 @@ class RecordedTopics:
         names = self._records.names(None if namespace is None else [namespace])
         return sorted(topic_of_managed_ledger(name) for name in names)
 
+    def partitions(self, topic: TopicName) -> int:
+        """See `Topics`."""
+        found = [
+            name
+            for name in self.names(namespace_of(topic))
+            if name.full == topic.full or name.base == topic.full
+        ]
+        if not found:
+            raise _not_found(topic)
+        return max(name.partition if name.base == topic.full else -1 for name in found) + 1
+
     def info(self, topic: TopicName) -> dict[str, Any]:
         """See `Topics`."""
         return info_to_json(self._record(topic), system_now_ms())
 
     def internal_stats(self, topic: TopicName) -> dict[str, Any]:
         """See `Topics`."""
-        return stats_to_json(self._record(topic).info)
+        info = self._record(topic).info
+        return stats_to_json(info, self._written(info))
 
     def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
         """See `Topics`."""
@@ -128,6 +168,17 @@ class RecordedTopics:
                 return OffloadStatus(state="running")
             return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
 
+    def _written(self, info: ManagedLedgerInfo) -> LedgerStatus | None:
+        """The ledger that is open, as the hot tier has it; None if there is none, or it cannot be told."""
+        if self._environment is None or not info.ledgers or info.in_order[-1].info.is_closed:
+            return None
+        try:
+            with closing(self._environment.hot.store.open(info.in_order[-1].ledger_id)) as reader:
+                return reader.status()
+        except (StoreError, FormatError) as error:
+            log.warning("of an open ledger nothing can be told", error=str(error))
+            return None
+
     def _is_running(self, name: str) -> bool:
         """Whether an offload that was asked for has not ended, or upkeep offloads; the lock is held."""
         asked = self._asked.get(name)
@@ -145,14 +196,20 @@ class RecordedTopics:
     def _record(self, topic: TopicName) -> VersionedInfo:
         found = self._records.read(managed_ledger_of_topic(topic))
         if found is None:
-            raise UnknownTopicError(f"Topic {topic} not found")
+            raise _not_found(topic)
         return found
+
+
+def _not_found(topic: TopicName) -> UnknownTopicError:
+    return UnknownTopicError(f"Topic {topic} not found")
 
 
 def _offload(offloads: TopicOffloads, position: EntryPosition) -> None:
     """An offload that nobody waits for: its status tells how it ended."""
     try:
         offloads.offload_prefix(position)
+    except OffloadStoppedError:
+        log.info("offload stopped", topic=offloads.name)
     except OffloadError as error:
         log.error("offload failed", topic=offloads.name, error=str(error), kind=type(error).__name__)
     except Exception as error:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from offload_core.admin.paths import tenant_of_path
 from offload_core.admin.requests import answer_error
 from offload_core.admin.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
@@ -71,7 +72,7 @@ class Watch:
 
 
 class Guard:
-    """Lets in who has a good token; without tokens, who names this machine by a loopback address.
+    """Lets in who has a good token of a role that may; without tokens, who names this machine by a loopback address.
 
     The latter keeps out pages that a browser here was made to take for this service (DNS rebinding).
     """
@@ -87,7 +88,8 @@ class Guard:
                 if self._tokens is None:
                     _check_host(request)
                 elif scope["path"] not in OPEN_PATHS:
-                    scope["role"] = self._tokens.check(request.headers.get("authorization"))
+                    role = scope["role"] = self._tokens.check(request.headers.get("authorization"))
+                    self._tokens.check_may(role, tenant_of_path(scope))
             except AccessDeniedError as error:
                 response = await answer_error(request, error)
                 return await response(scope, receive, send)

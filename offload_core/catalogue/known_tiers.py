@@ -6,9 +6,10 @@ configured is ever opened: a record or an object never decides where credentials
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from offload_core.metadata import DriverMetadata
+from offload_core.metadata.attempt_lease import LEASE_PROPERTY
 from offload_core.metadata.offload_context import STATUS_PROPERTY
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
@@ -29,10 +30,21 @@ def tier_record(tier: Tier) -> DriverMetadata:
 
 
 class KnownTiers:
-    """The tier that ledgers are offloaded to now, and others that they were offloaded to before. None is closed."""
+    """The tier that ledgers are offloaded to now, and others that they were offloaded to before. None is closed.
 
-    def __init__(self, current: Tier, others: Sequence[Tier] = ()) -> None:
+    Args:
+        elsewhere: asked for the tier of a record that is none of these; None if it knows none either.
+    """
+
+    def __init__(
+        self,
+        current: Tier,
+        others: Sequence[Tier] = (),
+        *,
+        elsewhere: Callable[[DriverMetadata], Tier | None] = lambda _: None,
+    ) -> None:
         self.current = current
+        self._elsewhere = elsewhere
         self._all = [(tier, tier_record(tier)) for tier in (current, *others)]
 
     def find(self, recorded: DriverMetadata | None) -> Tier:
@@ -44,8 +56,11 @@ class KnownTiers:
         if recorded is None or _names_none(recorded):
             return self.current
         for tier, ours in self._all:
-            if _is_same(ours, recorded):
+            if is_same_place(ours, recorded):
                 return tier
+        found = self._elsewhere(recorded)
+        if found is not None:
+            return found
         where = recorded.get(_LOCATION) or recorded.get("bucket") or "nowhere"
         raise OptionError(
             "a copy lies in a tier that is not configured",
@@ -60,8 +75,10 @@ def _names_none(recorded: DriverMetadata) -> bool:
     return not recorded.name and all(name == STATUS_PROPERTY for name, _ in recorded.properties)
 
 
-def _is_same(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
-    """By location, where a record of ours has it; else by all properties that Pulsar recorded, in its own words."""
+def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
+    """Whether a record means the tier of which `tier_record` says `ours`.
+
+    By location, where a record of ours has it; else by all properties that Pulsar recorded, in its own words."""
     location = recorded.get(_LOCATION)
     if location is not None:
         same_service = (ours.get("serviceEndpoint") or "") == (recorded.get("serviceEndpoint") or "")
@@ -69,6 +86,6 @@ def _is_same(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
     given = {
         name: value
         for name, value in recorded.properties
-        if value and name not in ("region", STATUS_PROPERTY)
+        if value and name not in ("region", STATUS_PROPERTY, LEASE_PROPERTY)
     }
     return bool(given) and all(ours.get(name) == value for name, value in given.items())

@@ -1,17 +1,41 @@
-"""`offload config explain`: what holds for a topic, and who says so."""
+"""`offload config show`: what is set up. `offload config explain`: what holds for a topic, and who says so."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from offload_core.catalogue import parse_topic
-from offload_core.cli.configured import on_policies
+from offload_core.cli.configured import on_configuration, on_policies
 from offload_core.cli.shared import AsJson, cell, out
+from offload_core.configuration import Configuration
 from offload_core.policy_store import PolicyStore
+
+
+@on_configuration
+def show(configuration: Configuration, as_json: AsJson = False) -> None:
+    """Show each setting, from the file, the environment and by default; secrets and options are masked."""
+    settings = configuration.model_dump(mode="json", exclude={"policies"})
+    settings["policies"] = configuration.policies.shown()
+    if as_json:
+        typer.echo(json.dumps(settings, indent=2))
+        return
+    table = Table("setting", "value", box=None, pad_edge=False)
+    for name, value in _flat(settings):
+        table.add_row(cell(name), cell("" if value is None else str(value)))
+    out.print(table)
+
+
+def _flat(settings: dict[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{place}{name}.")
+        else:
+            yield f"{place}{name}", value or None if isinstance(value, (dict, list)) else value
 
 
 @on_policies

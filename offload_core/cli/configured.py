@@ -46,6 +46,11 @@ def metadata_flags(url: str | None, options: Sequence[str] | None) -> dict[str, 
     return {"metadata": section} if section else {}
 
 
+def on_configuration(command: Callable[..., None]) -> Callable[..., None]:
+    """A command whose first parameter is a `Configuration`: in its place its command line says where that is."""
+    return _on(_configuration, 1, command)
+
+
 def on_policies(command: Callable[..., None]) -> Callable[..., None]:
     """A command whose first parameter is a `PolicyStore`: in its place its command line says where that is."""
     return _on(_policies, 1, command)
@@ -54,6 +59,11 @@ def on_policies(command: Callable[..., None]) -> Callable[..., None]:
 def on_topics(command: Callable[..., None]) -> Callable[..., None]:
     """As `on_policies`; the first parameters are an `Environment` and a `PolicyStore`."""
     return _on(_topics, 2, command)
+
+
+@contextmanager
+def _configuration(configuration: Configuration) -> Iterator[tuple[Configuration]]:
+    yield (configuration,)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ def main() -> None:
         raise SystemExit(1) from None
     from offload_core.cli.cat import cat
     from offload_core.cli.config import explain
+    from offload_core.cli.config import show as show_settings
     from offload_core.cli.configured import on_topics
     from offload_core.cli.doctor import doctor
     from offload_core.cli.export import export
@@ -44,7 +45,7 @@ def main() -> None:
     about_schemas.command()(show)
     app.add_typer(about_schemas, name="schemas")
     about_settings = typer.Typer(no_args_is_help=True, help="What is set up, and what holds of it.")
-    about_settings.callback()(lambda: None)
+    about_settings.command("show")(show_settings)
     about_settings.command()(explain)
     app.add_typer(about_settings, name="config")
     app.add_typer(namespace_policies(), name="namespaces", no_args_is_help=True)

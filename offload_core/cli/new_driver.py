@@ -11,7 +11,7 @@ import json
 import re
 import shutil
 import tempfile
-from importlib.metadata import PackageNotFoundError, distribution, entry_points
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +19,7 @@ from typing import Annotated
 import typer
 
 from offload_core.cli.shared import Debug, out, printable, reported
+from offload_core.tier.installed import installed
 from offload_core.tier.registry import DRIVERS, URL_SCHEMES, distribution_of
 from offload_hooks.errors import MissingExtraError, OptionError
 
@@ -65,7 +66,7 @@ def _check(name: str, project: str, module: str) -> None:
             found=repr(name),
         )
     for group, noun in ((DRIVERS, "driver"), (URL_SCHEMES, "URL scheme")):
-        for entry in entry_points(group=group):
+        for entry in installed(group):
             if entry.name.lower() == name:
                 raise _taken(f"{distribution_of(entry)} offers the {noun} {entry.name!r}")
     try:

@@ -88,13 +88,16 @@ def _watched(offloads: TopicOffloads, target: EntryPosition) -> None:
     """Offload, and show how far it has come."""
     with ThreadPoolExecutor(1) as pool, byte_bar() as bar:
         running, task, ledger_id = pool.submit(offloads.offload_prefix, target), None, None
-        while not wait([running], timeout=_LOOKS_S).done:
-            progress = offloads.offload_status.progress
-            if progress is None:
-                continue
-            if progress.ledger_id != ledger_id:
-                ledger_id = progress.ledger_id
-                task = bar.add_task(f"ledger {ledger_id}", total=progress.total_bytes)
-            if task is not None:
-                bar.update(task, completed=min(progress.data_bytes, progress.total_bytes))
+        try:
+            while not wait([running], timeout=_LOOKS_S).done:
+                progress = offloads.offload_status.progress
+                if progress is None:
+                    continue
+                if progress.ledger_id != ledger_id:
+                    ledger_id = progress.ledger_id
+                    task = bar.add_task(f"ledger {ledger_id}", total=progress.total_bytes)
+                if task is not None:
+                    bar.update(task, completed=min(progress.data_bytes, progress.total_bytes))
+        finally:
+            offloads.stop_offload()  # Ctrl-C; else it has ended
         running.result()

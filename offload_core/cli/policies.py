@@ -19,7 +19,7 @@ from offload_core.cli.configured import on_policies
 from offload_core.cli.shared import named
 from offload_core.policies import parse_policies, parse_read_priority
 from offload_core.policy_store import LevelPolicies, PolicyStore
-from offload_core.policy_store.level import parse_retention
+from offload_core.policy_store.level import Part, parse_retention
 from offload_hooks.errors import OptionError
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="tenant/namespace, or a topic.")]
@@ -43,13 +43,17 @@ Lag = Annotated[str, typer.Option("--lag", "-l", help="300 (seconds), 5m, 2h, 1d
 Change = Callable[[LevelPolicies], LevelPolicies]
 Read = Callable[[PolicyStore, str], LevelPolicies]
 Write = Callable[[PolicyStore, str, Change], object]
+Remove = Callable[[PolicyStore, str, Part], None]
 
 
 def namespace_policies() -> typer.Typer:
     """The commands `offload namespaces`."""
     app = typer.Typer(help="What namespaces say of offloading and retention.")
     _add(
-        app, lambda store, name: store.namespace(name), lambda store, name, c: store.change_namespace(name, c)
+        app,
+        lambda store, name: store.namespace(name),
+        lambda store, name, change: store.change_namespace(name, change),
+        lambda store, name, part: store.remove_from_namespace(name, part),
     )
     return app
 
@@ -60,10 +64,11 @@ def add_topic_policies(app: typer.Typer) -> None:
         app,
         lambda store, name: store.topic(parse_topic(name)),
         lambda store, name, change: store.change_topic(parse_topic(name), change),
+        lambda store, name, part: store.remove_from_topic(parse_topic(name), part),
     )
 
 
-def _add(app: typer.Typer, read: Read, write: Write) -> None:
+def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
     def set_offload_policies(
         policies: PolicyStore, name: Name, said: Said = None, file: PoliciesFile = None
     ) -> None:
@@ -79,7 +84,7 @@ def _add(app: typer.Typer, read: Read, write: Write) -> None:
 
     def remove_offload_policies(policies: PolicyStore, name: Name) -> None:
         """Say nothing of offloading any more."""
-        write(policies, name, lambda level: replace(level, offload=None, unknown_offload={}))
+        remove(policies, name, "offload")
 
     def set_offload_threshold(
         policies: PolicyStore, name: Name, size: Size = None, time: Time = None
@@ -159,7 +164,7 @@ def _add(app: typer.Typer, read: Read, write: Write) -> None:
 
     def remove_retention(policies: PolicyStore, name: Name) -> None:
         """Say nothing of retention any more."""
-        write(policies, name, lambda level: replace(level, retention=None))
+        remove(policies, name, "retention")
 
     for command in (
         *(set_offload_policies, get_offload_policies, remove_offload_policies),

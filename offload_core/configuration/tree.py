@@ -57,6 +57,16 @@ class TierSettings(Section):
     options: Options = Field(default_factory=dict)
 
 
+class UploadSettings(Section):
+    """Who sends blocks to tiers that policies name.
+
+    Attributes:
+        niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
+    """
+
+    niceness: Annotated[int, Field(ge=0, le=19)] | None = None
+
+
 class AuditLogSettings(Section):
     """Where it is written what was deleted, and why."""
 
@@ -70,7 +80,8 @@ class TokenSettings(Section):
         secret_key: of HS256, HS384 and HS512. public_key: of the other algorithms.
         public_algorithm: which of them.
         role_claim: the claim that names the role. audience_claim, audience: of whom a token must be meant for.
-        superuser_roles: the roles that may do everything; nobody else may do anything.
+        superuser_roles: the roles that may do everything.
+        tenant_admin_roles: by tenant, the roles that may do everything in it; nobody else may do anything.
     """
 
     secret_key: SecretStr | None = None
@@ -80,6 +91,7 @@ class TokenSettings(Section):
     audience_claim: str = "aud"
     audience: str | None = None
     superuser_roles: frozenset[str] = frozenset()
+    tenant_admin_roles: dict[str, frozenset[str]] = Field(default_factory=dict)
 
 
 class ServiceSettings(Section):
@@ -87,6 +99,9 @@ class ServiceSettings(Section):
 
     Attributes:
         upkeep_interval_s: how often it looks what is to be offloaded.
+        upkeep_threads: how many topics are kept at the same time.
+        offload_threads: how many topics are offloaded at the same time of those that it is asked for.
+        stop_timeout_s: how long it may take to end, from when it answers no more.
     """
 
     host: str = "127.0.0.1"
@@ -95,6 +110,9 @@ class ServiceSettings(Section):
     tls_key: Path | None = None
     tokens: TokenSettings = TokenSettings()
     upkeep_interval_s: Annotated[float, Field(gt=0)] = 10.0
+    upkeep_threads: Annotated[int, Field(ge=1, le=1000)] = 2
+    offload_threads: Annotated[int, Field(ge=1, le=1000)] = 4
+    stop_timeout_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
 
 
 class Configuration(Section):
@@ -103,6 +121,7 @@ class Configuration(Section):
     metadata: MetadataSettings = MetadataSettings()
     hot_tier: HotTierSettings = HotTierSettings()
     tiers: tuple[TierSettings, ...] = ()
+    uploads: UploadSettings = UploadSettings()
     audit_log: AuditLogSettings = AuditLogSettings()
     service: ServiceSettings = ServiceSettings()
     policies: Annotated[OffloadPolicies, BeforeValidator(_policies)] = Field(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from typing import Any
 
 from offload_core.catalogue.topics import topic_of_managed_ledger
@@ -17,6 +18,7 @@ from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policy_store import PolicyStore, ResolvedPolicies
+from offload_core.read_handles.fallbacks import Fallback
 from offload_core.tier import Tier, open_store
 from offload_core.tier.registry import make_ledger_store
 from offload_hooks.errors import OptionError
@@ -40,7 +42,7 @@ def open_environment(
 
     Args:
         store, policies: of `open_policies`.
-        stats: counts what is offloaded and deleted.
+        stats: counts what is offloaded, read and deleted.
 
     Raises:
         OptionError: no hot tier is configured, or not by options that it takes. Others: those of the ledger store.
@@ -55,18 +57,33 @@ def open_environment(
         others = [stack.enter_context(closing(_opened(tier))) for tier in configuration.tiers]
         offloads = stack.enter_context(
             closing(
-                PolicyOffloads(records, hot, policies_of, others=others, now_ms=system_now_ms, stats=stats)
+                PolicyOffloads(
+                    records,
+                    hot,
+                    policies_of,
+                    others=others,
+                    now_ms=system_now_ms,
+                    stats=stats,
+                    upload_niceness=configuration.uploads.niceness,
+                )
             )
         )
-        reads = PolicyReads(hot, offloads, policies_of)
+        reads = PolicyReads(
+            hot, offloads, policies_of, listener=None if stats is None else partial(_count_fallback, stats)
+        )
         yield Environment(
             records=records,
             hot=HotLedgers(hot),
             open_reader=reads.open_reader,
             priority_of=reads.priority_of,
             offloads=offloads,
+            forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
             audit=LoggedDeletions() if path is None else FileAuditLog(path),
         )
+
+
+def _count_fallback(stats: OffloaderStats, fallback: Fallback) -> None:
+    stats.count_fallback(fallback.copy.value, fallback.reason.value)
 
 
 def _opened(tier: TierSettings) -> Tier:

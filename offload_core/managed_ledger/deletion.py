@@ -2,7 +2,7 @@
 
     1. record: the ledgers are condemned      no copy of them is read any more, and no offload of them can complete
     2. audit log, cold copy, hot copy         of each, the oldest first
-    3. record: they are forgotten             of a topic: the record itself
+    3. record: they are forgotten             of a topic: the record itself, then its policies
 
 What a crash leaves are condemned ledgers in a record; whoever trims or deletes next goes on with them. A topic's record
 also has a mark that it is being deleted; then it cannot be opened, so nobody adds to it while it is taken apart.
@@ -10,6 +10,7 @@ also has a mark that it is being deleted; then it cannot be opened, so nobody ad
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
 from offload_core.metadata import LedgerRecord
-from offload_hooks.errors import OptionError, UnknownTopicError, VersionConflictError
+from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
 _TRIES = 10
 
@@ -48,6 +49,35 @@ def delete_copies(environment: Environment, name: str, ledger: LedgerRecord, why
     delete_hot(environment, deletion(copy="hot"))
 
 
+def delete_condemned(
+    environment: Environment,
+    name: str,
+    ledgers: Sequence[LedgerRecord],
+    why: Mapping[int, str],
+    listener: Callable[[int], None] | None = None,
+) -> tuple[list[int], list[OffloadError]]:
+    """Step 2, of several: those that were deleted, of which the listener is told, and what failed.
+
+    A failure that the others would share ends it; else they are deleted all the same.
+    """
+    deleted: list[int] = []
+    failures: list[OffloadError] = []
+    for ledger in ledgers:
+        try:
+            delete_copies(
+                environment, name, ledger, why.get(ledger.ledger_id, "its deletion was begun before")
+            )
+        except OffloadError as error:
+            failures.append(error)
+            if error.retryable:
+                break
+        else:
+            deleted.append(ledger.ledger_id)
+            if listener is not None:
+                listener(ledger.ledger_id)
+    return deleted, failures
+
+
 def delete_hot(environment: Environment, deletion: Deletion) -> None:
     """Delete a hot copy, if it is there."""
     environment.audit.record(deletion)
@@ -55,7 +85,7 @@ def delete_hot(environment: Environment, deletion: Deletion) -> None:
 
 
 def delete_managed_ledger(environment: Environment, name: str) -> bool:
-    """Delete a topic: its cold objects, its ledgers, its record. Whether there was one.
+    """Delete a topic: its cold objects, its ledgers, its record, what else is kept of it. Whether there was one.
 
     Whoever has it open has lost it. It can be called again after any failure, also by another process, and must be
     before the topic can be opened or made anew.
@@ -69,6 +99,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
     try:
         info = environment.records.update(name, partial(begin_deletion, deletion=uuid4().hex)).info
     except UnknownTopicError:
+        environment.forget(name)  # whoever deleted it may have been cut off before
         return False
     mark = get_property(info, DELETION_PROPERTY)
     for is_last in (*[False] * _TRIES, True):
@@ -85,6 +116,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
             delete_hot(environment, Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why))
         try:
             environment.records.delete(name, known)
+            environment.forget(name)
             return True
         except VersionConflictError:  # an offload that was under way has said that it failed
             if is_last:

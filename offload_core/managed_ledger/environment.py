@@ -20,6 +20,10 @@ def _offloaded_first(_: str) -> ReadPriority:
     return ReadPriority.OFFLOADED_FIRST
 
 
+def _nothing_else(_: str) -> None:
+    """Nothing but its record is kept of a topic."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
     """What managed ledgers are opened in. Nothing of it is closed by them.
@@ -32,6 +36,7 @@ class Environment:
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
         audit: where each deletion is recorded.
+        forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
         now_ms: the time, in ms since 1970, UTC.
     """
 
@@ -42,6 +47,7 @@ class Environment:
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: Offloads | None = None
     audit: AuditLog = field(default_factory=LoggedDeletions)
+    forget: Callable[[str], None] = _nothing_else
     now_ms: Callable[[], int] = system_now_ms
 
     def open_ledger(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:

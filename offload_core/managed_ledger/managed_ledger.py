@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender
-from offload_core.managed_ledger.deletion import delete_copies, delete_managed_ledger
+from offload_core.managed_ledger.deletion import delete_condemned, delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.prefix_offload import OffloadStatus
@@ -24,7 +24,6 @@ from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -143,10 +142,20 @@ class ManagedLedger:
             OptionError: no tier is configured, or an unfinished attempt lies in one that is not.
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata. Ledgers that were
                 offloaded before it are; the call can be made again.
-            AttemptError: another process offloads the same ledger.
+            LiveAttemptError: another process, or other thread, offloads the next ledger at the moment.
+            AttemptError: another process took an attempt over.
+            OffloadStoppedError: it was stopped, by `stop_offload` or `close`.
         """
         self._appender.check_open()
         return self._offloads.offload_prefix(position)
+
+    def stop_offload(self) -> None:
+        """Let the offload that runs, if one does, end before its next ledger or block; nothing is waited for.
+
+        All who wait for it get an `OffloadStoppedError`, and its status says so. The ledger that is under way is given
+        up and its objects deleted; those that are done stay so.
+        """
+        self._offloads.stop_offload()
 
     @property
     def offload_status(self) -> OffloadStatus:
@@ -181,7 +190,11 @@ class ManagedLedger:
         return self._owned.info.terminated_at
 
     def trim(
-        self, retention: RetentionPolicies, *, consumed_before: EntryPosition | None = None
+        self,
+        retention: RetentionPolicies,
+        *,
+        consumed_before: EntryPosition | None = None,
+        listener: Callable[[int], None] | None = None,
     ) -> list[int]:
         """Delete whole ledgers that retention does not keep, from the oldest on, with all copies; their ids.
 
@@ -189,6 +202,7 @@ class ManagedLedger:
 
         Args:
             consumed_before: ledgers with entries from here on stay, whatever retention says; None for none.
+            listener: told of each ledger whose copies were deleted, also if another one fails.
 
         Raises:
             OptionError: a cold copy lies in a tier that is not configured; other ledgers are deleted.
@@ -209,19 +223,9 @@ class ManagedLedger:
             return condemn_ledgers(info, chosen)
 
         condemned = [ledger for ledger in self._appender.change(condemn).in_order if is_condemned(ledger)]
-        deleted: list[int] = []
-        failures: list[OffloadError] = []
         for ledger in condemned:
             self._reader.readers.forget(ledger.ledger_id)
-            reason = why.get(ledger.ledger_id, "its deletion was begun before")
-            try:
-                delete_copies(self._environment, self.name, ledger, reason)
-            except OffloadError as error:
-                if error.retryable:  # so the others would fail as well
-                    raise
-                failures.append(error)
-            else:
-                deleted.append(ledger.ledger_id)
+        deleted, failures = delete_condemned(self._environment, self.name, condemned, why, listener)
         self._appender.change(lambda info: without_ledgers(info, deleted))
         if failures:
             raise failures[0]
@@ -230,11 +234,17 @@ class ManagedLedger:
     def delete(self) -> None:
         """Delete the topic, see `delete_managed_ledger`; whatever is raised, it is not open any more."""
         self._appender.stop()
+        self._offloads.close()
         self._reader.readers.close()
+        self._cache.close()
         delete_managed_ledger(self._environment, self.name)
 
     def close(self) -> None:
-        """Seal and record the ledger that is written. Opening repairs it as well, if this fails."""
+        """Seal and record the ledger that is written. Opening repairs it as well, if this fails.
+
+        An offload that runs is stopped, and waited for, some seconds at most.
+        """
+        self._offloads.close()
         self._reader.readers.close()
         self._appender.close()
 

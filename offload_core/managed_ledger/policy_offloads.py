@@ -1,31 +1,31 @@
 """Offloads to the tiers that policies name: each topic's by what holds for it at that moment.
 
 A copy is read and deleted in the tier of its record: in one that a policy has named since the process began, or one
-that is configured beside them. Tiers are opened once for each set of options.
+that is configured beside them, see `policy_tiers`.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.managed_ledger.counted_offloads import CountedOffloader
+from offload_core.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
-from offload_core.offload import LedgerOffloader, OffloadProgress
+from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import ProgressListener
+from offload_core.offload.offloads import Announce, to_nobody
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
-from offload_core.tier import MemoryBudget, Tier, open_store
-from offload_core.tier.registry import load_driver
-from offload_hooks.errors import OffloadError, OptionError
+from offload_core.tier import MemoryBudget, Tier
+from offload_core.tier.counted_tier import CountedTier
+from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError, OptionError
 from offload_hooks.ledger_stores import LedgerStore
-
-_Options = tuple[str, tuple[tuple[str, str], ...], int | None]
 
 
 class PolicyOffloads:
@@ -38,7 +38,9 @@ class PolicyOffloads:
         others: tiers that hold copies and that no policy names any more.
         budget: what the blocks of all offloads together may take.
         now_ms: the time, in ms since 1970, UTC.
-        stats: counts bytes that were offloaded, offloads that failed, and deletions of cold copies.
+        stats: counts what is done, and what fails, of each topic.
+        most_idle: how many tiers stay open that nobody uses.
+        upload_niceness: blocks are written by a process of its own for each tier, see `open_store`.
     """
 
     def __init__(
@@ -51,80 +53,97 @@ class PolicyOffloads:
         budget: MemoryBudget | None = None,
         now_ms: Callable[[], int],
         stats: OffloaderStats | None = None,
+        most_idle: int = MOST_IDLE,
+        upload_niceness: int | None = None,
     ) -> None:
         self._records = records
         self._hot = hot
         self._policies_of = policies_of
-        self._others = tuple(others)
         self._budget = MemoryBudget() if budget is None else budget
         self._now_ms = now_ms
         self._stats = stats
-        self._lock = threading.Lock()
-        self._tiers: dict[_Options, Tier] = {}
+        self._tiers = PolicyTiers(others, most_idle=most_idle, upload_niceness=upload_niceness)
 
-    def offload(self, name: str, ledger_id: int, *, listener: ProgressListener | None = None) -> bool:
+    def offload(
+        self,
+        name: str,
+        ledger_id: int,
+        *,
+        listener: ProgressListener | None = None,
+        announce: Announce = to_nobody,
+    ) -> bool:
         """See `RecordedOffloads`; `OptionError` also where the policies name no driver."""
-        if self._stats is None:
-            return self._of(name).offload(name, ledger_id, listener=listener)
-        topic = topic_of_managed_ledger(name).full
         try:
-            return self._of(name).offload(name, ledger_id, listener=_counting(self._stats, topic, listener))
+            policies = self._policies_of(name).offload
+            with self._lease(name, policies) as tiers:
+                return self._in(tiers, self._offloader_of(name, policies)).offload(
+                    name, ledger_id, listener=listener, announce=announce
+                )
+        except (LiveAttemptError, OffloadStoppedError):
+            raise
         except OffloadError:
-            self._stats.count_offload_error(topic)
+            if self._stats is not None:
+                self._stats.count_offload_error(topic_of_managed_ledger(name).full)
             raise
 
     def delete_hot_copy(
         self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None
     ) -> bool:
         """See `RecordedOffloads`; `OptionError` as `offload`."""
-        return self._of(name).delete_hot_copy(name, ledger_id, lag_ms, announce=announce)
+        with self._lease(name, self._policies_of(name).offload) as tiers:
+            return self._in(tiers).delete_hot_copy(name, ledger_id, lag_ms, announce=announce)
 
     def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
         """See `RecordedOffloads`; `OptionError` also where no tier is known."""
-        tiers = self.tiers_of(name)
-        if tiers is None:
+        lease = self.lease(name)
+        if lease is None:
             raise OptionError(f"no tier is configured in which {name} could be", ledger_id=ledger.ledger_id)
         succeeded = False
         try:
-            self._in(tiers).delete_cold_copy(name, ledger)
+            with lease as tiers:
+                self._in(tiers).delete_cold_copy(name, ledger)
             succeeded = True
         finally:
             if self._stats is not None:
                 self._stats.count_deletion(topic_of_managed_ledger(name).full, succeeded=succeeded)
 
-    def known_tiers(self) -> list[Tier]:
-        """All tiers that policies named so far, and the others."""
-        with self._lock:
-            return [*self._tiers.values(), *self._others]
+    def lease(self, name: str) -> TierLease | None:
+        """The tiers in which copies of a managed ledger's ledgers are, until it is closed; None if none is known."""
+        return self._tiers.lease(self._policies_of(name).offload, self._view(name))
+
+    @property
+    def open_tiers(self) -> int:
+        """How many tiers that policies named are open now."""
+        return self._tiers.open_count
 
     def close(self) -> None:
         """Close the tiers that policies named."""
-        with self._lock:
-            for tier in self._tiers.values():
-                tier.close()
+        self._tiers.close()
 
-    def tiers_of(self, name: str) -> KnownTiers | None:
-        """Where copies of a managed ledger's ledgers are: the tier of its policies first; None if none is known."""
-        policies = self._policies_of(name).offload
-        if policies.driver is not None:
-            return self._tiers_with(self._tier(policies))
-        tiers = self.known_tiers()
-        return KnownTiers(tiers[0], tiers[1:]) if tiers else None
+    def _lease(self, name: str, policies: EffectivePolicies) -> TierLease:
+        policies.driver_options()  # refuses policies without a driver
+        lease = self._tiers.lease(policies, self._view(name))
+        assert lease is not None
+        return lease
 
-    def _tiers_with(self, current: Tier) -> KnownTiers:
-        return KnownTiers(current, [tier for tier in self.known_tiers() if tier is not current])
+    def _view(self, name: str) -> View:
+        """The tiers as this managed ledger's topic uses them."""
+        stats = self._stats
+        if stats is None:
+            return lambda tier: tier
+        topic = topic_of_managed_ledger(name).full
+        return lambda tier: CountedTier(tier, stats, topic)
 
-    def _of(self, name: str) -> RecordedOffloads:
-        policies = self._policies_of(name).offload
-        return self._in(
-            self._tiers_with(self._tier(policies)),
-            partial(
-                LedgerOffloader,
-                max_block_bytes=policies.max_block_bytes,
-                budget=self._budget,
-                parts_in_flight=policies.max_threads,
-            ),
-        )
+    def _offloader_of(self, name: str, policies: EffectivePolicies) -> Callable[[Tier], LedgerOffloader]:
+        given: dict[str, Any] = {
+            "max_block_bytes": policies.max_block_bytes,
+            "budget": self._budget,
+            "parts_in_flight": policies.max_threads,
+        }
+        if self._stats is None:
+            return partial(LedgerOffloader, **given)
+        topic = topic_of_managed_ledger(name).full
+        return partial(CountedOffloader, stats=self._stats, topic=topic, **given)
 
     def _in(
         self, tiers: KnownTiers, offloader_of: Callable[[Tier], LedgerOffloader] = LedgerOffloader
@@ -132,30 +151,3 @@ class PolicyOffloads:
         return RecordedOffloads(
             self._records, self._hot, tiers, offloader_of=offloader_of, now_ms=self._now_ms
         )
-
-    def _tier(self, policies: EffectivePolicies) -> Tier:
-        driver, options, rate = policies.driver, policies.driver_options(), policies.rate_limit_bytes_per_s
-        assert driver is not None  # else there are no options
-        key = (driver, tuple(sorted((name, str(value)) for name, value in options.items())), rate)
-        with self._lock:
-            if key not in self._tiers:
-                layers = list(getattr(load_driver(driver), "default_layers", ()))
-                if rate is not None:
-                    layers.append(("rate-limit", {"bytes_per_second": rate}))
-                given: dict[str, Any] = dict(options)
-                self._tiers[key] = open_store(driver, layers=layers, **given)
-            return self._tiers[key]
-
-
-def _counting(stats: OffloaderStats, topic: str, listener: ProgressListener | None) -> ProgressListener:
-    """Counts the bytes of each block once, and passes the progress on."""
-    counted = 0
-
-    def listen(progress: OffloadProgress) -> None:
-        nonlocal counted
-        stats.count_offloaded(topic, progress.data_bytes - counted)
-        counted = progress.data_bytes
-        if listener is not None:
-            listener(progress)
-
-    return listen

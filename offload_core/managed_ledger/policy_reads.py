@@ -10,18 +10,27 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
+from offload_core.managed_ledger.policy_tiers import TierLease
+from offload_core.managed_ledger.reader_over import ReaderOver
 from offload_core.metadata import LedgerRecord
 from offload_core.policies import EffectivePolicies, ReadPriority
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
 from offload_core.read_handles.fallbacks import FallbackListener, ReadFallbacks
 from offload_hooks.errors import OptionError, StoreUnavailableError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore
+from offload_hooks.ledger_stores import (
+    LedgerReader,
+    LedgerStore,
+)
 
 DEFAULT_KEPT_S = 10.0
+
+_MOST_KNOWN = 10_000
+"""Of how many managed ledgers policies are remembered."""
 
 _log = logging.getLogger(__name__)
 
@@ -77,15 +86,19 @@ class PolicyReads:
 
         Where no tier is configured, it is its hot copy, or by `OFFLOADED_ONLY` an `OptionError`.
         """
-        tiers = self._offloads.tiers_of(name)
-        if tiers is None:
+        lease = self._offloads.lease(name)
+        if lease is None:
             if priority is ReadPriority.OFFLOADED_ONLY:
                 raise OptionError(
                     f"no tier is configured from which {name} could be read", ledger_id=record.ledger_id
                 )
             return self._hot.open(record.ledger_id)
-        cold = ColdReaders(tiers, read_buffer_bytes=self._policies(name).read_buffer_bytes)
-        return TieredReaders(self._hot, cold, fallbacks=self._fallbacks).open(record, priority, name)
+        with ExitStack() as stack:
+            stack.enter_context(lease)
+            cold = ColdReaders(lease.tiers, read_buffer_bytes=self._policies(name).read_buffer_bytes)
+            reader = TieredReaders(self._hot, cold, fallbacks=self._fallbacks).open(record, priority, name)
+            stack.pop_all()
+        return _LeasedReader(reader, lease)
 
     def _policies(self, name: str) -> EffectivePolicies:
         now = self._clock()
@@ -95,7 +108,10 @@ class PolicyReads:
             policies = self._ask(name, known)
             known = _Known(policies, now + self._kept_s)
             with self._lock:
+                self._known.pop(name, None)
                 self._known[name] = known
+                if len(self._known) > _MOST_KNOWN:
+                    del self._known[next(iter(self._known))]
         return known.policies
 
     def _ask(self, name: str, known: _Known | None) -> EffectivePolicies:
@@ -107,3 +123,15 @@ class PolicyReads:
                 raise
             _log.warning("%s is read by the policies that it had: %s", name, error)
             return known.policies
+
+
+class _LeasedReader(ReaderOver):
+    """A `LedgerReader` that gives its tiers back when it is closed."""
+
+    def __init__(self, reader: LedgerReader, lease: TierLease) -> None:
+        super().__init__(reader)
+        self._lease = lease
+
+    def close(self) -> None:
+        super().close()
+        self._lease.close()

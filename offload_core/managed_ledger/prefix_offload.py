@@ -1,6 +1,7 @@
 """Offloads a managed ledger's sealed ledgers up to a position: one by one, the oldest first, once for all callers.
 
-Who asks while an offload runs joins it: it goes on as far as the farthest of them wants, and all get its result.
+Who asks while an offload runs joins it: it goes on as far as the farthest of them wants, and all get its result. One
+that is stopped ends before its next ledger, or its next block.
 """
 
 from __future__ import annotations
@@ -8,15 +9,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
+from uuid import UUID
 
 from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.offload import OffloadProgress
 from offload_core.offload.offloads import Offloads
-from offload_hooks.errors import OffloadError, OptionError, StoreError
+from offload_hooks.errors import OffloadError, OffloadStoppedError, OptionError, StoreError
+
+STOP_TIMEOUT_S = 10.0
+"""How long closing waits for an offload that was told to stop, which ends with the blocks that are on their way."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +50,7 @@ class OffloadStatus:
 @dataclass(slots=True, eq=False)
 class _Run:
     target: EntryPosition
+    is_stopped: bool = False
     result: Future[EntryPosition] = field(default_factory=Future)
 
 
@@ -54,6 +61,7 @@ class PrefixOffload:
         offloads: None if no tier is configured.
         read: the record as it is now.
         offloaded: told of each ledger that was offloaded.
+        announce: told of each attempt at a ledger whose objects are about to be deleted; if it raises, they are not.
 
     Attributes:
         status: see `OffloadStatus`; replaced as a whole.
@@ -65,13 +73,16 @@ class PrefixOffload:
         offloads: Offloads | None,
         read: Callable[[], ManagedLedgerInfo],
         offloaded: Callable[[int], None],
+        announce: Callable[[LedgerRecord, UUID, str], None],
     ) -> None:
         self._name = name
         self._offloads = offloads
         self._read = read
         self._offloaded = offloaded
+        self._announce = announce
         self._lock = threading.Lock()
         self._run: _Run | None = None
+        self._is_closed = False
         self.status = OffloadStatus()
 
     def run(self, position: EntryPosition) -> EntryPosition:
@@ -81,6 +92,8 @@ class PrefixOffload:
             run = self._run
             joins = run is not None
             if run is None:
+                if self._is_closed:
+                    raise self._stopped()
                 run = self._run = _Run(position)
                 self.status = OffloadStatus(state="running", target=position)
             elif run.target < position:
@@ -104,6 +117,21 @@ class PrefixOffload:
         run.result.set_result(first_unoffloaded)
         return first_unoffloaded
 
+    def stop(self) -> None:
+        """Let the offload that runs, if one does, end at its next ledger or block; all who joined it are told."""
+        with self._lock:
+            if self._run is not None:
+                self._run.is_stopped = True
+
+    def close(self, timeout_s: float) -> None:
+        """Stop, begin none any more, and wait so long at most until the one that runs has ended."""
+        with self._lock:
+            self._is_closed = True
+            run = self._run
+        self.stop()
+        if run is not None and not wait([run.result], timeout_s).done:
+            _log.warning("an offload of %s did not end in %g s, and is left to itself", self._name, timeout_s)
+
     def _offload(self, run: _Run, offloads: Offloads) -> EntryPosition:
         while True:
             info = self._read()
@@ -116,9 +144,18 @@ class PrefixOffload:
                         self.status, state="success", progress=None, first_unoffloaded=first
                     )
                     return first
+            if run.is_stopped:
+                raise self._stopped()
             ledger_id = ledger.ledger_id
             try:
-                offloads.offload(self._name, ledger_id, listener=self._watch)
+                offloads.offload(
+                    self._name,
+                    ledger_id,
+                    listener=partial(self._watch, run),
+                    announce=partial(self._announce, ledger),
+                )
+            except OffloadStoppedError:
+                raise
             except OffloadError as error:
                 now = self._read().ledger(ledger_id)
                 if now is not None and _is_due(now, run.target):
@@ -130,9 +167,16 @@ class PrefixOffload:
                 self.status = replace(self.status, offloaded=offloaded, progress=None)
             self._offloaded(ledger_id)
 
-    def _watch(self, progress: OffloadProgress) -> None:
+    def _watch(self, run: _Run, progress: OffloadProgress) -> None:
         with self._lock:
             self.status = replace(self.status, progress=progress)
+        if run.is_stopped:
+            raise self._stopped()
+
+    def _stopped(self) -> OffloadStoppedError:
+        return OffloadStoppedError(
+            f"the offload of {self._name} was stopped", hint="It can be made again, and goes on."
+        )
 
 
 def configured(offloads: Offloads | None, name: str) -> Offloads:

@@ -19,6 +19,7 @@ from dataclasses import replace
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.attempt_lease import with_lease
 from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY
 from offload_hooks.errors import AttemptError, OwnershipLostError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
@@ -144,7 +145,9 @@ def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> Man
             raise AttemptError(
                 "a ledger that is offloaded by streaming segments is not deleted", ledger_id=ledger_id
             )
-        driver = None if context.driver is None else context.driver.with_property(STATUS_PROPERTY, FAILED)
+        driver = context.driver
+        if driver is not None:
+            driver = with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED)
         context = replace(context, complete=False, bookkeeper_deleted=True, driver=driver)
         info = info.with_ledger(replace(ledger, context=context))
     return info

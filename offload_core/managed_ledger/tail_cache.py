@@ -27,9 +27,9 @@ class TailCache:
 
     def put(self, ledger_id: int, first_entry_id: int, payloads: Sequence[ReadableBuffer]) -> None:
         """Keep entries that follow one another."""
-        if not self._budget_bytes:
-            return
         with self._lock:
+            if not self._budget_bytes:
+                return
             for entry_id, payload in enumerate(payloads, first_entry_id):
                 kept = bytes(payload)  # which copies no bytes
                 self._entries[ledger_id, entry_id] = kept
@@ -37,6 +37,12 @@ class TailCache:
             while self.used_bytes > self._budget_bytes:
                 _, oldest = self._entries.popitem(last=False)
                 self.used_bytes -= len(oldest) + ENTRY_OVERHEAD_BYTES
+
+    def close(self) -> None:
+        """Forget all, and keep nothing any more."""
+        with self._lock:
+            self._budget_bytes = self.used_bytes = 0
+            self._entries.clear()
 
     def get(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, max_bytes: int

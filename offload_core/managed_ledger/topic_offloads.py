@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
+from uuid import UUID
 
 from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.prefix_offload import OffloadStatus, PrefixOffload, configured
+from offload_core.managed_ledger.prefix_offload import (
+    STOP_TIMEOUT_S,
+    OffloadStatus,
+    PrefixOffload,
+    configured,
+)
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_hooks.errors import OffloadError, UnknownTopicError
 
@@ -35,7 +42,7 @@ class TopicOffloads:
         self._environment = environment
         self._read = read
         self._moved = moved
-        self._prefix = PrefixOffload(name, environment.offloads, read, moved)
+        self._prefix = PrefixOffload(name, environment.offloads, read, moved, self._announce)
 
     def read_info(self) -> ManagedLedgerInfo:
         """The record as it is now."""
@@ -50,6 +57,14 @@ class TopicOffloads:
         """See `ManagedLedger.offload_status`."""
         return self._prefix.status
 
+    def stop_offload(self) -> None:
+        """See `ManagedLedger.stop_offload`."""
+        self._prefix.stop()
+
+    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Stop the offload that runs, and begin none any more; wait for it, so long at most."""
+        self._prefix.close(timeout_s)
+
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """See `ManagedLedger.delete_hot_copies`."""
         offloads = configured(self._environment.offloads, self.name)
@@ -62,7 +77,10 @@ class TopicOffloads:
         for ledger in complete:
             if not is_hot(ledger.ledger_id):
                 continue
-            announce = partial(self._environment.audit.record, _offloaded_copy(self.name, ledger))
+            announce = partial(
+                self._environment.audit.record,
+                self._deletion(ledger, copy="hot", why="it was offloaded, and the deletion lag is over"),
+            )
             try:
                 if offloads.delete_hot_copy(
                     self.name, ledger.ledger_id, int(lag_s * 1000), announce=announce
@@ -74,6 +92,22 @@ class TopicOffloads:
         if failures:
             raise failures[0]
         return deleted
+
+    def _announce(self, ledger: LedgerRecord, uuid: UUID, why: str) -> None:
+        self._environment.audit.record(self._deletion(ledger, copy="cold", why=why, uuid=uuid))
+
+    def _deletion(
+        self, ledger: LedgerRecord, *, copy: Literal["hot", "cold"], why: str, uuid: UUID | None = None
+    ) -> Deletion:
+        return Deletion(
+            managed_ledger=self.name,
+            ledger_id=ledger.ledger_id,
+            copy=copy,
+            why=why,
+            uuid=uuid,
+            entries=ledger.info.entries,
+            size_bytes=ledger.info.size,
+        )
 
 
 def topic_offloads(environment: Environment, name: str) -> TopicOffloads:
@@ -89,14 +123,3 @@ def topic_offloads(environment: Environment, name: str) -> TopicOffloads:
         return known.info
 
     return TopicOffloads(environment, name, read, lambda _: None)
-
-
-def _offloaded_copy(name: str, ledger: LedgerRecord) -> Deletion:
-    return Deletion(
-        managed_ledger=name,
-        ledger_id=ledger.ledger_id,
-        copy="hot",
-        why="it was offloaded, and the deletion lag is over",
-        entries=ledger.info.entries,
-        size_bytes=ledger.info.size,
-    )

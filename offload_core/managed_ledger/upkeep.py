@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.thresholds import due_ledgers
+from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.policy_store import ResolvedPolicies
-from offload_hooks.errors import OffloadError
+from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +19,9 @@ class UpkeepRound:
 
     Attributes:
         rolled: whether the ledger that was written was sealed.
-        trimmed: ledgers that retention deleted, with all copies.
+        trimmed: ledgers that retention deleted, with all copies, also where it failed at another one.
         offloaded: ledgers that were offloaded, also by one that failed at a later ledger, or that others had begun.
-        skipped: ledgers that are in no tier and were not to be offloaded, and why.
+        skipped: ledgers that are in no tier and were not to be offloaded, or not now, and why.
         hot_deleted: offloaded ledgers whose hot copy was deleted.
         failures: of each step that failed, by its name; the steps after it were tried all the same.
     """
@@ -53,13 +53,15 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
             rolled = topic.roll_if_due()
         if policies.retention_origin != "default":
             with _noted(failures, "retention"):
-                trimmed = topic.trim(policies.retention)
+                topic.trim(policies.retention, listener=trimmed.append)
     with _noted(failures, "offload"):
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped
         if due.target is not None:
             try:
                 topic.offload_prefix(due.target)
+            except (LiveAttemptError, OffloadStoppedError) as error:
+                skipped = _left(due, topic.offload_status.offloaded, error)
             finally:
                 offloaded = topic.offload_status.offloaded
     with _noted(failures, "deletion of hot copies"):
@@ -74,6 +76,17 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
         hot_deleted=tuple(hot_deleted),
         failures=failures,
     )
+
+
+def _left(due: DueLedgers, offloaded: Sequence[int], why_not: OffloadError) -> Mapping[int, str]:
+    """What was skipped, by an offload that ended for a reason that is no failure."""
+    left = [ledger_id for ledger_id in due.ledger_ids if ledger_id not in offloaded]
+    held = why_not.ledger_id if why_not.ledger_id is not None else next(iter(left), None)
+    reasons = {
+        ledger_id: str(why_not) if ledger_id == held else f"ledger {held} comes before it"
+        for ledger_id in left
+    }
+    return dict(sorted({**due.skipped, **reasons}.items()))
 
 
 @contextmanager

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.offload.clock import system_now_ms
@@ -26,6 +28,9 @@ _log = logging.getLogger(__name__)
 DEFAULT_INTERVAL_S = 10.0
 FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 600.0
+_STOP_AGAIN_S = 0.05
+
+_Round = tuple[ManagedLedger | TopicOffloads, "Future[None]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +75,7 @@ class UpkeepLoop:
         self._interval_s = interval_s
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        self._running: set[str] = set()
+        self._running: dict[str, _Round] = {}
         self._statuses: dict[str, UpkeepStatus] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
         self._ended = threading.Event()
@@ -89,32 +94,53 @@ class UpkeepLoop:
         """Begin; the first rounds begin at once."""
         self._clock.start()
 
-    def close(self) -> None:
-        """Begin no more rounds, and wait for those that run."""
-        self._ended.set()
+    def close(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Begin no more rounds, stop the offloads of those that run, and wait for them, so long at most.
+
+        Other steps of a round come to their end. A round that does not end in time is left to itself.
+        """
+        until = time.monotonic() + timeout_s
+        with self._lock:
+            self._ended.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        while (running := self._rounds_that_run()) and time.monotonic() < until:
+            for topic, _ in running:
+                topic.stop_offload()  # again and again: its round may come to the offload only now
+            wait([ended for _, ended in running], timeout=_STOP_AGAIN_S)
+        for topic, _ in running:
+            _log.warning("a round of upkeep of %s did not end in %g s", topic.name, timeout_s)
         if self._clock.is_alive():
-            self._clock.join()
-        self._pool.shutdown(cancel_futures=True)
+            self._clock.join(max(0.0, until - time.monotonic()))
 
     def begin_rounds(self) -> list[Future[None]]:
-        """Begin a round of each topic that has none running and whose last one did not fail just now."""
+        """Begin a round of each topic that has none running and whose last one did not fail just now.
+
+        None after it was closed.
+        """
         now, begun = self._now_ms(), []
         topics = list(self._topics())
         with self._lock:
+            if self._ended.is_set():
+                return []
             names = {topic.name for topic in topics}
             self._statuses = {name: status for name, status in self._statuses.items() if name in names}
             for topic in topics:
                 status = self._statuses.get(topic.name)
                 if topic.name in self._running or (status is not None and now < status.not_before_ms):
                     continue
-                self._running.add(topic.name)
-                begun.append(self._pool.submit(self._keep, topic))
+                ended = self._pool.submit(self._keep, topic)
+                self._running[topic.name] = (topic, ended)
+                begun.append(ended)
         return begun
 
     def status(self, name: str) -> UpkeepStatus | None:
         """How a topic's upkeep stands; None before its first round has ended."""
         with self._lock:
             return self._statuses.get(name)
+
+    def _rounds_that_run(self) -> list[_Round]:
+        with self._lock:
+            return [each for each in self._running.values() if not each[1].done()]
 
     def _run(self) -> None:
         while not self._ended.is_set():
@@ -140,7 +166,7 @@ class UpkeepLoop:
             raise
         finally:
             with self._lock:
-                self._running.discard(topic.name)
+                del self._running[topic.name]
 
     def _note(self, name: str, done: UpkeepRound) -> None:
         for step, error in done.failures.items():

@@ -13,6 +13,7 @@ from offload_core.metadata.offload_attempt import (
     fail_attempt,
     mark_hot_copy_deleted,
     prepare_attempt,
+    renew_attempt,
 )
 from offload_core.metadata.offload_context import (
     DriverMetadata,
@@ -55,4 +56,5 @@ __all__ = [
     "parse_segment",
     "parse_stored_record",
     "prepare_attempt",
+    "renew_attempt",
 ]

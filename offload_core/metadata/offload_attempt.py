@@ -1,6 +1,7 @@
 """The steps of an offload attempt of a whole ledger, as pure functions from record to record.
 
-    prepare_attempt   before the first byte is written: the attempt's uuid, not complete
+    prepare_attempt   before the first byte is written: the attempt's uuid, not complete, and its lease
+    renew_attempt     while it goes on: its lease
     complete_attempt  data and index are there: complete, with the time. From now on it is read
     abandon_attempt   or: it failed, or somebody takes it over. From now on it cannot become complete
     fail_attempt      and then: its objects are deleted, and it is forgotten
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
+from offload_core.metadata.attempt_lease import AttemptLease, with_lease
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY, DriverMetadata, OffloadContext
 from offload_hooks.errors import AttemptError
@@ -28,12 +30,14 @@ def prepare_attempt(
     driver: DriverMetadata,
     *,
     replaces: UUID | None = None,
+    lease: AttemptLease | None = None,
 ) -> ManagedLedgerInfo:
     """Record an attempt, before its first byte is written.
 
     Args:
         driver: which driver writes, and where to; what reads the copy later.
         replaces: an older attempt that is not complete, whose objects are deleted.
+        lease: who makes the attempt, and until when that is to be believed; None: anybody may take it over.
 
     Raises:
         AttemptError: the ledger is not there, open or empty, has a complete copy, streaming segments, or an unfinished
@@ -57,9 +61,28 @@ def prepare_attempt(
             found=context.uuid,
             hint="Its objects are deleted first.",
         )
+    driver = with_lease(driver, lease)
     return info.with_ledger(
         replace(ledger, context=replace(context, uuid=uuid, timestamp_ms=None, driver=driver))
     )
+
+
+def renew_attempt(
+    info: ManagedLedgerInfo, ledger_id: int, uuid: UUID, lease: AttemptLease
+) -> ManagedLedgerInfo:
+    """Record that the attempt goes on, and until when that is to be believed.
+
+    Raises:
+        AttemptError: this attempt is not the one that is recorded, or it was abandoned, or is complete.
+    """
+
+    def renew(context: OffloadContext) -> OffloadContext:
+        if context.complete or context.driver is None:
+            raise AttemptError("the offload attempt has ended", ledger_id=ledger_id, found=uuid)
+        _check_not_abandoned(context, ledger_id, uuid)
+        return replace(context, driver=with_lease(context.driver, lease))
+
+    return _change(info, ledger_id, uuid, renew)
 
 
 def complete_attempt(
@@ -74,16 +97,11 @@ def complete_attempt(
     def complete(context: OffloadContext) -> OffloadContext:
         if context.complete:
             return context
-        if context.driver is not None and context.driver.get(STATUS_PROPERTY) == FAILED:
-            raise AttemptError("the offload attempt was abandoned", ledger_id=ledger_id, found=uuid)
-        return replace(context, complete=True, timestamp_ms=timestamp_ms)
+        _check_not_abandoned(context, ledger_id, uuid)
+        driver = None if context.driver is None else with_lease(context.driver, None)
+        return replace(context, complete=True, timestamp_ms=timestamp_ms, driver=driver)
 
-    return _change(
-        info,
-        ledger_id,
-        uuid,
-        complete,
-    )
+    return _change(info, ledger_id, uuid, complete)
 
 
 def abandon_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> ManagedLedgerInfo:
@@ -97,7 +115,7 @@ def abandon_attempt(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -> Mana
         if context.complete:
             raise AttemptError("the ledger is offloaded already", ledger_id=ledger_id, found=uuid)
         driver = context.driver or DriverMetadata(name="")
-        return replace(context, driver=driver.with_property(STATUS_PROPERTY, FAILED))
+        return replace(context, driver=with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED))
 
     return _change(info, ledger_id, uuid, abandon)
 
@@ -138,6 +156,11 @@ def mark_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int, uuid: UUID) -
         return replace(context, bookkeeper_deleted=True)
 
     return _change(info, ledger_id, uuid, mark)
+
+
+def _check_not_abandoned(context: OffloadContext, ledger_id: int, uuid: UUID) -> None:
+    if context.driver is not None and context.driver.get(STATUS_PROPERTY) == FAILED:
+        raise AttemptError("the offload attempt was abandoned", ledger_id=ledger_id, found=uuid)
 
 
 def _ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:

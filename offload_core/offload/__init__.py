@@ -1,5 +1,18 @@
-"""The verbs on one ledger: offload it, read it back, delete its cold copy. Records are the caller's."""
+"""The verbs on one ledger or segment: offload it, read it back, delete its cold copy. Records are the caller's."""
 
 from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadedLedger, OffloadProgress
+from offload_core.offload.offload_handle import Offered, OfferResult, OffloadHandle
+from offload_core.offload.segment_offloader import SegmentOffloader
+from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome
 
-__all__ = ["LedgerOffloader", "OffloadProgress", "OffloadedLedger"]
+__all__ = [
+    "LedgerOffloader",
+    "OfferResult",
+    "Offered",
+    "OffloadHandle",
+    "OffloadProgress",
+    "OffloadedLedger",
+    "OffloadedSegment",
+    "SegmentOffloader",
+    "SegmentOutcome",
+]

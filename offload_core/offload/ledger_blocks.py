@@ -6,7 +6,7 @@ read in batches and framed by the kernel. Source: docs/formats/pip17.md; the twi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,17 +47,25 @@ class LedgerBlocks:
         ledger: a sealed ledger.
         status: what it says of itself; it has at least one entry.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
+        new_block: makes memory for so many bytes of a block.
 
     Raises (as it is iterated over):
         StoreError, FormatError: of the hot tier.
         DataLossError: it gave other entries than those it was asked for, or of another size than it says.
     """
 
-    def __init__(self, ledger: LedgerReader, status: LedgerStatus, max_block_bytes: int) -> None:
+    def __init__(
+        self,
+        ledger: LedgerReader,
+        status: LedgerStatus,
+        max_block_bytes: int,
+        new_block: Callable[[int], Bytes],
+    ) -> None:
         self._ledger = ledger
         self._entry_count = status.entry_count
         self._payload_bytes = status.size_bytes
         self._max_block_bytes = max_block_bytes
+        self._new_block = new_block
         self.index: list[BlockEntry] = []
         self.data_length = 0
         self.anchors = no_anchors()
@@ -68,7 +76,7 @@ class LedgerBlocks:
         batch = next(batches, None)
         while batch is not None:
             first_entry_id = batch.first_entry_id + batch.done
-            block = np.empty(max(self._max_block_bytes, _alone(batch)), dtype=np.uint8)
+            block = self._new_block(max(self._max_block_bytes, _alone(batch)))
             end = BLOCK_HEADER_BYTES
             while batch is not None:
                 end = self._fill(batch, block, end)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from uuid import UUID
@@ -21,12 +20,13 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.object_format import ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.metadata import DriverMetadata, OffloadContext
+from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.ledger_blocks import LedgerBlocks
 from offload_core.offload.object_metadata import ledger_metadata, user_metadata
 from offload_core.read_handles import ColdReader, ColdReaders
 from offload_core.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
-from offload_hooks.errors import ObjectNotFoundError, OptionError, placed
+from offload_hooks.errors import OptionError, placed
 from offload_hooks.ledger_stores import LedgerReader, LedgerStatus
 
 DEFAULT_MAX_BLOCK_BYTES = 64 << 20
@@ -124,7 +124,7 @@ class LedgerOffloader:
         status = ledger.status()
         _check_sealed(status)
         key = ObjectKey(folder="", uuid=uuid, ledger_id=status.ledger_id, is_index=False)
-        blocks = LedgerBlocks(ledger, status, self._max_block_bytes)
+        blocks = LedgerBlocks(ledger, status, self._max_block_bytes, self._tier.new_block)
         total = BLOCK_HEADER_BYTES + status.size_bytes + status.entry_count * FRAME_HEADER_BYTES
         check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total)
         software = f"pulsar-offload {version('pulsar-offload')}"
@@ -171,18 +171,10 @@ class LedgerOffloader:
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> None:
         """Delete an attempt's objects and uploads, whatever there is of them; nothing is there when it returns.
 
-        The index goes first, so that nobody finds an index without its data.
-
         Raises:
             StoreError: the store fails; it can be called again.
         """
-        key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False)
-        if self._tier.describe().capabilities.stale_uploads:
-            with suppress(ObjectNotFoundError):  # a tier that nothing was ever written to
-                for stale in self._tier.list_uploads(key.data_key):
-                    self._tier.abort_data(stale.upload)
-        self._tier.delete([key.index_key])
-        self._tier.delete([key.data_key])
+        delete_attempt(self._tier, ObjectKey(folder="", uuid=uuid, ledger_id=ledger_id, is_index=False))
 
 
 def _check_sealed(status: LedgerStatus) -> None:

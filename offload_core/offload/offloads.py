@@ -4,16 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Protocol
+from uuid import UUID
 
 from offload_core.metadata import LedgerRecord
 from offload_core.offload.ledger_offloader import ProgressListener
+
+Announce = Callable[[UUID, str], None]
+"""Told of each attempt whose objects are about to be deleted, and why; if it raises, they are not."""
+
+
+def to_nobody(_: UUID, __: str) -> None:
+    """An `Announce` for callers that keep no audit log."""
 
 
 class Offloads(Protocol):
     """Offloads ledgers with their records. Calls may come from many threads at once; see `RecordedOffloads`."""
 
-    def offload(self, name: str, ledger_id: int, *, listener: ProgressListener | None = None) -> bool:
-        """Offload a ledger; whether it was not before."""
+    def offload(
+        self,
+        name: str,
+        ledger_id: int,
+        *,
+        listener: ProgressListener | None = None,
+        announce: Announce = to_nobody,
+    ) -> bool:
+        """Offload a ledger; whether it was not before. What the listener raises ends it."""
 
     def delete_hot_copy(
         self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None

@@ -1,6 +1,7 @@
 """The life of a ledger's cold copy, with its record: offloaded, and its hot copy deleted.
 
-    offload          older attempt abandoned and cleaned → attempt recorded → data → index → recorded as complete
+    offload          older attempt, if nobody is at it, abandoned and cleaned → attempt recorded → data → index
+                     → recorded as complete
     delete_hot_copy  cold copy checked → recorded as gone → hot copy deleted
 
 The record is the commit point of each step, and it comes before what cannot be undone: a crash between any two lines
@@ -11,16 +12,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.reading import read_index
-from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
+    ManagedLedgerInfo,
     ManagedLedgerRecords,
     abandon_attempt,
     complete_attempt,
@@ -29,13 +29,21 @@ from offload_core.metadata import (
     prepare_attempt,
 )
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.ledger_offloader import LedgerOffloader, ProgressListener
+from offload_core.offload.cold_check import check_cold_copy
+from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
+from offload_core.offload.offloads import Announce, to_nobody
+from offload_core.offload.running_attempt import (
+    DEFAULT_LEASE_S,
+    LONGEST_LEASE_S,
+    RunningAttempt,
+    check_not_alive,
+)
 from offload_core.tier import Tier
 from offload_hooks.errors import (
     AttemptError,
-    DataLossError,
-    ObjectNotFoundError,
     OffloadError,
+    OffloadStoppedError,
+    OptionError,
     OutcomeUnknownError,
     UnknownLedgerError,
     UnknownTopicError,
@@ -48,7 +56,8 @@ _log = logging.getLogger(__name__)
 class RecordedOffloads:
     """Offloads ledgers of managed ledgers whose records and hot copies are these. Nothing of it is closed.
 
-    Calls may come from many threads and processes at once; of two that offload one ledger, one succeeds.
+    Calls may come from many threads and processes at once. Of two that offload one ledger the first goes on, as long as
+    its lease says that it is alive.
 
     Args:
         records: the managed ledgers' records.
@@ -56,6 +65,10 @@ class RecordedOffloads:
         tiers: where they go, and where others of them are.
         offloader_of: makes what writes to a tier.
         now_ms: the time, in ms since 1970, UTC.
+        lease_s: how long an attempt of this process is left alone by others after it was last heard of; to 600 s.
+
+    Raises:
+        OptionError: a lease that nobody would believe.
     """
 
     def __init__(
@@ -66,19 +79,35 @@ class RecordedOffloads:
         *,
         offloader_of: Callable[[Tier], LedgerOffloader] = LedgerOffloader,
         now_ms: Callable[[], int] = system_now_ms,
+        lease_s: float = DEFAULT_LEASE_S,
     ) -> None:
+        if not 0 < lease_s <= LONGEST_LEASE_S:
+            raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
         self._records = records
         self._hot = hot
         self._tiers = tiers
         self._offloader_of = offloader_of
         self._now_ms = now_ms
+        self._lease_s = lease_s
 
-    def offload(self, name: str, ledger_id: int, *, listener: ProgressListener | None = None) -> bool:
+    def offload(
+        self,
+        name: str,
+        ledger_id: int,
+        *,
+        listener: ProgressListener | None = None,
+        announce: Announce = to_nobody,
+    ) -> bool:
         """Offload a ledger; when it returns, its copy is there and recorded as complete. Whether it was not before.
+
+        Args:
+            listener: told after each block that was built; if it raises, the attempt is given up.
+            announce: see `Announce`: of an older attempt, and of this one if it fails.
 
         Raises:
             UnknownTopicError, UnknownLedgerError: there is no such managed ledger, or it has no such ledger.
-            AttemptError: the ledger is open or empty, or somebody else offloads it at the same time.
+            LiveAttemptError: somebody offloads it at the moment; nothing was changed.
+            AttemptError: the ledger is open or empty, or somebody took this attempt over.
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata; the attempt was given up.
         """
         ledger = self._ledger(name, ledger_id)
@@ -86,25 +115,38 @@ class RecordedOffloads:
             return False
         older = None if ledger.context is None else ledger.context.uuid
         if older is not None:
-            self._clean(name, ledger_id, older, ledger.context.driver if ledger.context else None)
+            self._take_over(
+                name, ledger_id, older, ledger.context.driver if ledger.context else None, announce
+            )
         uuid, tier = uuid4(), self._tiers.current
         driver = tier_record(tier)
-        self._records.update(
-            name, lambda info: prepare_attempt(info, ledger_id, uuid, driver, replaces=older)
-        )
-        try:
-            reader = self._hot.open(ledger_id)
+        with RunningAttempt(
+            self._records, name, ledger_id, uuid, lease_s=self._lease_s, now_ms=self._now_ms
+        ) as attempt:
+
+            def prepare(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid)
+                return prepare_attempt(info, ledger_id, uuid, driver, replaces=older, lease=attempt.lease())
+
+            def watch(progress: OffloadProgress) -> None:
+                attempt.check()
+                if listener is not None:
+                    listener(progress)
+
+            self._records.update(name, prepare)
+            attempt.keep_lease()
             try:
-                self._offloader_of(tier).offload(reader, uuid, {"managedledgername": name}, listener=listener)
-            finally:
-                reader.close()
-            now = self._now_ms()
-            self._records.update(name, lambda info: complete_attempt(info, ledger_id, uuid, now))
-        except OutcomeUnknownError:
-            raise  # the record may say that the copy is complete: nothing is deleted on a guess
-        except Exception:
-            self._give_up(name, ledger_id, uuid, driver)
-            raise
+                with closing(self._hot.open(ledger_id)) as reader:
+                    self._offloader_of(tier).offload(
+                        reader, uuid, {"managedledgername": name}, listener=watch
+                    )
+                now = self._now_ms()
+                self._records.update(name, lambda info: complete_attempt(info, ledger_id, uuid, now))
+            except OutcomeUnknownError:
+                raise  # the record may say that the copy is complete: nothing is deleted on a guess
+            except Exception as error:
+                self._give_up(name, ledger_id, uuid, driver, partial(announce, uuid, _why_given_up(error)))
+                raise
         return True
 
     def delete_hot_copy(
@@ -128,7 +170,7 @@ class RecordedOffloads:
         if not context.bookkeeper_deleted:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms:
                 return False
-            self._check_cold(ledger, uuid)
+            check_cold_copy(self._tiers.find(context.driver), ledger, uuid)
             self._records.update(name, lambda info: mark_hot_copy_deleted(info, ledger_id, uuid))
         if announce is not None:
             announce()
@@ -164,13 +206,23 @@ class RecordedOffloads:
             raise UnknownLedgerError(f"{name} has no such ledger", ledger_id=ledger_id)
         return ledger
 
-    def _clean(self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata | None) -> None:
-        """Delete an attempt's objects, which can never be complete from then on."""
+    def _take_over(
+        self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata | None, announce: Announce
+    ) -> None:
+        """Delete the objects of an attempt that nobody is at, and which can never be complete from then on."""
         tier = self._tiers.find(driver)
-        self._records.update(name, partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid))
+
+        def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            check_not_alive(info.ledger(ledger_id), self._now_ms())
+            return abandon_attempt(info, ledger_id, uuid)
+
+        self._records.update(name, abandon)
+        announce(uuid, "its offload was left unfinished, and is begun anew")
         self._offloader_of(tier).delete_offloaded(ledger_id, uuid)
 
-    def _give_up(self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata) -> None:
+    def _give_up(
+        self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata, announce: Callable[[], None]
+    ) -> None:
         """Clean up after an attempt that failed; what cannot be cleaned now, the next attempt cleans."""
         try:
             with suppress(
@@ -179,6 +231,7 @@ class RecordedOffloads:
                 self._records.update(name, partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid))
             if self._is_complete(name, ledger_id, uuid):
                 return
+            announce()
             self._offloader_of(self._tiers.find(driver)).delete_offloaded(ledger_id, uuid)
             with suppress(UnknownTopicError, AttemptError):
                 self._records.update(name, partial(fail_attempt, ledger_id=ledger_id, uuid=uuid))
@@ -193,26 +246,8 @@ class RecordedOffloads:
         context = None if ledger is None else ledger.context
         return context is not None and context.complete and context.uuid == uuid
 
-    def _check_cold(self, ledger: LedgerRecord, uuid: UUID) -> None:
-        """The cold copy is there: an index that can be read, of data of that length, with all entries of the record."""
-        context = ledger.context
-        tier = self._tiers.find(None if context is None else context.driver)
-        key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger.ledger_id, is_index=False)
-        try:
-            data, stored = tier.stat(key.data_key), tier.stat(key.index_key)
-            index = read_index(tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
-        except ObjectNotFoundError as error:
-            raise DataLossError(
-                "a cold copy that is recorded as complete is not there",
-                key=error.key,
-                ledger_id=ledger.ledger_id,
-            ) from error
-        end = index.ledgers[0].blocks[-1].end_entry_id
-        if index.data_length != data.size_bytes or end != ledger.info.entries:
-            raise DataLossError(
-                "a cold copy that is recorded as complete is not what its record says",
-                key=key.data_key,
-                ledger_id=ledger.ledger_id,
-                expected=f"{ledger.info.entries} entries in {index.data_length} bytes",
-                found=f"{end} entries in {data.size_bytes} bytes",
-            )
+
+def _why_given_up(error: Exception) -> str:
+    if isinstance(error, OffloadStoppedError):
+        return "its offload was stopped"
+    return f"its offload failed: {type(error).__name__}"

@@ -4,18 +4,22 @@ from offload_core.policies.effective import EffectivePolicies, Setting, resolve_
 from offload_core.policies.model import DEFAULTS, OffloadPolicies, RetentionPolicies
 from offload_core.policies.names import parse_policies, pulsar_names
 from offload_core.policies.read_priority import ReadPriority, parse_read_priority
-from offload_core.policies.retention import check_retention
+from offload_core.policies.retention import OutrunThreshold, outrun_thresholds
+from offload_core.policies.written import read_policies, read_retention
 
 __all__ = [
     "DEFAULTS",
     "EffectivePolicies",
     "OffloadPolicies",
+    "OutrunThreshold",
     "ReadPriority",
     "RetentionPolicies",
     "Setting",
-    "check_retention",
+    "outrun_thresholds",
     "parse_policies",
     "parse_read_priority",
     "pulsar_names",
+    "read_policies",
+    "read_retention",
     "resolve_policies",
 ]

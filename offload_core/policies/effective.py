@@ -60,7 +60,7 @@ class EffectivePolicies:
     def driver(self) -> str | None:
         """The driver; None: nothing is offloaded."""
         value: str | None = self["driver"]
-        return value
+        return value or None
 
     @property
     def threshold_bytes(self) -> int | None:
@@ -130,7 +130,7 @@ class EffectivePolicies:
         for name, setting in self.settings.items():
             own = next((each for each in ("s3", "gcs", "file_system") if name.startswith(f"{each}_")), None)
             general = name in ("bucket", "region", "service_endpoint")
-            if setting.value is None or name.removeprefix(f"{own}_") in _NOT_FOR_DRIVERS:
+            if setting.value in (None, "") or name.removeprefix(f"{own}_") in _NOT_FOR_DRIVERS:
                 continue
             if own == family if own is not None else general:
                 value = setting.value

@@ -16,6 +16,7 @@ from offload_core.policies.read_priority import ReadPriority, parse_read_priorit
 _MIB = 1 << 20
 MIN_BLOCK_BYTES = 5 * _MIB
 """The smallest part of an upload that S3 and its like take."""
+MAX_THREADS = 1024
 
 MASK = "********"
 """What is shown in the place of a credential."""
@@ -40,8 +41,7 @@ PulsarPriority = Annotated[
     PlainSerializer(lambda each: each.pulsar_name, when_used="json"),
 ]
 Secret = Annotated[SecretStr, PlainSerializer(lambda each: each.get_secret_value(), when_used="json")]
-Text = Annotated[str, Field(min_length=1)]
-Threads = Annotated[int, Field(ge=1, le=1024)]
+Threads = Annotated[int, Field(ge=1, le=MAX_THREADS)]
 Threshold = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Bytes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 BlockBytes = Annotated[int, Field(ge=MIN_BLOCK_BYTES, le=2**31 - 1)]
@@ -55,7 +55,7 @@ class OffloadPolicies(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_by_name=True, hide_input_in_errors=True)
 
-    driver: Text | None = Field(None, alias="managedLedgerOffloadDriver")
+    driver: str | None = Field(None, alias="managedLedgerOffloadDriver")
     threshold_in_bytes: Threshold | None = Field(None, alias="managedLedgerOffloadThresholdInBytes")
     threshold_in_seconds: Threshold | None = Field(None, alias="managedLedgerOffloadThresholdInSeconds")
     deletion_lag_in_millis: Threshold | None = Field(None, alias="managedLedgerOffloadDeletionLagInMillis")
@@ -67,38 +67,38 @@ class OffloadPolicies(BaseModel):
     rate_limit_in_bytes_per_second: Annotated[int, Field(ge=0)] | None = Field(
         None, alias="managedLedgerOffloadRateLimitInBytesPerSecond"
     )
-    bucket: Text | None = Field(None, alias="managedLedgerOffloadBucket")
-    region: Text | None = Field(None, alias="managedLedgerOffloadRegion")
-    service_endpoint: Text | None = Field(None, alias="managedLedgerOffloadServiceEndpoint")
+    bucket: str | None = Field(None, alias="managedLedgerOffloadBucket")
+    region: str | None = Field(None, alias="managedLedgerOffloadRegion")
+    service_endpoint: str | None = Field(None, alias="managedLedgerOffloadServiceEndpoint")
     max_block_size_in_bytes: BlockBytes | None = Field(None, alias="managedLedgerOffloadMaxBlockSizeInBytes")
     read_buffer_size_in_bytes: Bytes | None = Field(None, alias="managedLedgerOffloadReadBufferSizeInBytes")
-    s3_bucket: Text | None = Field(None, alias="s3ManagedLedgerOffloadBucket")
-    s3_region: Text | None = Field(None, alias="s3ManagedLedgerOffloadRegion")
-    s3_service_endpoint: Text | None = Field(None, alias="s3ManagedLedgerOffloadServiceEndpoint")
+    s3_bucket: str | None = Field(None, alias="s3ManagedLedgerOffloadBucket")
+    s3_region: str | None = Field(None, alias="s3ManagedLedgerOffloadRegion")
+    s3_service_endpoint: str | None = Field(None, alias="s3ManagedLedgerOffloadServiceEndpoint")
     s3_max_block_size_in_bytes: BlockBytes | None = Field(
         None, alias="s3ManagedLedgerOffloadMaxBlockSizeInBytes"
     )
     s3_read_buffer_size_in_bytes: Bytes | None = Field(
         None, alias="s3ManagedLedgerOffloadReadBufferSizeInBytes"
     )
-    s3_credential_id: Text | None = Field(None, alias="s3ManagedLedgerOffloadCredentialId")
+    s3_credential_id: str | None = Field(None, alias="s3ManagedLedgerOffloadCredentialId")
     s3_credential_secret: Secret | None = Field(None, alias="s3ManagedLedgerOffloadCredentialSecret")
-    s3_role: Text | None = Field(None, alias="s3ManagedLedgerOffloadRole")
-    s3_role_session_name: Text | None = Field(None, alias="s3ManagedLedgerOffloadRoleSessionName")
-    gcs_bucket: Text | None = Field(None, alias="gcsManagedLedgerOffloadBucket")
-    gcs_region: Text | None = Field(None, alias="gcsManagedLedgerOffloadRegion")
+    s3_role: str | None = Field(None, alias="s3ManagedLedgerOffloadRole")
+    s3_role_session_name: str | None = Field(None, alias="s3ManagedLedgerOffloadRoleSessionName")
+    gcs_bucket: str | None = Field(None, alias="gcsManagedLedgerOffloadBucket")
+    gcs_region: str | None = Field(None, alias="gcsManagedLedgerOffloadRegion")
     gcs_max_block_size_in_bytes: BlockBytes | None = Field(
         None, alias="gcsManagedLedgerOffloadMaxBlockSizeInBytes"
     )
     gcs_read_buffer_size_in_bytes: Bytes | None = Field(
         None, alias="gcsManagedLedgerOffloadReadBufferSizeInBytes"
     )
-    gcs_service_account_key_file: Text | None = Field(
+    gcs_service_account_key_file: str | None = Field(
         None, alias="gcsManagedLedgerOffloadServiceAccountKeyFile"
     )
-    file_system_profile_path: Text | None = Field(None, alias="fileSystemProfilePath")
-    file_system_uri: Text | None = Field(None, alias="fileSystemURI")
-    offloaders_directory: Text | None = Field(None, alias="offloadersDirectory")
+    file_system_profile_path: str | None = Field(None, alias="fileSystemProfilePath")
+    file_system_uri: str | None = Field(None, alias="fileSystemURI")
+    offloaders_directory: str | None = Field(None, alias="offloadersDirectory")
     extra_configurations: dict[str, str] | None = Field(
         None, alias="managedLedgerExtraConfigurations", repr=False
     )

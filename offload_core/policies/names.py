@@ -66,18 +66,28 @@ def parse_policies(given: Mapping[str, object], where: str = "offload policies")
                 found=_shown(field, value, f" by {name}"),
             )
         said[field], named[field] = value, name
+    for field, value in said.items():
+        if value == "":
+            raise OptionError(f"{where}: {named[field]} is empty", expected="a text, or nothing said")
     whole = said.get("extra_configurations", {})
     if extra and isinstance(whole, Mapping):
         said["extra_configurations"] = {**whole, **extra}
+    return checked_policies(said, named, where)
+
+
+def checked_policies(said: Mapping[str, Any], named: Mapping[str, str], where: str) -> OffloadPolicies:
+    """Policies of values by our names; `named` says by which names errors tell of them, else by Pulsar's.
+
+    Raises:
+        OptionError: a value that makes no sense.
+    """
     try:
         return OffloadPolicies(**said)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = str(first["loc"][0])
-        name = named.get(
-            field, next((alias for alias, ours in pulsar_names().items() if ours == field), field)
-        )
-        raise OptionError(f"{where}: {name}: {first['msg']}", found=_shown(field, given.get(name))) from None
+        name = named.get(field) or next(alias for alias, ours in pulsar_names().items() if ours == field)
+        raise OptionError(f"{where}: {name}: {first['msg']}", found=_shown(field, said.get(field))) from None
 
 
 def _whole_number(name: str, value: object, where: str) -> int:

@@ -9,13 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from offload_core.policies import OffloadPolicies, RetentionPolicies, parse_policies, pulsar_names
+from offload_core.policies import (
+    OffloadPolicies,
+    RetentionPolicies,
+    parse_policies,
+    pulsar_names,
+    read_policies,
+    read_retention,
+)
 from offload_core.policies.model import shown_value
 from offload_hooks.errors import MetadataError, OptionError
+
+Part = Literal["offload", "retention"]
+"""What a record says that is known here."""
 
 _DERIVED = frozenset(("s3Driver", "gcsDriver", "fileSystemDriver"))
 """What Pulsar tells beside a policy's fields, and takes from none."""
@@ -70,27 +80,27 @@ class LevelPolicies:
         """The same with these fields of its offload policies; None says nothing any more.
 
         Raises:
-            OptionError: see `parse_policies`.
+            OptionError: see `parse_policies`; of these fields alone, others may be as a broker wrote them.
         """
-        said = {name: getattr(self.offload, name, None) for name in OffloadPolicies.model_fields}
-        offload = parse_policies(said | fields)
+        checked = parse_policies(fields)
+        said = parse_policies({}) if self.offload is None else self.offload
+        offload = said.model_copy(update={name: getattr(checked, name) for name in fields})
         is_silent = offload == parse_policies({}) and not self.unknown_offload
         return replace(self, offload=None if is_silent else offload)
 
 
 def parse_offload(given: Mapping[str, Any], where: str) -> tuple[OffloadPolicies, dict[str, Any]]:
-    """Offload policies as Pulsar's JSON has them, and those of its fields that are not known here.
+    """Offload policies that are to be set, as Pulsar's JSON has them, and those of its fields that are not known here.
 
     Raises:
         OptionError: a value that makes no sense, by its name; `where` is said with it.
     """
-    known = pulsar_names()
-    policies = parse_policies({name: value for name, value in given.items() if name in known}, where)
-    return policies, {k: v for k, v in given.items() if k not in known and k not in _DERIVED}
+    known, unknown = _by_knowledge(given)
+    return parse_policies(known, where), unknown
 
 
 def parse_retention(given: Mapping[str, Any], where: str) -> RetentionPolicies:
-    """Retention as Pulsar's JSON has it.
+    """Retention that is to be set, as Pulsar's JSON has it.
 
     Raises:
         OptionError: a limit that is missing, unknown, or not taken by Pulsar.
@@ -113,30 +123,43 @@ def parse_retention(given: Mapping[str, Any], where: str) -> RetentionPolicies:
 
 
 def parse_level(data: bytes, names: Names) -> LevelPolicies:
-    """Decode a record.
+    """Decode a record; what a broker wrote is read as Pulsar means it, see `read_policies`.
 
     Raises:
         MetadataError: it is no JSON object, or a value in it makes no sense.
     """
-    try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict):
-        raise MetadataError("a record of policies is no JSON object", found=f"{len(data)} bytes")
+    record = _parse_record(data)
     offload, retention = record.pop(names.offload, None), record.pop(names.retention, None)
     older = {policy: record.pop(name, None) for policy, name in names.older.items()}
     said = {policy: value for policy, value in older.items() if value not in (None, -1)}
+    unknown: dict[str, Any] = {}
     try:
         if offload is not None or said:
-            offload, unknown = parse_offload(said | _without_none(offload or {}), "offload policies")
-        else:
-            unknown = {}
+            known, unknown = _by_knowledge(said | _without_none(offload or {}))
+            offload = read_policies(known, "offload policies")
         if retention is not None:
-            retention = parse_retention(retention, "retention")
-    except (OptionError, AttributeError) as error:
-        raise MetadataError("a record of policies makes no sense", found=error) from None
+            retention = read_retention(retention)
+    except (OptionError, ValidationError, AttributeError) as error:
+        found = error.title if isinstance(error, ValidationError) else error
+        raise MetadataError("a record of policies makes no sense", found=found) from None
     return LevelPolicies(offload=offload, retention=retention, unknown_offload=unknown, others=record)
+
+
+def level_without(data: bytes, names: Names, part: Part) -> LevelPolicies:
+    """What is left of a record without its offload policies or its retention, whatever these are.
+
+    If what is left makes no sense, it stays as it is; a record that is no JSON object goes as a whole.
+    """
+    try:
+        record = _parse_record(data)
+    except MetadataError:
+        return LevelPolicies()
+    for name in (names.retention,) if part == "retention" else (names.offload, *names.older.values()):
+        record.pop(name, None)
+    try:
+        return parse_level(json.dumps(record).encode(), names)
+    except MetadataError:
+        return LevelPolicies(others=record)
 
 
 def pack_level(level: LevelPolicies, names: Names) -> bytes:
@@ -147,6 +170,23 @@ def pack_level(level: LevelPolicies, names: Names) -> bytes:
     if level.retention is not None:
         record[names.retention] = level.retention.model_dump(mode="json", by_alias=True)
     return json.dumps(record, sort_keys=True).encode() if record else b""
+
+
+def _parse_record(data: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise MetadataError("a record of policies is no JSON object", found=f"{len(data)} bytes")
+    return record
+
+
+def _by_knowledge(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of offload policies that are known here, and the others."""
+    known = pulsar_names()
+    unknown = {name: value for name, value in given.items() if name not in known and name not in _DERIVED}
+    return {name: value for name, value in given.items() if name in known}, unknown
 
 
 def _without_none(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,28 +7,40 @@ needs to be made before it is set. The broker's own come from the configuration.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata.record_paths import list_names
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
-from offload_core.policies import OffloadPolicies, RetentionPolicies, check_retention, resolve_policies
+from offload_core.policies import OffloadPolicies, RetentionPolicies, outrun_thresholds, resolve_policies
 from offload_core.policies.effective import Origin
 from offload_core.policy_store.level import (
     NAMESPACE_NAMES,
     TOPIC_NAMES,
     LevelPolicies,
     Names,
+    Part,
+    level_without,
     pack_level,
     parse_level,
 )
 from offload_core.policy_store.resolved import ResolvedPolicies
 from offload_core.tier import registry
-from offload_hooks.errors import OptionError, placed
+from offload_hooks.errors import MetadataError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 
 Change = Callable[[LevelPolicies], LevelPolicies]
+Check = Callable[[LevelPolicies, LevelPolicies], None]
+"""Refuses a change from what was said to what is to be said."""
 
+_SILENT = LevelPolicies()
+
+_log = logging.getLogger(__name__)
+
+_NAMESPACES = "/admin/policies"
 _TOPICS = "/admin/topic-policies"
 
 
@@ -61,7 +73,10 @@ class PolicyStore:
     ) -> None:
         self._store = store
         self._broker = LevelPolicies(offload=broker, retention=broker_retention)
-        self._check("the broker", LevelPolicies(), LevelPolicies())
+        nobody = ResolvedPolicies(
+            offload=resolve_policies(), retention=RetentionPolicies(), retention_origin="default"
+        )
+        _check("the broker", nobody, self._resolve(_SILENT, _SILENT))
 
     def namespace(self, namespace: str) -> LevelPolicies:
         """What a namespace says."""
@@ -71,8 +86,19 @@ class PolicyStore:
         """What a topic says; of a partition, what its topic says."""
         return self._read(_topic_place(topic))[0]
 
+    def namespaces(self) -> list[str]:
+        """The namespaces that have records, in order."""
+        tenants = self._store.children(_NAMESPACES)
+        return sorted(
+            f"{tenant}/{name}"
+            for tenant in tenants
+            for name in self._store.children(f"{_NAMESPACES}/{tenant}")
+        )
+
     def change_namespace(self, namespace: str, change: Change) -> LevelPolicies:
         """Change what a namespace says, however many others change it at the same time; what it says then.
+
+        Refused is only what the change makes worse: what was as wrong before, it need not mend.
 
         Args:
             change: what it is to say for what it says; it is called again where somebody else was faster. It has no
@@ -84,22 +110,32 @@ class PolicyStore:
             UnknownPluginError: a driver that is not installed.
             VersionConflictError, OutcomeUnknownError: see `until_first`, `put_resolved`.
         """
-
-        def check(said: LevelPolicies) -> None:
-            self._check(f"namespace {namespace}", said, LevelPolicies())
-            for topic in self._topics(namespace):
-                self._check(f"topic {topic}", said, self.topic(topic))
-
-        return self._change(_namespace_place(namespace), change, check)
+        return self._change(_namespace_place(namespace), change, self._namespace_check(namespace))
 
     def change_topic(self, topic: TopicName, change: Change) -> LevelPolicies:
         """Change what a topic says; as `change_namespace`."""
-        namespace = namespace_of(topic)
-        return self._change(
-            _topic_place(topic),
-            change,
-            lambda said: self._check(f"topic {topic.base}", self.namespace(namespace), said),
-        )
+        return self._change(_topic_place(topic), change, self._topic_check(topic))
+
+    def remove_from_namespace(self, namespace: str, part: Part) -> None:
+        """Remove a namespace's offload policies or its retention, even if they cannot be read.
+
+        Errors as `change_namespace`; of a record that cannot be read nothing is refused.
+        """
+        self._remove(_namespace_place(namespace), part, self._namespace_check(namespace))
+
+    def remove_from_topic(self, topic: TopicName, part: Part) -> None:
+        """Remove a topic's offload policies or its retention; as `remove_from_namespace`."""
+        self._remove(_topic_place(topic), part, self._topic_check(topic))
+
+    def forget_topic(self, topic: TopicName) -> None:
+        """Remove all that a topic says, once no managed ledger of it is left; what is said meanwhile stays."""
+        place, namespace = _topic_place(topic), namespace_of(topic)
+        found = self._store.get(place.path)
+        left = [] if found is None else list_names(self._store, [namespace])
+        if found is None or any(topic_of_managed_ledger(name).base == topic.base for name in left):
+            return
+        with suppress(VersionConflictError):
+            delete_resolved(self._store, place.path, found[1])
 
     def resolve(self, topic: TopicName) -> ResolvedPolicies:
         """What holds for a topic."""
@@ -107,7 +143,7 @@ class PolicyStore:
 
     def resolve_namespace(self, namespace: str) -> ResolvedPolicies:
         """What holds for the topics of a namespace that say nothing themselves."""
-        return self._resolve(self.namespace(namespace), LevelPolicies())
+        return self._resolve(self.namespace(namespace), _SILENT)
 
     def _resolve(self, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
         levels: tuple[tuple[Origin, LevelPolicies], ...] = (
@@ -125,11 +161,29 @@ class PolicyStore:
             retention_origin=origin,
         )
 
-    def _check(self, where: str, namespace: LevelPolicies, topic: LevelPolicies) -> None:
-        resolved = self._resolve(namespace, topic)
-        if resolved.offload.driver is not None:
-            registry.find(registry.DRIVERS, resolved.offload.driver)
-        check_retention(resolved.offload, resolved.retention, where)
+    def _namespace_check(self, namespace: str) -> Check:
+        def check(known: LevelPolicies, said: LevelPolicies) -> None:
+            _check(f"namespace {namespace}", self._resolve(known, _SILENT), self._resolve(said, _SILENT))
+            for topic in self._topics(namespace):
+                own = self._said(_topic_place(topic))
+                _check(f"topic {topic}", self._resolve(known, own), self._resolve(said, own))
+
+        return check
+
+    def _topic_check(self, topic: TopicName) -> Check:
+        def check(known: LevelPolicies, said: LevelPolicies) -> None:
+            namespace = self._said(_namespace_place(namespace_of(topic)))
+            _check(f"topic {topic.base}", self._resolve(namespace, known), self._resolve(namespace, said))
+
+        return check
+
+    def _said(self, place: _Place) -> LevelPolicies:
+        """What another level says while this one is changed; nothing, if its record cannot be read."""
+        try:
+            return self._read(place)[0]
+        except MetadataError as error:
+            _log.warning("a change of policies is checked without a record that cannot be read: %s", error)
+            return _SILENT
 
     def _topics(self, namespace: str) -> Iterator[TopicName]:
         """The topics of a namespace that have policies of their own."""
@@ -144,21 +198,51 @@ class PolicyStore:
         with placed(key=place.path):
             return parse_level(found[0], place.names), found[1]
 
-    def _change(self, place: _Place, change: Change, check: Callable[[LevelPolicies], None]) -> LevelPolicies:
+    def _change(self, place: _Place, change: Change, check: Check) -> LevelPolicies:
         def turn() -> LevelPolicies:
             known, version = self._read(place)
             said = change(known)
-            if said == known:
-                return said
-            check(said)
-            data = pack_level(said, place.names)
-            if data:
-                put_resolved(self._store, place.path, data, version)
-            elif version is not None:
-                delete_resolved(self._store, place.path, version)
+            if said != known:
+                check(known, said)
+                self._write(place, said, version)
             return said
 
         return until_first(turn)
+
+    def _remove(self, place: _Place, part: Part, check: Check) -> None:
+        def turn() -> None:
+            found = self._store.get(place.path)
+            if found is None:
+                return
+            left = level_without(found[0], place.names, part)
+            try:
+                known = parse_level(found[0], place.names)
+            except MetadataError:
+                self._write(place, left, found[1])
+                return
+            if left != known:
+                check(known, left)
+                self._write(place, left, found[1])
+
+        until_first(turn)
+
+    def _write(self, place: _Place, said: LevelPolicies, version: int | None) -> None:
+        data = pack_level(said, place.names)
+        if data:
+            put_resolved(self._store, place.path, data, version)
+        elif version is not None:
+            delete_resolved(self._store, place.path, version)
+
+
+def _check(where: str, before: ResolvedPolicies, after: ResolvedPolicies) -> None:
+    """Refuse what was not so before."""
+    driver = after.offload.driver
+    if driver is not None and driver != before.offload.driver:
+        registry.find(registry.DRIVERS, driver)
+    known = outrun_thresholds(before.offload, before.retention)
+    for outrun in outrun_thresholds(after.offload, after.retention):
+        if outrun not in known:
+            raise outrun.refusal(where)
 
 
 def namespace_of(topic: TopicName) -> str:
@@ -169,7 +253,7 @@ def namespace_of(topic: TopicName) -> str:
 def _namespace_place(namespace: str) -> _Place:
     if namespace.count("/") != 1:
         raise OptionError("this is no namespace", expected="tenant/namespace", found=namespace)
-    return _Place(path=check_path(f"/admin/policies/{namespace}"), names=NAMESPACE_NAMES)
+    return _Place(path=check_path(f"{_NAMESPACES}/{namespace}"), names=NAMESPACE_NAMES)
 
 
 def _topic_place(topic: TopicName) -> _Place:

@@ -48,7 +48,7 @@ class ReadMemory:
         self._windows: OrderedDict[Hashable, _Window] = OrderedDict()
         self._anchors: OrderedDict[Hashable, Anchors] = OrderedDict()
         self._window_bytes = self._anchor_bytes = self._pinned_bytes = 0
-        self._tiers: WeakKeyDictionary[Tier, int] = WeakKeyDictionary()
+        self._tiers: WeakKeyDictionary[object, int] = WeakKeyDictionary()
         self._tokens = itertools.count()
         self._pool: ThreadPoolExecutor | None = None
 
@@ -59,9 +59,9 @@ class ReadMemory:
             return self._held()
 
     def token(self, tier: Tier) -> int:
-        """A number for this Tier that no other one gets."""
+        """A number for this Tier and its views that no other one gets."""
         with self._lock:
-            return self._tiers.setdefault(tier, next(self._tokens))
+            return self._tiers.setdefault(tier.identity, next(self._tokens))
 
     def pin(self, count: int) -> None:
         """A reader holds so many bytes as long as it is open (fewer, if negative)."""
@@ -98,15 +98,14 @@ class ReadMemory:
             if key in self._windows or length > room:
                 return
             future = self._add(key, length)
+
+            def run() -> None:
+                if future.set_running_or_notify_cancel():
+                    self._run(key, future, fetch)
+
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(PREFETCH_THREADS, thread_name_prefix="cold-prefetch")
-            pool = self._pool
-
-        def run() -> None:
-            if future.set_running_or_notify_cancel():
-                self._run(key, future, fetch)
-
-        pool.submit(copy_context().run, run)
+            self._pool.submit(copy_context().run, run)  # with the lock: none that `close` has taken
 
     def _run(self, key: Hashable, future: Future[memoryview], fetch: Fetch) -> memoryview:
         try:

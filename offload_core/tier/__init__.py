@@ -15,6 +15,7 @@ from offload_core.tier.registry import (
 from offload_core.tier.spec import LayerSpec, TierSpec
 from offload_core.tier.survey import PluginReport, survey
 from offload_core.tier.tier import Tier
+from offload_core.tier.upload_process import UploadProcess, open_with_upload_process
 
 __all__ = [
     "Layer",
@@ -24,6 +25,7 @@ __all__ = [
     "Rest",
     "Tier",
     "TierSpec",
+    "UploadProcess",
     "check_blocks",
     "driver_of_scheme",
     "is_schema_provider",
@@ -32,6 +34,7 @@ __all__ = [
     "make_schema_provider",
     "open_like",
     "open_store",
+    "open_with_upload_process",
     "parse_layers",
     "parse_plugin",
     "survey",

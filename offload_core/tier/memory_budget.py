@@ -1,4 +1,5 @@
-"""A budget of bytes that many threads share: who wants more than is left waits, first come, first served."""
+"""A budget of bytes that many threads share: who wants more than is left waits, first come, first served, or does
+without."""
 
 from __future__ import annotations
 
@@ -55,6 +56,14 @@ class MemoryBudget:
             finally:
                 self._queue.remove(ticket)
                 self._changed.notify_all()
+
+    def try_take(self, count: int) -> bool:
+        """Take `count` bytes if so many are left and nobody waits; whether they were. It never waits."""
+        with self._changed:
+            if self._queue or self._taken + count > self.limit_bytes:
+                return False
+            self._taken += count
+            return True
 
     def give_back(self, count: int) -> None:
         """Give back bytes that were taken."""

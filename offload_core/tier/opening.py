@@ -18,6 +18,7 @@ from offload_core.tier import registry
 from offload_core.tier.layer_text import parse_layer
 from offload_core.tier.spec import LayerSpec, TierSpec
 from offload_core.tier.tier import Tier
+from offload_core.tier.upload_process import UploadProcess, open_with_upload_process
 from offload_hooks.errors import BrokenPluginError, OffloadError, OptionError, UnknownPluginError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
@@ -28,6 +29,7 @@ def open_store(
     *,
     driver: str | None = None,
     layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
+    upload_niceness: int | None = None,
     **options: object,
 ) -> Tier:
     """Open a tier by a URL, a path or a driver's name.
@@ -37,6 +39,8 @@ def open_store(
         driver: the driver to use for the URL instead of the one that its scheme picks.
         layers: outermost first; each a pair of name and options, or a text, `retry` or `retry:attempts=5`. None for
             those that the driver asks for by its `default_layers`.
+        upload_niceness: blocks are written by a process of their own, whose priority is lower by this, 0 to 19; None
+            for this process.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),
@@ -54,7 +58,10 @@ def open_store(
         layers = getattr(registry.load_driver(name), "default_layers", ())
     pairs = [parse_layer(layer) if isinstance(layer, str) else layer for layer in layers]
     layer_specs = tuple(LayerSpec(name=layer, options=dict(given)) for layer, given in pairs)
-    return Tier.open(TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs))
+    spec = TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs)
+    if upload_niceness is None:
+        return Tier.open(spec)
+    return open_with_upload_process(spec, UploadProcess(spec, niceness=upload_niceness))
 
 
 def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tier:
@@ -64,7 +71,7 @@ def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tie
     """
     name, _ = _driver_and_options(url, None)
     if tier.spec is not None and registry.load_driver(name) is registry.load_driver(tier.spec.driver):
-        return open_store(url, driver=None, layers=None, **options)
+        return open_store(url, driver=None, layers=None, upload_niceness=None, **options)
     return open_store(url)
 
 

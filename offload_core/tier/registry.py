@@ -14,9 +14,10 @@ import importlib.util
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, cast
 
+from offload_core.tier.installed import installed
 from offload_hooks import HOOK_SPEC_VERSION
 from offload_hooks.errors import (
     BrokenPluginError,
@@ -80,7 +81,7 @@ def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object
 
 def is_metadata_store(scheme: str) -> bool:
     """Whether an installed distribution offers a metadata store for URLs of this scheme, importing nothing."""
-    return any(entry.name == scheme.lower() for entry in entry_points(group=METADATA_STORES))
+    return any(entry.name == scheme.lower() for entry in installed(METADATA_STORES))
 
 
 def make_metadata_store(scheme: str, url: str, options: Mapping[str, object]) -> MetadataStore:
@@ -102,7 +103,7 @@ def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProv
 
 def is_schema_provider(name: str) -> bool:
     """Whether an installed distribution offers a schema provider of this name, importing nothing."""
-    return any(entry.name == name for entry in entry_points(group=SCHEMA_PROVIDERS))
+    return any(entry.name == name for entry in installed(SCHEMA_PROVIDERS))
 
 
 def make_key_provider(name: str, options: Mapping[str, object]) -> KeyProvider:
@@ -130,7 +131,7 @@ def driver_of_scheme(scheme: str) -> str:
 
 def find(group: str, name: str) -> EntryPoint:
     """Find the one entry point of this name; two distributions that offer it are a `BrokenPluginError`."""
-    offers = entry_points(group=group)
+    offers = installed(group)
     found = [entry for entry in offers if entry.name == name]
     if not found:
         raise _unknown(group, name, sorted({entry.name for entry in offers}))
@@ -151,7 +152,7 @@ def distribution_of(entry: EntryPoint) -> str:
 def driver_of_entry(scheme: EntryPoint) -> str:
     """Name the driver whose class a URL scheme's entry point names, importing nothing."""
     target = (scheme.module, scheme.attr)
-    names = sorted(e.name for e in entry_points(group=DRIVERS) if (e.module, e.attr) == target)
+    names = sorted(e.name for e in installed(DRIVERS) if (e.module, e.attr) == target)
     if not names:
         raise BrokenPluginError(
             f"the URL scheme {scheme.name!r} of {distribution_of(scheme)} names no driver",

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Literal
 
 from offload_core.tier import registry
+from offload_core.tier.installed import installed
 from offload_hooks.errors import BrokenPluginError, MissingExtraError
 
 Status = Literal["ok", "broken", "missing extra"]
@@ -35,7 +36,7 @@ class PluginReport:
 
 def survey() -> list[PluginReport]:
     """Import every installed plugin and report on each, by group, name and distribution. Raises nothing."""
-    reports = [_report(entry) for group in registry.GROUPS for entry in entry_points(group=group)]
+    reports = [_report(entry) for group in registry.GROUPS for entry in installed(group)]
     return sorted(reports, key=lambda r: (registry.GROUPS.index(r.group), r.name, r.distribution))
 
 

@@ -7,11 +7,14 @@ program may rely on it: a driver that gives too few bytes, or nothing at all, is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
+from offload_core.codec.byte_arrays import Bytes
 from offload_core.tier import registry
 from offload_core.tier.chain import Chain, Layer
 from offload_core.tier.part_order import PartOrder
@@ -45,14 +48,23 @@ class Tier:
         driver: an object that implements the hooks.
         layers: what stands before it, outermost first.
         spec: the names and options that both were made of.
+        new_block: makes memory for blocks that are written here; None for the heap's.
 
     Errors are those of `offload_hooks.errors`; each hook's docstring in `offload_hooks.specs` is the law.
     """
 
-    def __init__(self, driver: object, layers: Sequence[Layer] = (), *, spec: TierSpec | None = None) -> None:
+    def __init__(
+        self,
+        driver: object,
+        layers: Sequence[Layer] = (),
+        *,
+        spec: TierSpec | None = None,
+        new_block: Callable[[int], Bytes] | None = None,
+    ) -> None:
         self._name = spec.driver if spec is not None else type(driver).__name__
         self._layers = tuple(layer.name for layer in layers)
         self._spec = spec
+        self._new_block = new_block
         self._chain = Chain(driver, self._name, layers)
         self._hooks = self._chain.hooks
         self._description = self._typed(DriverDescription, "describe", self._hooks.describe())
@@ -61,15 +73,16 @@ class Tier:
     @classmethod
     def open(cls, spec: TierSpec) -> Tier:
         """Open the Tier that these names and options describe. Nothing is asked of the store."""
-        layers = [
-            Layer(name=layer.name, make=partial(registry.make_layer, layer.name, options=layer.options))
-            for layer in spec.layers
-        ]
-        return cls(registry.make_driver(spec.driver, spec.options), layers, spec=spec)
+        return cls(registry.make_driver(spec.driver, spec.options), layers_of(spec), spec=spec)
 
     def describe(self) -> DriverDescription:
         """Who the driver is, where the tier is and what it can do."""
         return self._description
+
+    @property
+    def identity(self) -> object:
+        """What it has in common with its views, and with no other Tier."""
+        return self._chain
 
     @property
     def spec(self) -> TierSpec | None:
@@ -77,6 +90,10 @@ class Tier:
         return self._spec
 
     # --- writing -------------------------------------------------------------------------------
+
+    def new_block(self, n_bytes: int) -> Bytes:
+        """Memory (uint8) of undefined content for a block that is to be written here."""
+        return np.empty(n_bytes, dtype=np.uint8) if self._new_block is None else self._new_block(n_bytes)
 
     def begin_data(
         self, key: str, *, content_type: str = BYTES, user_metadata: Mapping[str, str] = NO_METADATA
@@ -246,3 +263,11 @@ class Tier:
         layers = f" or a layer over it ({', '.join(self._layers)})" if self._layers else ""
         what = f"the driver {self._name!r}{layers} broke the contract of {hook}"
         return BrokenPluginError(what, expected=expected, found=found)
+
+
+def layers_of(spec: TierSpec) -> list[Layer]:
+    """The layers that are described, yet to be made."""
+    return [
+        Layer(name=layer.name, make=partial(registry.make_layer, layer.name, options=layer.options))
+        for layer in spec.layers
+    ]

@@ -32,7 +32,8 @@ BROKERS = {
 def samples(registry: CollectorRegistry) -> dict[str, float]:
     """The values by their names and labels, and the families, as they are scraped."""
     text = generate_latest(registry).decode()
-    families = [f for f in text_string_to_metric_families(text) if not f.name.endswith("_created")]
+    families = [f for f in text_string_to_metric_families(text) if f.name.startswith("brk_")]
+    families = [family for family in families if not family.name.endswith("_created")]
     assert {family.name: family.type for family in families} == BROKERS
     found = {}
     for family in families:
@@ -84,6 +85,36 @@ def test_everything_is_counted_as_a_broker_does() -> None:
     assert samples(registry)["offload_rate"] == 10
     now[0] += 60
     assert samples(registry) == counted | {"offload_rate": 0, "read_offload_rate": 0}
+
+
+def test_topics_that_are_gone_disappear() -> None:
+    registry = CollectorRegistry()
+    stats = OffloaderMetrics(registry)
+    gone = "persistent://acme/n/gone"
+    for topic in (TOPIC, gone):
+        stats.count_offload_error(topic)
+        stats.count_write_error(topic)
+        stats.count_read_error(topic)
+        stats.count_offloaded(topic, 60)
+        stats.count_read(topic, 60)
+        stats.time_ledger_read(topic, 1)
+        stats.time_index_read(topic, 1)
+        stats.time_data_read(topic, 1)
+        stats.count_deletion(topic, succeeded=True)
+        stats.count_deletion(topic, succeeded=False)
+    stats.keep(iter([TOPIC, "persistent://acme/n/quiet"]))
+    assert len(samples(registry)) == 14
+    stats.keep([])
+    assert samples(registry) == {}
+
+
+def test_fallbacks_of_reads_have_a_name_of_our_own() -> None:
+    registry = CollectorRegistry()
+    stats: OffloaderStats = OffloaderMetrics(registry)
+    stats.count_fallback("cold", "missing")
+    labels = {"copy": "cold", "reason": "missing"}
+    assert registry.get_sample_value("pulsar_offload_read_fallbacks_total", labels) == 1
+    assert "`pulsar_offload_read_fallbacks_total`" in DOCS.read_text()
 
 
 def test_the_page_has_all_of_them() -> None:

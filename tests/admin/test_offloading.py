@@ -18,17 +18,19 @@ from service import Service
 
 from offload_core import open_tier
 from offload_core.admin.topics import RecordedTopics
+from offload_core.configuration import load_configuration
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
     HotLedgers,
     ManagedLedger,
     RolloverPolicy,
+    open_environment,
     open_managed_ledger,
     policies_by_name,
 )
 from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
-from offload_core.policy_store import PolicyStore
+from offload_core.policy_store import PolicyStore, open_policies
 
 NAME = "acme/n/persistent/orders"
 TOPIC = "/admin/v2/persistent/acme/n/orders"
@@ -46,6 +48,7 @@ path = "{tmp_path}/hot"
 path = "{tmp_path}/audit.jsonl"
 [service]
 upkeep_interval_s = 0.1
+stop_timeout_s = 4
 [policies]
 driver = "local"
 deletion_lag_in_millis = -1
@@ -87,7 +90,7 @@ def complete(topic: ManagedLedger) -> list[int]:
 def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     service: Service, topic: ManagedLedger, tmp_path: Path
 ) -> None:
-    first, second, _ = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     assert service.ask("GET", f"{TOPIC}/offload").json == {"status": "NOT_RUN", "lastError": ""}
     asked = service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": second, "entryId": 0, "partitionIndex": -1})
     assert asked.status == 204
@@ -102,6 +105,9 @@ def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     assert complete(topic) == [first]
     stats = service.ask("GET", f"{TOPIC}/internalStats").json
     assert [each["offloaded"] for each in stats["ledgers"]] == [True, False, False]
+    assert (stats["numberOfEntries"], stats["totalSize"]) == (5, 5)
+    assert (stats["currentLedgerEntries"], stats["currentLedgerSize"]) == (1, 1)
+    assert stats["lastConfirmedEntry"] == f"{third}:0"
     with open_tier(tmp_path / "cold") as tier:
         rows = tier.scan(level="entries").to_table().to_pylist()
     assert [row["value"] for row in rows] == [b"0", b"1"]
@@ -163,7 +169,7 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_who_ends_the_service_does_not_wait_for_offloads(
+def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(
     service: Service, topic: ManagedLedger, told: signal.Signals
 ) -> None:
     for _ in range(4):
@@ -179,6 +185,47 @@ def test_who_ends_the_service_does_not_wait_for_offloads(
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(
+    tmp_path: Path, told: signal.Signals
+) -> None:
+    settings = f"""
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[audit_log]
+path = "{tmp_path}/audit.jsonl"
+[service]
+upkeep_interval_s = 3600
+stop_timeout_s = 300
+[policies]
+driver = "local"
+max_block_size_in_bytes = 5242880
+rate_limit_in_bytes_per_second = 1000000
+extra_configurations.root = "{tmp_path}/cold"
+"""
+    with (
+        Service(tmp_path, settings) as service,
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+        open_managed_ledger(
+            Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot)), NAME
+        ) as topic,
+    ):
+        topic.add_entries([bytes(1 << 20)] * 40)  # 40 s at this rate, and 5 s for a block
+        topic.roll()
+        service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
+        eventually(lambda: topic.read_info().in_order[0].context, lambda context: context is not None)
+        service.end(told)
+        assert topic.read_info().in_order[0].context is None
+        said = [each["event"] for each in service.log]
+    assert said.index("ending") < said.index("offload stopped")
+    log = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert [(each["copy"], each["why"]) for each in log] == [("cold", "its offload was stopped")]
+    with open_tier(tmp_path / "cold") as tier:
+        assert not list(tier.store.list_objects())
+        assert not list(tier.store.list_uploads())
+
+
 def test_a_service_that_cannot_listen_offloads_nothing(
     service: Service, topic: ManagedLedger, offload: Offload
 ) -> None:
@@ -187,6 +234,28 @@ def test_a_service_that_cannot_listen_offloads_nothing(
     config.write_text(at_once)
     assert offload("serve", "--config", config, "--port", service.port).code == 2
     assert complete(topic) == []
+
+
+def test_what_offloads_do_is_in_the_metrics_until_the_topic_is_gone(
+    service: Service,
+) -> None:
+    configuration = load_configuration(service.config)
+    place = 'namespace="acme/n",topic="persistent://acme/n/orders"'
+    with (
+        open_policies(configuration) as (store, policies),
+        open_environment(configuration, store, policies) as environment,
+    ):
+        topic = open_managed_ledger(environment, NAME)
+        topic.add_entry(b"a")
+        topic.roll()
+        service.ask("PUT", f"{TOPIC}/offload", {"ledgerId": 1 << 40, "entryId": 0})
+        eventually(lambda: complete(topic), bool)
+        metrics = service.ask("GET", "/metrics").text
+        reads = f"brk_ledgeroffloader_read_ledger_latency_count{{{place}}} "
+        assert float(metrics.partition(reads)[2].partition("\n")[0]) >= 1
+        assert f"brk_ledgeroffloader_offload_rate{{{place}}} " in metrics
+        topic.delete()
+    eventually(lambda: place in service.ask("GET", "/metrics").text, False.__eq__)
 
 
 def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from certificates import make_certificate
@@ -14,10 +16,35 @@ from servers.server import StartServer
 from servers.versitygw import Versitygw
 from service import Service
 
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
+from offload_core.schemas import saved_in
+from offload_core.tier import make_schema_provider, open_store
+
 pytestmark = pytest.mark.server
 
 TOPIC = "persistent://acme/n/t"
+RECORD: dict[str, Any] = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}
+MORE = {**RECORD, "fields": [*RECORD["fields"], {"name": "b", "type": ["null", "int"], "default": None}]}
+AVRO_1, AVRO_2 = (
+    {"type": "AVRO", "schema": json.dumps(fields), "properties": {"k": "v"}} for fields in (RECORD, MORE)
+)
+STRING: dict[str, object] = {"type": "STRING", "schema": "", "properties": {}}
 PLACE = "-d aws-s3 -r us-east-1 -b cold -e http://127.0.0.1:9"
+LISTED = [
+    "tenants list",
+    "namespaces list acme",
+    "namespaces topics acme/n",
+    "topics list acme/n",
+    "topics list-partitioned-topics acme/n",
+    "topics get-partitioned-topic-metadata acme/n/p",
+    "topics get-partitioned-topic-metadata acme/n/t",
+    "topics get-partitioned-topic-metadata acme/n/p-partition-1",
+]
+SCHEMAS = [
+    *(f"schemas get acme/n/{topic}" for topic in ("t", "p", "p-partition-1", "none")),
+    *(f"schemas get --version {version} acme/n/t" for version in (0, 1, 7)),
+    *(f"schemas get --all-version acme/n/{topic}" for topic in ("t", "none")),
+]
 SAME = [
     "brokers healthcheck",
     "namespaces get-offload-policies acme/n",
@@ -76,13 +103,43 @@ def test_pulsar_admin_shows_what_it_shows_of_a_broker(
     assert http_status(broker.port, "PUT", "/admin/v2/tenants/acme", tenant) == 204
     assert http_status(broker.port, "PUT", "/admin/v2/namespaces/acme/n", b"{}") == 204
     assert http_status(broker.port, "PUT", "/admin/v2/persistent/acme/n/t", b"{}") == 204
-    expected = PulsarShell(theirs, broker.endpoint).run(SAME)
-    with Service(ours) as service:
-        shown = PulsarShell(ours, service.url).run(SAME)
+    assert http_status(broker.port, "PUT", "/admin/v2/persistent/acme/n/p/partitions", b"3") == 204
+    for topic, definition in (("t", AVRO_1), ("t", AVRO_2), ("p", STRING)):
+        given = json.dumps(definition).encode()
+        assert http_status(broker.port, "POST", f"/admin/v2/schemas/acme/n/{topic}/schema", given) == 200
+    commands = [*LISTED, *SCHEMAS, *SAME]
+    expected = PulsarShell(theirs, broker.endpoint).run(commands)
+    settings = f'[policies]\ndriver = "local"\nextra_configurations.root = "{ours}/cold"\n'
+    with Service(ours, settings) as service:
+        keep_the_same(service, broker, ours / "cold")
+        shown = PulsarShell(ours, service.url).run(commands)
+    assert [set(text.splitlines()) for text in shown[: len(LISTED)]] == [
+        set(text.splitlines()) - {"public", "pulsar"} for text in expected[: len(LISTED)]
+    ]
+    schemas = slice(len(LISTED), len(LISTED) + len(SCHEMAS))
+    assert dict(zip(SCHEMAS, shown[schemas], strict=True)) == dict(
+        zip(SCHEMAS, expected[schemas], strict=True)
+    )
+    assert sum('"schema' in text for text in shown[schemas]) >= 6
+    expected, shown = expected[schemas.stop :], shown[schemas.stop :]
     assert any("SECRET" in text for text in expected)
     masked = [text.replace("SECRET", "********") for text in expected]  # what a broker shows in clear
     assert dict(zip(SAME, shown, strict=True)) == dict(zip(SAME, masked, strict=True))
     assert shown == masked
+
+
+def keep_the_same(service: Service, broker: Broker, cold: Path) -> None:
+    """The broker's topics and their schemas, where the service looks for them."""
+    with closing(open_metadata_store(service.metadata)) as store:
+        records = ManagedLedgerRecords(store)
+        for name in ("t", *(f"p-partition-{number}" for number in range(3))):
+            records.write(f"acme/n/persistent/{name}", ManagedLedgerInfo(), None)
+    provider = make_schema_provider("admin", {"url": broker.endpoint})
+    with closing(provider), open_store(cold) as tier:
+        for topic in ("persistent://acme/n/t", "persistent://acme/n/p"):
+            history = provider.history(topic)
+            assert history is not None
+            saved_in(tier).save(topic, history)
 
 
 def test_what_is_refused_is_told_by_its_reason(distribution: None, tmp_path: Path) -> None:

@@ -92,6 +92,22 @@ def test_fields_of_other_versions_are_kept(service: Service, namespace: str) -> 
     }
 
 
+def test_a_record_that_cannot_be_read_is_named_and_can_be_removed(service: Service, namespace: str) -> None:
+    topic = f"{namespace.replace('namespaces', 'persistent')}/t"
+    records = [
+        f"/admin/policies/{namespace.removeprefix('/admin/v2/namespaces/')}",
+        f"/admin/topic-policies/{namespace.removeprefix('/admin/v2/namespaces/')}/persistent/t",
+    ]
+    with closing(open_metadata_store(service.metadata)) as store:
+        for record in records:
+            store.put(record, b"nonsense", None)
+    for path, record in zip((namespace, topic), records, strict=True):
+        told = service.ask("GET", f"{path}/offloadPolicies")
+        assert (told.status, record in told.text) == (500, True)
+        assert service.ask("DELETE", f"{path}/offloadPolicies").status == 204
+        assert service.ask("GET", f"{path}/offloadPolicies").text == ""
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "reason"),
     [
@@ -185,6 +201,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "secret.key").write_bytes(KEY)
     settings = f'[service.tokens]\nsecret_key = "{folder}/secret.key"\nsuperuser_roles = ["admin"]\naudience = "here"\n'
+    settings += 'tenant_admin_roles = {acme = ["acme-admin", "both"], zeta = ["both"]}\n'
     with Service(folder, settings) as running:
         yield running
 
@@ -228,6 +245,43 @@ def test_others_are_not(guarded: Service, headers: dict[str, str], status: int) 
             headers.get("Authorization", "Bearer")[7:] in ("", " ")
             or headers["Authorization"][7:] not in answer.text
         )
+
+
+ACME = "/admin/v2/namespaces/acme"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (ACME, 200),
+        (f"{ACME}/n/offloadThreshold", 200),
+        ("/admin/v2/persistent/acme/n", 200),
+        ("/admin/v2/schemas/acme/n/a%2Fb/schemas", 200),
+        ("/admin/v2/persistent/acme/n/none/internalStats", 404),
+        ("/metrics", 403),
+        ("/admin/v2/tenants", 403),
+        ("/admin/v2/namespaces/other", 403),
+        ("/admin/v2/namespaces/other/n/offloadThreshold", 403),
+        ("/admin/v2/namespaces/acme%2Fn/n/offloadThreshold", 403),
+        ("/admin/v2/namespaces//acme/n/offloadThreshold", 403),
+        ("/admin/v2%2Fnamespaces/acme/n/offloadThreshold", 403),
+        ("/admin/v2/persistent/acme/../other/t/internalStats", 403),
+        ("/admin/v2/persistent/acme/%2e%2e/other/internalStats", 403),
+        ("/admin/v2/persistent/acme/..%2Fother/n/t/internalStats", 403),
+        ("/admin/v2/persistent/ACME/n", 403),
+    ],
+)
+def test_a_tenants_admin_may_do_all_in_the_tenant_and_nothing_else(
+    guarded: Service, path: str, status: int
+) -> None:
+    assert guarded.ask("GET", path, headers=bearer(sub="acme-admin")).status == status
+    assert guarded.ask("GET", path, headers=bearer(sub="somebody")).status == 403
+
+
+def test_a_role_may_be_admin_of_several_tenants(guarded: Service) -> None:
+    for tenant, status in (("acme", 204), ("zeta", 204), ("other", 403)):
+        path = f"/admin/v2/namespaces/{tenant}/told/offloadThreshold"
+        assert guarded.ask("PUT", path, 5, headers=bearer(sub="both")).status == status
 
 
 def test_health_needs_no_token(guarded: Service) -> None:

@@ -26,6 +26,7 @@ from offload_core.metadata import (
     parse_stored_record,
 )
 from offload_core.metadata.record_paths import list_names, read_record
+from offload_hooks.ledger_stores import LedgerStatus
 
 RECORDS = sorted(BROKER.glob("managed-ledgers/**/*.val"))
 NOW_MS = 1_800_000_000_000
@@ -104,6 +105,21 @@ def test_a_topics_state_and_end(info: ManagedLedgerInfo, state: str, last: str) 
     assert (found["state"], found["lastConfirmedEntry"]) == (state, last)
 
 
+def test_the_open_ledger_counts_as_the_hot_tier_has_it() -> None:
+    written = LedgerStatus(
+        ledger_id=4, entry_count=3, size_bytes=50, sealed=False, created_at_ms=0, custom_metadata={}
+    )
+    record = managed_ledger(closed(3, 5), still_open(4))
+    alone, found = stats_to_json(record), stats_to_json(record, written)
+    assert {name: found[name] for name in found if found[name] != alone[name]} == {
+        "numberOfEntries": 8,
+        "totalSize": alone["totalSize"] + 50,
+        "currentLedgerEntries": 3,
+        "currentLedgerSize": 50,
+        "lastConfirmedEntry": "4:2",
+    }
+
+
 # --- served ------------------------------------------------------------------------------------
 
 NAME = "acme/cold/persistent/orders+%2F1"
@@ -131,6 +147,58 @@ def test_topics_are_listed(topics: Service) -> None:
     listed = topics.ask("GET", "/admin/v2/persistent/acme/cold?includeSystemTopic=true").json
     assert listed == [TOPIC, "persistent://acme/cold/plain"]
     assert topics.ask("GET", "/admin/v2/persistent/acme/none").json == []
+
+
+def test_namespaces_with_policies_only_are_listed_too(topics: Service) -> None:
+    assert topics.ask("PUT", "/admin/v2/namespaces/third/said/offloadThreshold", 5).status == 204
+    assert "third" in topics.ask("GET", "/admin/v2/tenants").json
+    assert topics.ask("GET", "/admin/v2/namespaces/third").json == ["third/said"]
+    assert topics.ask("DELETE", "/admin/v2/namespaces/third/said/offloadPolicies").status == 204
+    assert topics.ask("GET", "/admin/v2/namespaces/third").json == []
+
+
+def test_a_namespaces_topics_and_partitions(topics: Service) -> None:
+    assert topics.ask("GET", "/admin/v2/namespaces/acme/cold/topics").json == [
+        TOPIC,
+        "persistent://acme/cold/plain",
+    ]
+    assert topics.ask("GET", "/admin/v2/namespaces/acme/cold/topics?mode=NON_PERSISTENT").json == []
+    assert topics.ask("GET", "/admin/v2/persistent/other/ns/partitioned").json == ["persistent://other/ns/t"]
+    assert topics.ask("GET", "/admin/v2/persistent/acme/cold/partitioned").json == []
+    for path, partitions in (("t", 1), ("t-partition-0", 0)):
+        answer = topics.ask("GET", f"/admin/v2/persistent/other/ns/{path}/partitions")
+        assert answer.json == {"partitions": partitions, "deleted": False}
+    assert topics.ask("GET", f"{PATHS[0]}/partitions").json == {"partitions": 0, "deleted": False}
+    none = topics.ask("GET", "/admin/v2/persistent/other/ns/none/partitions")
+    assert (none.status, none.json) == (404, {"reason": "Topic persistent://other/ns/none not found"})
+
+
+def test_where_no_tier_is_named_there_are_no_schemas(topics: Service) -> None:
+    answer = topics.ask("GET", "/admin/v2/schemas/acme/cold/plain/schema")
+    assert (answer.status, answer.json) == (404, {"reason": "Schema not found"})
+
+
+def test_all_that_a_namespace_says_is_told_in_one_answer(topics: Service) -> None:
+    path, kept = "/admin/v2/namespaces/acme/told", {"retentionTimeInMinutes": 7, "retentionSizeInMB": 8}
+    none = topics.ask("GET", path)
+    assert (none.status, none.json) == (404, {"reason": "Namespace does not exist"})
+    assert topics.ask("GET", "/admin/v2/namespaces/acme/cold").json == {}
+    with closing(open_metadata_store(topics.metadata)) as store:
+        store.put("/admin/policies/acme/told", b'{"bundles": {"numBundles": 4}}', None)
+    topics.ask("POST", f"{path}/retention", kept)
+    topics.ask(
+        "POST",
+        f"{path}/offloadPolicies",
+        {"managedLedgerOffloadBucket": "b", "s3ManagedLedgerOffloadCredentialSecret": "hunter2"},
+    )
+    assert topics.ask("GET", path).json == {
+        "bundles": {"numBundles": 4},
+        "offload_policies": {
+            "managedLedgerOffloadBucket": "b",
+            "s3ManagedLedgerOffloadCredentialSecret": "********",
+        },
+        "retention_policies": kept,
+    }
 
 
 @pytest.mark.parametrize("path", PATHS)

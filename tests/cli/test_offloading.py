@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,9 +17,17 @@ from configured import configuration_file
 
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import ManagedLedger, RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.metadata import LedgerRecord
 from offload_core.policy_store import open_policies
 
 TOPIC = "persistent://acme/n/orders"
+
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
+from offload_core.cli.main import main
+main()
+"""
 
 
 @pytest.fixture
@@ -94,3 +106,27 @@ def test_what_cannot_be_done_is_one_line(
     config.write_text(config.read_text().replace('driver = "local"', ""))
     without = on_topic("offload")
     assert (without.code, "no tier is configured" in without.err) == (2, True)
+
+
+def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
+    topic: ManagedLedger, config: Path, tmp_path: Path
+) -> None:
+    slow = "max_block_size_in_bytes = 5242880\nrate_limit_in_bytes_per_second = 1000000\n[policies."
+    config.write_text(
+        config.read_text().replace("extra_configurations.root", f"{slow}extra_configurations]\nroot")
+    )
+    topic.add_entries([bytes(1 << 20)] * 40)  # 40 s at this rate, and 5 s for a block
+    topic.roll()
+    command = [sys.executable, "-c", INTERRUPTIBLE, "topics", "offload", TOPIC, "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not any(is_begun(ledger) for ledger in topic.read_info().in_order):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) != 0
+    assert not any(is_begun(ledger) for ledger in topic.read_info().in_order)
+
+
+def is_begun(ledger: LedgerRecord) -> bool:
+    return ledger.context is not None and not ledger.context.complete

@@ -128,3 +128,19 @@ def test_what_may_be_secret_is_in_no_repr_and_no_error(flags: dict[str, Any]) ->
     with pytest.raises(OptionError) as caught:
         load_configuration(flags={section: flags[section] | {"wrong": "hunter2"}})
     assert "hunter2" not in f"{caught.value} {caught.value!r} {caught.value.__context__}"
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [("upkeep_threads", 0), ("offload_threads", 0), ("upkeep_threads", 1001), ("stop_timeout_s", -1)],
+)
+def test_a_service_has_threads_and_time(setting: str, wrong: int) -> None:
+    with pytest.raises(OptionError, match=f"service.{setting}"):
+        load_configuration(flags={"service": {setting: wrong}})
+
+
+@pytest.mark.parametrize("wrong", [-1, 20])
+def test_uploads_have_a_niceness_that_there_is(wrong: int) -> None:
+    with pytest.raises(OptionError, match=r"uploads\.niceness"):
+        load_configuration(flags={"uploads": {"niceness": wrong}})
+    assert load_configuration(flags={"uploads": {"niceness": "5"}}).uploads.niceness == 5

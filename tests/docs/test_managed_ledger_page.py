@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from offload_core.managed_ledger import RolloverPolicy
-from offload_core.offload import LedgerOffloader
+from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "managed-ledger.md").read_text()
@@ -37,7 +37,20 @@ def test_the_fields_of_a_rollover_policy_are_documented() -> None:
     ]
 
 
-def test_the_arguments_of_an_offloader_are_documented() -> None:
-    table = (DOCS / "offload.md").read_text().partition("| Argument of")[2].partition("\n\n")[0]
-    names = list(inspect.signature(LedgerOffloader).parameters)
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == names[1:]
+@pytest.mark.parametrize("offloader", [LedgerOffloader, SegmentOffloader])
+def test_the_arguments_of_an_offloader_are_documented(offloader: type) -> None:
+    page = (DOCS / "offload.md").read_text()
+    table = page.partition(f"| Argument of `{offloader.__name__}`")[2].partition("\n\n")[0]
+    names = list(inspect.signature(offloader).parameters)
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [
+        name for name in names if offloader is SegmentOffloader or name != "tier"
+    ]
+
+
+def test_the_calls_of_a_handle_and_its_answers_are_documented() -> None:
+    page = (DOCS / "offload.md").read_text()
+    table = page.partition("| Call of the handle")[2].partition("\n\n")[0]
+    public = {name for name in vars(OffloadHandle) if not name.startswith("_")}
+    assert set(re.findall(r"^\| `(\w+)[`(]", table, re.MULTILINE)) == public
+    answers = page.partition("| Answer ")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", answers, re.MULTILINE) == [each.name for each in OfferResult]

@@ -69,6 +69,7 @@ def test_every_source_page_is_built(pages: dict[Path, Page], site: Path) -> None
 
 def test_relative_links_lead_to_pages_and_anchors(pages: dict[Path, Page]) -> None:
     broken = []
+    known = {path.resolve(): page for path, page in pages.items()}
     for path, page in pages.items():
         for link in page.links:
             split = urlsplit(link)
@@ -76,7 +77,6 @@ def test_relative_links_lead_to_pages_and_anchors(pages: dict[Path, Page]) -> No
                 continue
             target = (path.parent / unquote(split.path)).resolve() if split.path else path.resolve()
             target = target / "index.html" if target.is_dir() else target
-            known = {other.resolve(): found for other, found in pages.items()}
             if not target.exists() or (
                 split.fragment and target in known and unquote(split.fragment) not in known[target].anchors
             ):

@@ -8,6 +8,7 @@ complete is there. Then the same is done again, to its end, and nothing is left 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -289,6 +290,12 @@ def is_done(world: World, verb: str) -> bool:
     if verb == "delete hot copies":
         return all(context is not None and context.bookkeeper_deleted for context in contexts)
     return True
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here, and the disk would take half of the time; what it keeps is tested with the driver."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
 @pytest.mark.parametrize("verb", VERBS)

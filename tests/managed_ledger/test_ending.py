@@ -117,6 +117,14 @@ def test_a_deleted_topic_is_made_anew_without_what_it_had(offloaded, environment
         topic.roll()
 
 
+def test_what_was_in_memory_of_a_deleted_topic_is_not_read(opened):
+    topic = opened()
+    topic.add_entry(b"0")
+    assert len(topic.read_entries(EntryPosition(0, 0), 10)) == 1
+    topic.delete()
+    assert len(topic.read_entries(EntryPosition(0, 0), 10)) == 0
+
+
 class FailingAt:
     """An audit log that fails at the k-th deletion."""
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from dataclasses import replace
 
+import psutil
 import pytest
 from managed_ledgers import NAME
 
@@ -98,7 +100,6 @@ def test_a_copy_in_a_tier_that_nobody_names_any_more_needs_that_tier_beside(
         beside = PolicyOffloads(records, hot, said.__getitem__, others=[tier.store], now_ms=clock)
         assert beside.delete_hot_copy(NAME, first, 0)
         beside.close()
-        assert beside.known_tiers()[-1] is tier.store
         assert list(tier.store.list_objects())  # what it did not open, it does not close
     after_restart.close()
     assert next(iter(hot.ledger_ids())) == second
@@ -144,3 +145,21 @@ def test_policies_without_a_driver_offload_nothing(topics, said, clock):
     done = keep_up(topics[0], replace(said[NAME], retention_origin="default"), clock.now_ms)
     assert set(done.skipped.values()) == {"no tier is configured"}
     assert not done.failures
+
+
+def test_blocks_are_sent_by_a_process_of_a_lower_priority_where_that_is_asked_for(
+    records, hot, said, clock, environment, tmp_path
+) -> None:
+    offloads = PolicyOffloads(records, hot, said.__getitem__, now_ms=clock, upload_niceness=1)
+    by_policy = replace(environment, offloads=offloads)
+    before = set(psutil.Process().children())
+    with closing(offloads), open_managed_ledger(by_policy, NAME) as topic:
+        topic.add_entry(b"sent elsewhere")
+        topic.roll()
+        topic.offload_prefix(END)
+        (uploading,) = set(psutil.Process().children()) - before
+        assert uploading.nice() == min(psutil.Process().nice() + 1, 19)
+        assert b"sent elsewhere" in b"".join(
+            path.read_bytes() for path in (tmp_path / "one").glob("*-ledger-*")
+        )
+    assert not uploading.is_running()

@@ -15,6 +15,7 @@ from offload_core.managed_ledger import (
     PolicyOffloads,
     PolicyReads,
     RolloverPolicy,
+    delete_managed_ledger,
     open_environment,
     open_managed_ledger,
 )
@@ -23,7 +24,9 @@ from offload_core.policies import ReadPriority, RetentionPolicies, parse_policie
 from offload_core.policy_store import ResolvedPolicies, open_policies
 from offload_core.read_handles import Copy, FallbackReason
 from offload_hooks.errors import (
+    LiveAttemptError,
     NoReadableCopyError,
+    OffloadStoppedError,
     OptionError,
     StoreError,
     StoreUnavailableError,
@@ -207,7 +210,7 @@ def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
     with (
         open_policies(configuration) as (store, said),
         open_environment(configuration, store, said, stats=counted) as environment,
-        open_managed_ledger(environment, NAME) as topic,
+        open_managed_ledger(replace(environment, cache_bytes=0), NAME) as topic,
     ):
         topic.add_entry(b"a")
         topic.roll()
@@ -215,11 +218,32 @@ def test_a_configuration_is_all_that_a_topic_needs(tmp_path):
         assert topic.delete_hot_copies(0)
         assert read(topic) == [b"a"]
         assert topic.trim(RetentionPolicies())
-    full = topic_of_managed_ledger(NAME).full
-    assert counted.calls[-1] == ("deleted", full, True)
-    assert [call[:2] for call in counted.calls[:-1]] == [("offloaded", full)]
-    assert counted.calls[0][2] > 128
+    assert {call[1] for call in counted.calls} == {topic_of_managed_ledger(NAME).full}
+    assert {call[0] for call in counted.calls} == {
+        *("time_ledger_read", "count_offloaded", "count_deletion"),
+        *("time_index_read", "time_data_read", "count_read"),
+    }
+    assert all(call[2] > 0 for call in counted.calls if call[0].startswith("time_"))
+    (offloaded,) = (call[2] for call in counted.calls if call[0] == "count_offloaded")
+    assert offloaded > 128
+    assert offloaded in [call[2] for call in counted.calls if call[0] == "count_read"]
+    assert counted.calls[-1][2:] == (True,)
     assert (tmp_path / "audit.jsonl").read_text().count("\n") == 3
+
+
+def test_with_a_topic_its_policies_go(tmp_path):
+    configuration = load_configuration(configuration_file(tmp_path))
+    topic = topic_of_managed_ledger(NAME)
+    with (
+        open_policies(configuration) as (store, said),
+        open_environment(configuration, store, said) as environment,
+    ):
+        said.change_topic(topic, lambda level: level.saying(max_threads=3))
+        open_managed_ledger(environment, NAME).delete()
+        assert said.topic(topic).offload is None
+        said.change_topic(topic, lambda level: level.saying(max_threads=3))
+        assert delete_managed_ledger(environment, NAME) is False  # who deleted it may have been cut off
+        assert said.topic(topic).offload is None
 
 
 def test_copies_in_a_tier_that_no_policy_names_any_more_are_found_if_it_is_configured(tmp_path):
@@ -263,7 +287,72 @@ def test_an_offload_that_fails_is_counted(environment, records, hot, clock, tmp_
         with pytest.raises(StoreError):
             topic.offload_prefix(END)
     offloads.close()
-    assert counted.calls[-1] == ("error", topic_of_managed_ledger(NAME).full)
+    full = topic_of_managed_ledger(NAME).full
+    assert counted.calls == [("count_write_error", full), ("count_offload_error", full)]
+
+
+def test_reads_that_fail_and_turn_to_the_other_copy_are_counted(tmp_path):
+    configuration, counted = load_configuration(configuration_file(tmp_path)), Counted()
+    with (
+        open_policies(configuration) as (store, said),
+        open_environment(configuration, store, said, stats=counted) as environment,
+        open_managed_ledger(environment, NAME) as topic,
+    ):
+        topic.add_entry(b"a")
+        topic.roll()
+        topic.offload_prefix(END)
+        for file in (tmp_path / "cold").glob("*-ledger-*"):
+            file.unlink()
+        counted.calls.clear()
+        topic.close()
+        with open_managed_ledger(environment, NAME) as again:
+            assert read(again) == [b"a"]
+    assert ("count_fallback", "cold", "missing") in counted.calls
+    assert ("count_read_error", topic_of_managed_ledger(NAME).full) in counted.calls
+
+
+def test_a_reader_keeps_its_tier_open_until_it_is_closed(topic, records, hot, clock, said, tmp_path):
+    topic.offload_prefix(END)
+    record = topic.read_info().in_order[0]
+    with contextlib.closing(PolicyOffloads(records, hot, said, now_ms=clock, most_idle=0)) as offloads:
+        reader = PolicyReads(hot, offloads, said).open_reader(record, ReadPriority.OFFLOADED_ONLY, NAME)
+        assert offloads.open_tiers == 1
+        said.said = policies(tmp_path / "other")
+        offloads.lease(NAME).close()
+        assert offloads.open_tiers == 1
+        assert bytes(reader.read(0, 0)[0]) == b"a"
+        reader.close()
+        reader.close()
+        assert offloads.open_tiers == 0
+        with pytest.raises(UnknownLedgerError):
+            PolicyReads(hot, offloads, said).open_reader(
+                topic.read_info().in_order[-1], ReadPriority.OFFLOADED_ONLY, NAME
+            )
+        assert offloads.open_tiers == 0
+
+
+def test_an_offload_that_another_is_at_or_that_is_stopped_has_not_failed(
+    environment, records, hot, clock, tmp_path
+):
+    counted = Counted()
+    offloads = PolicyOffloads(
+        records, hot, lambda _: policies(tmp_path / "cold"), now_ms=clock, stats=counted
+    )
+
+    def listen(_):
+        with pytest.raises(LiveAttemptError):
+            offloads.offload(NAME, position.ledger_id)
+        raise OffloadStoppedError("enough")
+
+    with open_managed_ledger(replace(environment, offloads=offloads), NAME) as topic:
+        position = topic.add_entry(b"a")
+        topic.roll()
+        with pytest.raises(OffloadStoppedError):
+            offloads.offload(NAME, position.ledger_id, listener=listen)
+    offloads.close()
+    kinds = [kind for kind, *_ in counted.calls]
+    assert "count_offloaded" in kinds
+    assert "count_offload_error" not in kinds
 
 
 def test_a_configuration_without_a_hot_tier_is_refused(tmp_path):
@@ -284,11 +373,7 @@ class Counted:
     def __init__(self):
         self.calls = []
 
-    def count_offloaded(self, topic, size_bytes):
-        self.calls.append(("offloaded", topic, size_bytes))
-
-    def count_offload_error(self, topic):
-        self.calls.append(("error", topic))
-
-    def count_deletion(self, topic, *, succeeded):
-        self.calls.append(("deleted", topic, succeeded))
+    def __getattr__(self, name):
+        if not name.startswith(("count_", "time_")):
+            raise AttributeError(name)
+        return lambda *given, **named: self.calls.append((name, *given, *named.values()))

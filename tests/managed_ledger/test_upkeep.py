@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -20,7 +21,11 @@ from offload_core.managed_ledger import (
 from offload_core.metadata import EntryPosition
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
-from offload_hooks.errors import OptionError, StoreUnavailableError, UnknownTopicError
+from offload_hooks.errors import (
+    OptionError,
+    StoreUnavailableError,
+    UnknownTopicError,
+)
 
 FOR_EVER = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1)
 OTHER = "acme/cold/persistent/other"
@@ -123,6 +128,53 @@ def test_what_was_offloaded_before_a_failure_is_told(topic, clock, hot):
     assert done.offloaded == (first,)
     assert done.skipped == {third: "it is open"}
     assert set(done.failures) == {"offload"}
+
+
+def test_a_ledger_that_another_offloads_is_skipped_and_nothing_has_failed(topic, environment, clock):
+    for i in range(5):
+        topic.add_entry(b"%d" % i)
+    first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    began, may_end = threading.Event(), threading.Event()
+
+    def listen(_):
+        began.set()
+        assert may_end.wait(60)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(environment.offloads.offload, NAME, first, listener=listen)
+        assert began.wait(60)
+        loop = UpkeepLoop(lambda: [topic], lambda _: AT_ONCE, now_ms=clock)
+        finished(loop)
+        status = loop.status(NAME)
+        may_end.set()
+        assert other.result(60)
+    assert (status.failures_in_a_row, status.not_before_ms) == (0, clock.now_ms)
+    assert (status.last.failures, status.last.offloaded) == ({}, ())
+    assert "this process offloads the ledger at the moment" in status.last.skipped[first]
+    assert status.last.skipped[second] == f"ledger {first} comes before it"
+    assert status.last.skipped[third] == "it is open"
+    finished(loop)
+    assert loop.status(NAME).last.offloaded == (second,)
+    loop.close()
+
+
+def test_what_was_trimmed_is_told_where_another_ledger_could_not_be(topic, environment, clock, monkeypatch):
+    for i in range(5):
+        topic.add_entry(b"%d" % i)
+    first, second, _ = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    topic.offload_prefix(EntryPosition(second + 1, 0))
+    delete = environment.offloads.delete_cold_copy
+
+    def fails(name, ledger):
+        if ledger.ledger_id == second:
+            raise StoreUnavailableError("no answer")
+        delete(name, ledger)
+
+    monkeypatch.setattr(environment.offloads, "delete_cold_copy", fails)
+    done = keep_up(topic, policies(RetentionPolicies()), clock.now_ms)
+    assert done.trimmed == (first,)
+    assert isinstance(done.failures["retention"], StoreUnavailableError)
+    assert topic.read_info().in_order[0].ledger_id == second
 
 
 # --- the loop --------------------------------------------------------------------------------------

@@ -16,12 +16,15 @@ from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadContext,
+    abandon_attempt,
     complete_attempt,
     fail_attempt,
     mark_hot_copy_deleted,
     parse_stored_record,
     prepare_attempt,
+    renew_attempt,
 )
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
 from offload_hooks.errors import AttemptError
 
 LEDGER = 3
@@ -85,6 +88,42 @@ def test_a_step_does_nothing_to_its_own_result(step: Step, before: ManagedLedger
     once = step(before)
     assert once != before
     assert step(once) == once
+
+
+def test_a_lease_stands_with_the_attempt_until_it_has_ended() -> None:
+    lease = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=NOW)
+    prepared = prepare_attempt(among_others(FRESH), LEDGER, MINE, DRIVER, lease=lease)
+    recorded = context(prepared)
+    assert recorded is not None
+    assert recorded.driver == DRIVER.with_property("lease", f"00000000000000ab:7:11:{NOW}")
+    assert lease_of(recorded) == lease
+    later = replace(lease, until_ms=NOW + 1)
+    renewed = renew_attempt(prepared, LEDGER, MINE, later)
+    assert renew_attempt(renewed, LEDGER, MINE, later) == renewed
+    known = context(renewed)
+    assert known is not None
+    assert lease_of(known) == later
+    assert COMPLETE(renewed) == COMPLETE(PREPARE(among_others(FRESH))), "a complete copy has none"
+    assert FAIL(renewed) == among_others(FRESH)
+    abandoned = context(abandon_attempt(renewed, LEDGER, MINE))
+    assert abandoned is not None
+    assert abandoned.driver == DRIVER.with_property("status", "failed")
+
+
+@pytest.mark.parametrize(
+    ("info", "message"),
+    [
+        (COMPLETE(PREPARE(among_others(FRESH))), "has ended"),
+        (abandon_attempt(PREPARE(among_others(FRESH)), LEDGER, MINE), "was abandoned"),
+        (FAIL(PREPARE(among_others(FRESH))), "took the place of this one, or it was cleaned up"),
+        (with_context(uuid=OTHER, driver=DRIVER), "took the place of this one"),
+    ],
+    ids=["complete", "abandoned", "forgotten", "another"],
+)
+def test_only_the_attempt_that_goes_on_is_renewed(info: ManagedLedgerInfo, message: str) -> None:
+    lease = AttemptLease(holder=AttemptHolder(machine=1, process=7, started=11), until_ms=NOW)
+    with pytest.raises(AttemptError, match=message):
+        renew_attempt(info, LEDGER, MINE, lease)
 
 
 def test_the_time_of_completion_is_that_of_the_first() -> None:

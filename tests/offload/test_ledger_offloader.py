@@ -20,6 +20,7 @@ from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.reading import read_index
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
+from offload_core.codec.byte_arrays import Bytes
 from offload_core.codec.entry_directory import parse_directory
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import plan_blocks
@@ -82,6 +83,10 @@ class InBatches:
         pass
 
 
+def new_block(n_bytes: int) -> Bytes:
+    return np.full(n_bytes, 0xA5, dtype=np.uint8)
+
+
 @given(
     payloads=st.lists(st.integers(0, 400).map(bytes), min_size=1, max_size=30),
     sizes=st.lists(st.integers(1, 5)),
@@ -91,7 +96,7 @@ def test_blocks_are_the_twins_however_the_ledger_is_read(
     payloads: list[bytes], sizes: list[int], max_block_bytes: int
 ) -> None:
     ledger = InBatches(payloads, sizes)
-    blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes)
+    blocks = LedgerBlocks(ledger, ledger.status(), max_block_bytes, new_block)
     data = b"".join(blocks)
     assert data == by_twin(payloads, max_block_bytes)
     assert blocks.data_length == len(data)

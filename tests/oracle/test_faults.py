@@ -59,6 +59,8 @@ FAULTS = {
     "when the next one begins with entry 128.",
     "a_closed_index_keeps_its_ledger_info": "A streaming index takes over what an earlier index of the same process "
     "said of a ledger of the same id; reads past that ledger's end are then refused.",
+    "bytes_behind_a_streaming_index_are_read": "Bytes behind the declared length of a streaming index are taken for a "
+    "further ledger, and the object cannot be opened.",
 }
 """The name of each fault's test, without `test_`, and what the fault is."""
 
@@ -283,6 +285,19 @@ def test_a_closed_index_keeps_its_ledger_info(oracle: Oracle, tmp_path: Path) ->
         if outcomes[-1] != 16:
             break
     still("a_closed_index_keeps_its_ledger_info", "BKIncorrectParameter" in str(outcomes[-1]))
+
+
+def test_bytes_behind_a_streaming_index_are_read(oracle: Oracle, folder: Store) -> None:
+    ledger_id = new_ledger_id()
+    written = streaming_object([LedgerPart(ledger_id=ledger_id, blocks=[PAYLOADS])])
+    attempt = store_object(folder, replace(written, index=written.index + bytes(64)))
+    outcome = ""
+    try:
+        oracle.read(folder, segmented((attempt, 7)), ledger_id, [(0, 7)])
+    except OracleError as error:
+        outcome = error.text
+    still("bytes_behind_a_streaming_index_are_read", "missing required fields" in outcome)
+    assert scanned(folder, ledger_id) == entries_of(ledger_id, PAYLOADS)
 
 
 # --- the list ----------------------------------------------------------------------------------

@@ -104,3 +104,22 @@ def test_pulsars_classes_read_every_record_and_every_object_of_it(
         terminated = oracle.read_record(url, MANAGED_LEDGER)["terminatedPosition"]
         assert (terminated["ledgerId"], terminated["entryId"]) == (end.ledger_id, end.entry_id) == (four, 19)
         topic.close()
+
+
+def test_pulsars_classes_read_the_record_of_a_topic_that_ended_without_an_entry(
+    oracle: Oracle, zookeeper: ZooKeeper, tmp_path: Path
+) -> None:
+    url = f"zk:{zookeeper.host}:{zookeeper.port}/empty"
+    with (
+        closing(ZooKeeperStore(url)) as metadata,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(metadata), hot=HotLedgers(hot))
+        topic = open_managed_ledger(environment, MANAGED_LEDGER)
+        assert topic.terminate() == EntryPosition(-1, -1)
+        properties = dict(topic.read_info().properties)
+        assert len(properties) == 1
+        record = oracle.read_record(url, MANAGED_LEDGER)
+        assert record["terminatedPosition"] == {"ledgerId": -1, "entryId": -1}
+        assert {each["key"]: each["value"] for each in record["properties"]} == properties
+        topic.close()

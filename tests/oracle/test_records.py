@@ -28,7 +28,9 @@ from offload_core.metadata import (
     pack_managed_ledger_info,
     parse_stored_record,
     prepare_attempt,
+    renew_attempt,
 )
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
 from offload_core.metadata.record_parts import split_uuid
 from offload_core.metadata.zookeeper import ZooKeeperStore
 from offload_proto import managed_ledger_pb2
@@ -143,9 +145,20 @@ def test_each_step_of_an_attempt_is_one_that_a_broker_understands(
         "uidLsb": least,
         "driverMetadata": {"name": DRIVER.name, "properties": properties},
     }
+    holder = AttemptHolder(machine=1, process=2, started=3)
+    leases = [AttemptLease(holder=holder, until_ms=until_ms) for until_ms in (NOW, NOW + 1)]
+
+    def leased(lease: AttemptLease) -> dict[str, Any]:
+        shown = [*properties, {"key": "lease", "value": str(lease)}]
+        return {"driverMetadata": {"name": DRIVER.name, "properties": shown}}
+
     steps = [
-        (lambda info: prepare_attempt(info, 4, uuid, DRIVER), {}),
-        (lambda info: complete_attempt(info, 4, uuid, NOW), {"complete": True, "timestamp": NOW}),
+        (lambda info: prepare_attempt(info, 4, uuid, DRIVER, lease=leases[0]), leased(leases[0])),
+        (lambda info: renew_attempt(info, 4, uuid, leases[1]), leased(leases[1])),
+        (
+            lambda info: complete_attempt(info, 4, uuid, NOW),
+            {"complete": True, "timestamp": NOW, "driverMetadata": context["driverMetadata"]},
+        ),
         (lambda info: mark_hot_copy_deleted(info, 4, uuid), {"bookkeeperDeleted": True}),
     ]
     for step, adds in steps:

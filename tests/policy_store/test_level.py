@@ -15,6 +15,7 @@ from offload_core.policy_store.level import (
     TOPIC_NAMES,
     LevelPolicies,
     Names,
+    level_without,
     pack_level,
     parse_level,
     parse_retention,
@@ -104,13 +105,39 @@ def test_who_says_nothing_has_no_record() -> None:
         b'{"offload_policies": [1]}',
         b'{"retention_policies": 3}',
         b'{"retention_policies": {"retentionTimeInMinutes": "x"}}',
-        b'{"offload_policies": {"managedLedgerOffloadMaxThreads": 0}}',
+        b'{"offload_policies": {"managedLedgerOffloadMaxThreads": "many"}}',
         b'{"offload_threshold": "x"}',
     ],
 )
 def test_what_is_no_record_is_refused(data: bytes) -> None:
     with pytest.raises(MetadataError, match="a record of policies"):
         parse_level(data, NAMESPACE_NAMES)
+
+
+def test_a_part_is_taken_out_of_a_record_whatever_it_and_the_other_are() -> None:
+    sound, broken = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 6}, {"retentionTimeInMinutes": "x"}
+    bad = {"managedLedgerOffloadMaxThreads": "many"}
+    record = {"bundles": 1, "offload_policies": bad, "offload_threshold": 3, "retention_policies": sound}
+    left = level_without(json.dumps(record).encode(), NAMESPACE_NAMES, "offload")
+    assert left == LevelPolicies(
+        retention=RetentionPolicies(time_in_minutes=5, size_in_mb=6), others={"bundles": 1}
+    )
+    left = level_without(json.dumps(record).encode(), NAMESPACE_NAMES, "retention")
+    del record["retention_policies"]
+    assert json.loads(pack_level(left, NAMESPACE_NAMES)) == record
+    both = json.dumps({"offload_policies": bad, "retention_policies": broken}).encode()
+    left = level_without(both, NAMESPACE_NAMES, "offload")
+    assert json.loads(pack_level(left, NAMESPACE_NAMES)) == {"retention_policies": broken}
+    for part in ("offload", "retention"):
+        assert level_without(b"nonsense", TOPIC_NAMES, part) == LevelPolicies()
+
+
+def test_one_value_is_changed_beside_what_nobody_may_set() -> None:
+    data = b'{"offload_policies": {"managedLedgerOffloadBucket": "", "managedLedgerOffloadMaxThreads": 3}}'
+    changed = parse_level(data, NAMESPACE_NAMES).saying(max_threads=4)
+    assert json.loads(pack_level(changed, NAMESPACE_NAMES)) == json.loads(data.replace(b"3", b"4"))
+    with pytest.raises(OptionError, match="region is empty"):
+        changed.saying(region="")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from offload_core.catalogue.topics import parse_topic
-from offload_core.metadata import open_metadata_store
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
 from offload_core.policies import RetentionPolicies, parse_policies
 from offload_core.policy_store import LevelPolicies, PolicyStore
 from offload_hooks.errors import (
@@ -104,6 +104,36 @@ def test_others_fields_are_kept(store: MemoryMetadataStore, policies: PolicyStor
     assert json.loads(store.metadata.records["/admin/policies/acme/n"][0]) == record
 
 
+def test_what_a_topic_says_goes_with_its_last_managed_ledger(
+    store: MemoryMetadataStore, policies: PolicyStore
+) -> None:
+    records = ManagedLedgerRecords(store)
+    partitions = [f"acme/n/persistent/orders-partition-{number}" for number in range(2)]
+    kept = [records.write(name, ManagedLedgerInfo(), None) for name in (*partitions, "acme/n/persistent/ord")]
+    policies.change_topic(TOPIC, lambda level: saying(level, max_threads=3))
+    for name, record in zip(partitions, kept, strict=False):
+        assert policies.topic(TOPIC).offload == parse_policies({"max_threads": 3})
+        records.delete(name, record)
+        policies.forget_topic(parse_topic(name))
+    assert policies.topic(TOPIC) == LevelPolicies()
+    policies.forget_topic(TOPIC)
+
+
+def test_what_is_said_of_a_topic_while_it_is_forgotten_stays() -> None:
+    store = FaultyMetadataStore(MemoryMetadataStore())
+    policies = PolicyStore(store)
+    policies.change_topic(TOPIC, lambda level: saying(level, max_threads=3))
+
+    def change_first(call: Any) -> None:
+        if call.method == "children":
+            store.choose = lambda _: None
+            policies.change_topic(TOPIC, lambda level: level.saying(max_threads=4))
+
+    store.choose = change_first
+    policies.forget_topic(TOPIC)
+    assert policies.topic(TOPIC).offload == parse_policies({"max_threads": 4})
+
+
 # --- refused when they are set -----------------------------------------------------------------
 
 
@@ -156,6 +186,86 @@ def test_a_record_that_is_none_is_told_with_its_path(
     store.put("/admin/policies/acme/n", b"nonsense", None)
     with pytest.raises(MetadataError, match="/admin/policies/acme/n"):
         policies.resolve(TOPIC)
+
+
+# --- what was wrong before -----------------------------------------------------------------------
+
+GONE = {"managedLedgerOffloadDriver": "aliyun-oss", "managedLedgerOffloadBucket": "b"}
+"""A driver that is not installed."""
+
+
+def put(store: MemoryMetadataStore, path: str, record: object) -> None:
+    store.put(path, record if isinstance(record, bytes) else json.dumps(record).encode(), None)
+
+
+def test_a_driver_that_is_gone_blocks_no_other_change(
+    store: MemoryMetadataStore, policies: PolicyStore
+) -> None:
+    put(store, "/admin/policies/acme/n", {"offload_policies": GONE})
+    put(store, "/admin/topic-policies/acme/n/persistent/orders", {"offloadPolicies": GONE})
+    policies.change_namespace("acme/n", lambda level: level.saying(threshold_in_bytes=5))
+    policies.change_topic(TOPIC, lambda level: level.saying(threshold_in_bytes=6))
+    assert policies.resolve(TOPIC).offload.threshold_bytes == 6
+    policies.remove_from_topic(TOPIC, "offload")
+    with pytest.raises(UnknownPluginError):
+        policies.change_topic(TOPIC, lambda level: level.saying(driver="tencent-cos"))
+    policies.change_namespace("acme/n", lambda level: level.saying(driver="s3"))
+    assert policies.resolve(TOPIC).offload.driver == "s3"
+
+
+def test_a_threshold_that_was_outrun_before_blocks_no_other_change(
+    store: MemoryMetadataStore, policies: PolicyStore
+) -> None:
+    late = {"managedLedgerOffloadThresholdInSeconds": 3600}
+    hour = {"retentionTimeInMinutes": 60, "retentionSizeInMB": -1}
+    put(store, "/admin/policies/acme/n", {"offload_policies": late, "retention_policies": hour})
+    put(store, "/admin/topic-policies/acme/n/persistent/orders", {"offloadPolicies": late})
+    policies.change_namespace("acme/n", lambda level: level.saying(max_threads=5))
+    policies.remove_from_topic(TOPIC, "offload")  # the same threshold holds afterwards
+    for seconds in (3601, 7200):
+        with pytest.raises(OptionError, match=f"found managedLedgerOffloadThresholdInSeconds = {seconds}"):
+            policies.change_namespace(
+                "acme/n", lambda level, seconds=seconds: level.saying(threshold_in_seconds=seconds)
+            )
+    policies.change_namespace("acme/n", lambda level: level.saying(threshold_in_seconds=3599))
+
+
+def test_what_cannot_be_read_is_removed(store: MemoryMetadataStore, policies: PolicyStore) -> None:
+    broken, kept = {"managedLedgerOffloadMaxThreads": "many"}, {"bundles": {"numBundles": 4}}
+    put(store, "/admin/policies/acme/n", {"offload_policies": broken, **kept})
+    put(store, "/admin/topic-policies/acme/n/persistent/orders", b"nonsense")
+    with pytest.raises(MetadataError, match="/admin/topic-policies/acme/n/persistent/orders"):
+        policies.topic(TOPIC)
+    with pytest.raises(MetadataError, match="/admin/policies/acme/n"):
+        policies.change_namespace("acme/n", lambda level: level.saying(max_threads=5))
+    policies.remove_from_topic(TOPIC, "offload")
+    policies.remove_from_namespace("acme/n", "offload")
+    assert {path: json.loads(data) for path, (data, _) in store.metadata.records.items()} == {
+        "/admin/policies/acme/n": kept
+    }
+    policies.remove_from_topic(TOPIC, "retention")
+    policies.remove_from_namespace("acme/n", "retention")
+
+
+def test_a_record_that_cannot_be_read_blocks_no_change_of_another(
+    store: MemoryMetadataStore, policies: PolicyStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    put(store, "/admin/topic-policies/acme/n/persistent/orders", b"nonsense")
+    put(store, "/admin/policies/acme/m", b"nonsense")
+    policies.change_namespace("acme/n", lambda level: level.saying(max_threads=5))
+    policies.change_topic(parse_topic("acme/m/t"), lambda level: level.saying(max_threads=5))
+    assert "/admin/topic-policies/acme/n/persistent/orders" in caplog.text
+    assert "/admin/policies/acme/m" in caplog.text
+
+
+def test_removing_is_refused_where_it_would_let_retention_outrun_a_threshold(policies: PolicyStore) -> None:
+    hour, for_ever = (RetentionPolicies(time_in_minutes=minutes, size_in_mb=-1) for minutes in (60, -1))
+    policies.change_namespace("acme/n", lambda level: replace(level, retention=hour))
+    policies.change_topic(
+        TOPIC, lambda level: saying(replace(level, retention=for_ever), threshold_in_seconds=3600)
+    )
+    with pytest.raises(OptionError, match="retention would delete"):
+        policies.remove_from_topic(TOPIC, "retention")
 
 
 # --- many at once, and stores that fail --------------------------------------------------------

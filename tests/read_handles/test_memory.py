@@ -178,3 +178,22 @@ def test_the_process_has_one_memory() -> None:
     assert process_memory() is process_memory()
     with pytest.raises(OptionError):
         ReadMemory(0)
+
+
+def test_a_window_can_be_fetched_ahead_while_the_memory_is_being_closed() -> None:
+    memory, ended = ReadMemory(MIB), threading.Event()
+
+    def close_again_and_again() -> None:
+        while not ended.is_set():
+            memory.close()
+
+    closer = threading.Thread(target=close_again_and_again)
+    closer.start()
+    try:
+        for key in range(3000):
+            memory.prefetch(key, 100, lambda: view(100))
+            assert memory.window(key, 100, lambda: view(100)).nbytes == 100
+    finally:
+        ended.set()
+        closer.join()
+    memory.close()

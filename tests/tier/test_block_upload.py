@@ -244,3 +244,18 @@ def test_whoever_asked_first_gets_the_budget_first():
         budget.take(11)
     with pytest.raises(OptionError):
         MemoryBudget(0)
+
+
+def test_who_does_not_wait_takes_what_is_left_and_passes_nobody_who_waits():
+    budget = MemoryBudget(10)
+    assert budget.try_take(6)
+    assert not budget.try_take(5)
+    waiting = threading.Thread(target=budget.take, args=(5,))
+    waiting.start()
+    while not budget._queue:
+        pass
+    assert not budget.try_take(1)
+    budget.give_back(6)
+    waiting.join(timeout=30)
+    assert budget.try_take(5)
+    assert budget.taken_bytes == 10

@@ -1,0 +1,39 @@
+"""Whether a cold copy is there as its record says, before the hot one goes."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from offload_core.catalogue.reading import read_index
+from offload_core.codec.object_format import ObjectKey
+from offload_core.metadata import LedgerRecord
+from offload_core.tier import Tier
+from offload_hooks.errors import DataLossError, ObjectNotFoundError
+
+
+def check_cold_copy(tier: Tier, ledger: LedgerRecord, uuid: UUID) -> None:
+    """There is an index that can be read, of data of that length, with all entries of the record.
+
+    Raises:
+        DataLossError: it is not so.
+        FormatError, StoreError: of the index and the tier.
+    """
+    key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger.ledger_id, is_index=False)
+    try:
+        data, stored = tier.stat(key.data_key), tier.stat(key.index_key)
+        index = read_index(tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
+    except ObjectNotFoundError as error:
+        raise DataLossError(
+            "a cold copy that is recorded as complete is not there",
+            key=error.key,
+            ledger_id=ledger.ledger_id,
+        ) from error
+    end = index.ledgers[0].blocks[-1].end_entry_id
+    if index.data_length != data.size_bytes or end != ledger.info.entries:
+        raise DataLossError(
+            "a cold copy that is recorded as complete is not what its record says",
+            key=key.data_key,
+            ledger_id=ledger.ledger_id,
+            expected=f"{ledger.info.entries} entries in {index.data_length} bytes",
+            found=f"{end} entries in {data.size_bytes} bytes",
+        )

@@ -1,0 +1,128 @@
+"""An offload attempt while this process is at it: its lease, renewed in the background until it has ended.
+
+Whoever else wants the ledger sees by the lease that the attempt is alive, and leaves it alone. A lease that was not
+renewed is over, and one whose process has ended counts no more; then the attempt may be taken over. Its maker finds
+that out at the next renewal, or at the latest when it is to be recorded as complete.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata.attempt_lease import AttemptLease, lease_of
+from offload_core.metadata.offload_attempt import renew_attempt
+from offload_core.offload.processes import has_ended, this_process
+from offload_hooks.errors import AttemptError, LiveAttemptError, OffloadError, UnknownTopicError
+
+DEFAULT_LEASE_S = 60.0
+"""How long a lease is; it is renewed three times in that time."""
+
+LONGEST_LEASE_S = 600.0
+"""A lease that goes further from now was written by another clock, and is not believed."""
+
+_log = logging.getLogger(__name__)
+
+_running: set[UUID] = set()
+"""The attempts that this process is at."""
+
+
+class RunningAttempt:
+    """An attempt at a ledger, as a context: in it, the attempt is this process's. Leaving it waits for a renewal.
+
+    Args:
+        lease_s: how long others are to believe that it goes on, after each renewal.
+        now_ms: the time, in ms since 1970, UTC.
+    """
+
+    def __init__(
+        self,
+        records: ManagedLedgerRecords,
+        name: str,
+        ledger_id: int,
+        uuid: UUID,
+        *,
+        lease_s: float,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._records = records
+        self._name = name
+        self._ledger_id = ledger_id
+        self._uuid = uuid
+        self._lease_s = lease_s
+        self._now_ms = now_ms
+        self._lost: OffloadError | None = None
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, name="offload-lease", daemon=True)
+
+    def __enter__(self) -> Self:
+        _running.add(self._uuid)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        _running.discard(self._uuid)
+
+    def lease(self) -> AttemptLease:
+        """A lease from now on."""
+        return AttemptLease(holder=this_process(), until_ms=self._now_ms() + int(self._lease_s * 1000))
+
+    def keep_lease(self) -> None:
+        """Renew it from now on; the attempt is recorded."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Refuse to go on with an attempt that is known to be taken over; `AttemptError`, `UnknownTopicError`."""
+        if self._lost is not None:
+            raise self._lost
+
+    def _renew(self) -> None:
+        while not self._ended.wait(self._lease_s / 3):
+            try:
+                self._records.update(
+                    self._name,
+                    partial(renew_attempt, ledger_id=self._ledger_id, uuid=self._uuid, lease=self.lease()),
+                )
+            except (AttemptError, UnknownTopicError) as error:
+                self._lost = error
+                return
+            except OffloadError as error:
+                _log.warning(
+                    "the lease of attempt %s at ledger %d of %s is not renewed: %s",
+                    self._uuid,
+                    self._ledger_id,
+                    self._name,
+                    error,
+                )
+
+
+def check_not_alive(ledger: LedgerRecord | None, now_ms: int, *, but: UUID | None = None) -> None:
+    """Refuse to touch an attempt that somebody is at, if it is not `but`.
+
+    Raises:
+        LiveAttemptError: its lease is not over, and its process is not known to have ended.
+    """
+    context = None if ledger is None else ledger.context
+    lease = None if context is None or context.complete else lease_of(context)
+    if ledger is None or context is None or context.uuid in (None, but) or lease is None:
+        return
+    left_s = (lease.until_ms - now_ms) / 1000
+    is_here = lease.holder == this_process()
+    is_at_it = context.uuid in _running if is_here else not has_ended(lease.holder)
+    if 0 < left_s <= LONGEST_LEASE_S and is_at_it:
+        raise LiveAttemptError(
+            f"{'this process' if is_here else 'another process'} offloads the ledger at the moment",
+            ledger_id=ledger.ledger_id,
+            found=f"attempt {context.uuid} of process {lease.holder.process}",
+            hint=f"It can be taken over in {left_s:.0f} s, if it does not go on.",
+        )

@@ -1,0 +1,261 @@
+"""A tier whose blocks are written by a process of its own, at a lower priority than this one.
+
+Sending a block keeps an interpreter busy, and appends of the same process would wait for it. All other calls stay here:
+an upload can be continued by any process. Layers stay here too, so a process that dies is a store that fails, which is
+tried again; the next block starts another process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import sys
+import threading
+from concurrent.futures import Future
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from offload_core.codec.byte_arrays import Bytes
+from offload_core.tier import registry
+from offload_core.tier.shared_memory import SharedMemory
+from offload_core.tier.spec import TierSpec
+from offload_core.tier.tier import Tier, layers_of
+from offload_core.tier.upload_worker import Answer, Start, WriteBlock
+from offload_hooks import HOOK_SPEC_VERSION, PROJECT, BlockReceipt, ReadableBuffer, Upload, hookimpl
+from offload_hooks.errors import OptionError, StoreUnavailableError
+
+DEFAULT_NICENESS = 10
+DEFAULT_SHARED_BYTES = 1 << 30
+DEFAULT_THREADS = 16
+_END_S = 10.0
+
+
+class UploadProcess:
+    """Writes blocks by a process that is started by the first one. Calls may come from many threads at once.
+
+    Args:
+        spec: the driver and its options; layers are not for it.
+        niceness: how much lower the process's priority is than this one's, 0 to 19.
+        shared_bytes: the most that blocks on their way, and those made by `memory`, take together.
+        threads: the most blocks on their way at once.
+
+    Attributes:
+        memory: shared by both processes.
+    """
+
+    def __init__(
+        self,
+        spec: TierSpec,
+        *,
+        niceness: int = DEFAULT_NICENESS,
+        shared_bytes: int = DEFAULT_SHARED_BYTES,
+        threads: int = DEFAULT_THREADS,
+    ) -> None:
+        if not 0 <= niceness <= 19:
+            raise OptionError("a niceness is 0 to 19", found=niceness)
+        self._spec = TierSpec(driver=spec.driver, options=spec.options)
+        self._niceness = niceness
+        self._threads = threads
+        self._made_in = os.getpid()
+        self.memory = SharedMemory(shared_bytes)
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
+        self._running: _Running | None = None
+
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`; `StoreUnavailableError` also if the process ends meanwhile."""
+        view = memoryview(data).cast("B")
+        block = None
+        place = self.memory.place_of(view) if len(view) else 0
+        if place is None:
+            block = self.memory.new_block(len(view), wait=True)
+            if block is None:
+                raise OptionError(
+                    "a block is larger than the memory that is shared with the process that uploads",
+                    key=upload.key,
+                    expected=f"{self.memory.capacity_bytes:,} bytes or less",
+                    found=f"{len(view):,} bytes",
+                )
+            np.copyto(block, np.frombuffer(view, dtype=np.uint8))
+            place = self.memory.place_of(block.data)
+            assert place is not None
+        request = WriteBlock(
+            number=next(self._numbers),
+            upload=upload,
+            part_number=part_number,
+            offset=offset,
+            place=place,
+            length=len(view),
+        )
+        return self._process().ask(request)
+
+    def new_block(self, n_bytes: int) -> Bytes:
+        """Memory (uint8) for a block that needs no copy, as long as there is room; else of the heap."""
+        block = self.memory.new_block(n_bytes) if self.is_ours else None
+        return np.empty(n_bytes, dtype=np.uint8) if block is None else block
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process made it. A forked child has the same memory, and must leave it alone."""
+        return os.getpid() == self._made_in
+
+    @property
+    def process_id(self) -> int | None:
+        """The process's id; None if none runs."""
+        running = self._running
+        return None if running is None or running.has_ended else running.process.pid
+
+    def close(self) -> None:
+        """End the process; blocks on their way fail. It can be used on, and then starts another."""
+        with self._lock:
+            if self._running is not None:
+                self._running.end()
+                self._running = None
+
+    def _process(self) -> _Running:
+        with self._lock:
+            if self._running is None or self._running.has_ended:
+                if self._running is not None:
+                    self._running.end()
+                start = Start(
+                    spec=self._spec,
+                    niceness=self._niceness,
+                    threads=self._threads,
+                    shared_bytes=self.memory.capacity_bytes,
+                )
+                self._running = _Running(start, self.memory.descriptor)
+            return self._running
+
+
+class _Running:
+    """One process, from its start to its end."""
+
+    def __init__(self, start: Start, memory: int) -> None:
+        ours, theirs = socket.socketpair()
+        code = f"from offload_core.tier.upload_worker import main; main({theirs.fileno()}, {memory})"
+        try:
+            with theirs:
+                self.process = subprocess.Popen(  # noqa: S603
+                    [sys.executable, "-c", code],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(), memory),
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                )
+        except OSError as error:
+            ours.close()
+            raise StoreUnavailableError(
+                f"the process that uploads cannot be started: {error.strerror}"
+            ) from error
+        self._connection: Connection[Start | WriteBlock, Answer] = Connection(ours.detach())
+        self._lock = threading.Lock()
+        self._asked: dict[int, Future[BlockReceipt]] = {}
+        self.has_ended = False
+        self._send(start)
+        self._reader = threading.Thread(target=self._read, name="upload-answers", daemon=True)
+        self._reader.start()
+
+    def ask(self, request: WriteBlock) -> BlockReceipt:
+        asked: Future[BlockReceipt] = Future()
+        with self._lock:
+            if self.has_ended:
+                raise _ended()
+            self._asked[request.number] = asked
+        self._send(request)
+        return asked.result()
+
+    def end(self) -> None:
+        with self._lock:
+            self.has_ended = True
+        self.process.terminate()
+        try:
+            self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join()
+        self._connection.close()
+
+    def _send(self, message: Start | WriteBlock) -> None:
+        with self._lock, suppress(OSError):  # the reader finds the end as well, and tells all who wait
+            self._connection.send(message)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                answer = self._connection.recv()
+            except (EOFError, OSError):
+                break
+            with self._lock:
+                asked = self._asked.pop(answer.number)
+            if answer.receipt is not None:
+                asked.set_result(answer.receipt)
+            else:
+                asked.set_exception(answer.error)
+        with self._lock:
+            self.has_ended = True
+            left, self._asked = list(self._asked.values()), {}
+        for asked in left:
+            asked.set_exception(_ended())
+
+
+def open_with_upload_process(spec: TierSpec, uploads: UploadProcess) -> Tier:
+    """Open a tier that `uploads` writes blocks for. Errors as `Tier.open`.
+
+    Elsewhere, when it was pickled, it writes them itself.
+    """
+    driver = UploadingDriver(registry.make_driver(spec.driver, spec.options), uploads)
+    return Tier(driver, layers_of(spec), spec=spec, new_block=uploads.new_block)
+
+
+class UploadingDriver:
+    """A driver but for its blocks: its hooks are found on it as on the driver itself."""
+
+    hook_spec_version = HOOK_SPEC_VERSION
+
+    def __init__(self, driver: object, uploads: UploadProcess) -> None:
+        self._driver = driver
+        self._uploads = uploads
+        for name in dir(driver):
+            if name != "write_block" and hasattr(getattr(type(driver), name, None), f"{PROJECT}_impl"):
+                setattr(self, name, getattr(driver, name))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_itself, (self._driver,))
+
+    @hookimpl
+    def write_block(
+        self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
+    ) -> BlockReceipt:
+        """See `TierHooks`."""
+        if self._uploads.is_ours:
+            return self._uploads.write_block(upload, part_number, offset, data)
+        receipt: BlockReceipt = self._driver.write_block(  # type: ignore[attr-defined]
+            upload=upload, part_number=part_number, offset=offset, data=data
+        )
+        return receipt
+
+    def close(self) -> None:
+        """End the process, and close the driver."""
+        if self._uploads.is_ours:
+            self._uploads.close()
+        shut = getattr(self._driver, "close", None)
+        if callable(shut):
+            shut()
+
+
+def _itself(driver: object) -> object:
+    return driver
+
+
+def _ended() -> StoreUnavailableError:
+    return StoreUnavailableError(
+        "the process that uploads has ended",
+        hint="Perhaps the system killed it for want of memory.",
+    )

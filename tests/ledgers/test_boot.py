@@ -1,0 +1,60 @@
+"""Systems that cannot tell whether they were started anew: who writes a ledger sees what was acknowledged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from offload_core.ledgers import FileLedgerStore, boot
+from offload_core.ledgers.boot import boot_identity
+from offload_hooks.errors import RangeError
+
+
+@pytest.fixture
+def without_boot_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(boot, "_LINUX", Path("/nonexistent"))
+    monkeypatch.setattr(boot, "_MACOS", ["/nonexistent"])
+    boot_identity.cache_clear()
+    yield
+    boot_identity.cache_clear()
+
+
+def in_another_process(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_identity_is_the_machines() -> None:
+    code = "from offload_core.ledgers.boot import boot_identity; print(boot_identity())"
+    assert in_another_process(code) == str(boot_identity())
+
+
+def test_without_one_it_is_the_processs(without_boot_id: None) -> None:
+    assert 0 != boot_identity() == boot_identity()
+    first = boot_identity()
+    boot_identity.cache_clear()
+    assert boot_identity() != first
+
+
+def test_without_one_the_writers_process_reads_what_was_acknowledged_and_others_what_is_durable(
+    without_boot_id: None, tmp_path: Path
+) -> None:
+    store = FileLedgerStore(tmp_path, sync="never")
+    writer = store.create({})
+    writer.append_batch([b"durable", b"as well"])
+    writer.sync()
+    writer.append(b"acknowledged")
+    reader = store.open(writer.ledger_id)
+    assert reader.status().entry_count == 3
+    assert bytes(reader.read(2, 2)[0]) == b"acknowledged"
+    boot_identity.cache_clear()  # another process
+    other = FileLedgerStore(tmp_path).open(writer.ledger_id)
+    assert other.status().entry_count == 2
+    with pytest.raises(RangeError):
+        other.read(2, 2)
+    writer.close()
+    assert other.status().entry_count == 3

@@ -1,0 +1,171 @@
+"""Offloads that are stopped: by closing what they belong to, between two ledgers and between two blocks of one."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import pytest
+from managed_ledgers import NAME
+
+from offload_core.managed_ledger import UpkeepLoop, open_managed_ledger, topic_offloads
+from offload_core.metadata import EntryPosition
+from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
+from offload_hooks.errors import LedgerClosedError, OffloadStoppedError
+
+END = EntryPosition(1 << 40, 0)
+ENTRIES = [b"%04d" % i * 100 for i in range(20)]
+AT_ONCE = ResolvedPolicies(
+    offload=resolve_policies(topic=parse_policies({"driver": "local", "threshold_in_bytes": 0})),
+    retention=RetentionPolicies(),
+    retention_origin="default",
+)
+
+
+class Watched:
+    """Offloads that tell when a block of a ledger was built, and wait there until they may go on."""
+
+    def __init__(self, offloads, at):
+        self._offloads, self._at = offloads, at
+        self.began, self.may_go_on = threading.Event(), threading.Event()
+
+    def __getattr__(self, name):
+        return getattr(self._offloads, name)
+
+    def offload(self, name, ledger_id, *, listener, announce):
+        def listen(progress):
+            if (ledger_id, progress.blocks) == self._at:
+                self.began.set()
+                assert self.may_go_on.wait(60)
+            listener(progress)
+
+        return self._offloads.offload(name, ledger_id, listener=listen, announce=announce)
+
+
+@pytest.fixture
+def watched(environment):
+    """It waits in the first block of the topic's second ledger."""
+    return Watched(environment.offloads, (1, 1))
+
+
+@pytest.fixture
+def topic(environment, watched):
+    """Two sealed ledgers of some blocks."""
+    topic = open_managed_ledger(replace(environment, offloads=watched), NAME)
+    for _ in range(2):
+        topic.add_entries(ENTRIES)
+        topic.roll()
+    return topic
+
+
+def begun(pool, topic, watched):
+    running = pool.submit(topic.offload_prefix, END)
+    assert watched.began.wait(60)
+    return running
+
+
+def complete(recorded):
+    return [ledger.ledger_id for ledger in recorded().in_order if ledger.has_complete_copy]
+
+
+def test_a_managed_ledger_that_is_closed_stops_its_offload_and_cleans_up(
+    topic, watched, recorded, cold, audit, opened
+):
+    with ThreadPoolExecutor(2) as pool:
+        running = begun(pool, topic, watched)
+        closing = pool.submit(topic.close)
+        while not topic._offloads._prefix._is_closed:
+            pass
+        watched.may_go_on.set()
+        closing.result(60)
+        assert running.done()
+        with pytest.raises(OffloadStoppedError, match=f"the offload of {NAME} was stopped"):
+            running.result()
+    assert (topic.offload_status.state, topic.offload_status.offloaded) == ("error", (0,))
+    assert isinstance(topic.offload_status.error, OffloadStoppedError)
+    assert complete(recorded) == [0]
+    assert recorded().in_order[1].context is None
+    assert len(list(cold.store.list_objects())) == 2
+    assert not list(cold.store.list_uploads())
+    assert [(each.ledger_id, each.copy, each.why) for each in audit.deletions] == [
+        (1, "cold", "its offload was stopped")
+    ]
+    with pytest.raises(LedgerClosedError):
+        topic.offload_prefix(END)
+    assert opened().offload_prefix(END) == EntryPosition(1, len(ENTRIES))
+
+
+def test_an_offload_that_is_stopped_is_taken_up_again_by_the_next_call(topic, watched, recorded):
+    with ThreadPoolExecutor(2) as pool:
+        running = begun(pool, topic, watched)
+        joined = pool.submit(topic.offload_prefix, EntryPosition(1 << 41, 0))
+        while topic.offload_status.target == END:
+            pass
+        topic.stop_offload()
+        watched.may_go_on.set()
+        for each in (running, joined):
+            with pytest.raises(OffloadStoppedError):
+                each.result(60)
+    assert complete(recorded) == [0]
+    topic.stop_offload()  # nothing runs: nothing is stopped
+    assert topic.offload_prefix(END) == EntryPosition(1, len(ENTRIES))
+
+
+def test_closing_does_not_wait_for_ever_for_an_offload_that_cannot_be_stopped(topic, watched, caplog):
+    with ThreadPoolExecutor(1) as pool:
+        running = begun(pool, topic, watched)
+        topic._offloads.close(0.01)
+        assert not running.done()
+        assert "did not end in 0.01 s" in caplog.text
+        watched.may_go_on.set()
+        with pytest.raises(OffloadStoppedError):
+            running.result(60)
+
+
+def test_closing_the_loop_stops_its_offloads_and_the_status_says_so(
+    topic, environment, watched, clock, recorded, cold
+):
+    beside = topic_offloads(replace(environment, offloads=watched), NAME)
+    loop = UpkeepLoop(lambda: [beside], lambda _: AT_ONCE, now_ms=clock)
+    (running,) = loop.begin_rounds()
+    assert watched.began.wait(60)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(loop.close, 60)
+        while not beside._prefix._run.is_stopped:
+            pass
+        watched.may_go_on.set()
+        closing.result(60)
+    assert running.done()
+    assert isinstance(beside.offload_status.error, OffloadStoppedError)
+    last = loop.status(NAME).last
+    assert (last.failures, last.offloaded) == ({}, (0,))
+    assert "was stopped" in last.skipped[1]
+    assert complete(recorded) == [0]
+    assert len(list(cold.store.list_objects())) == 2
+    assert topic.offload_prefix(END) == EntryPosition(1, len(ENTRIES)), "the topic itself is open"
+
+
+def test_a_loop_that_was_closed_begins_nothing(topic, clock):
+    loop = UpkeepLoop(lambda: [topic], lambda _: AT_ONCE, now_ms=clock)
+    loop.close()
+    assert loop.begin_rounds() == []
+    loop.close()
+
+
+def test_a_round_that_does_not_end_is_not_waited_for_longer_than_told(topic, clock):
+    began, may_end = threading.Event(), threading.Event()
+
+    def policies_of(name):
+        began.set()
+        assert may_end.wait(60)
+        return replace(AT_ONCE, offload=resolve_policies())
+
+    loop = UpkeepLoop(lambda: [topic], policies_of, now_ms=clock)
+    (running,) = loop.begin_rounds()
+    assert began.wait(60)
+    loop.close(0.01)
+    assert not running.done()
+    may_end.set()
+    running.result(60)

@@ -1,0 +1,339 @@
+"""Attempts of several processes at one ledger: a live one is left alone, one whose process is gone is taken over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import offloading_process
+import pytest
+from managed_ledgers import NAME, environment_of
+from offloading_process import offloads_in, tiers_in
+
+from offload_core import open_tier
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.managed_ledger import open_managed_ledger
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.offload.clock import system_now_ms
+from offload_core.offload.processes import has_ended, this_process
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.offload.running_attempt import LONGEST_LEASE_S
+from offload_hooks.errors import (
+    AttemptError,
+    LiveAttemptError,
+    OptionError,
+    StoreUnavailableError,
+    UnknownTopicError,
+    UploadError,
+)
+
+PAYLOADS = [b"%04d" % i * 100 for i in range(20)]
+WITHIN_S = 60.0
+
+
+class World:
+    """A folder with a topic of one sealed ledger, that processes share."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        environment = environment_of(folder)
+        self.records = environment.records
+        with open_managed_ledger(environment, NAME) as topic:
+            self.ledger_id = topic.add_entries(PAYLOADS).ledger_id
+        self.audit: list[tuple[UUID, str]] = []
+
+    @property
+    def ledger(self) -> LedgerRecord:
+        known = self.records.read(NAME)
+        assert known is not None
+        (ledger,) = known.info.ledgers
+        return ledger
+
+    @property
+    def lease(self) -> AttemptLease | None:
+        assert self.ledger.context is not None
+        return lease_of(self.ledger.context)
+
+    def offloads(self, lease_s: float = 60.0) -> RecordedOffloads:
+        return offloads_in(self.folder, lease_s)
+
+    def offload(self, lease_s: float = 60.0) -> bool:
+        return self.offloads(lease_s).offload(
+            NAME, self.ledger_id, announce=lambda *said: self.audit.append(said)
+        )
+
+    def left_by(self, holder: AttemptHolder, left_ms: int, raw: str | None = None) -> UUID:
+        """An attempt of another process is recorded, and of its data object there is something."""
+        uuid, driver = uuid4(), tier_record(tiers_in(self.folder).current)
+        lease = AttemptLease(holder=holder, until_ms=system_now_ms() + left_ms)
+
+        def begin(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            begun = prepare_attempt(info, self.ledger_id, uuid, driver, lease=lease)
+            if raw is None:
+                return begun
+            (ledger,) = begun.ledgers
+            assert ledger.context is not None
+            assert ledger.context.driver is not None
+            context = replace(ledger.context, driver=ledger.context.driver.with_property("lease", raw))
+            return begun.with_ledger(replace(ledger, context=context))
+
+        self.records.update(NAME, begin)
+        with open_tier(self.folder / "cold") as tier:
+            tier.store.write_index(f"{uuid}-ledger-{self.ledger_id}", b"left")
+        return uuid
+
+    def check_complete(self) -> None:
+        """The copy is complete, without a lease; the tier has nothing else."""
+        context = self.ledger.context
+        assert context is not None
+        assert context.complete
+        assert context.driver is not None
+        assert context.driver.get("lease") is None
+        key = f"{context.uuid}-ledger-{self.ledger_id}"
+        with open_tier(self.folder / "cold") as tier:
+            assert {each.key for each in tier.store.list_objects()} == {key, f"{key}-index"}
+            assert not list(tier.store.list_uploads())
+            values = tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+        assert values == PAYLOADS
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@contextmanager
+def another_process(world: World, lease_s: float = 60.0) -> Iterator[subprocess.Popen[str]]:
+    """It offloads the ledger, and is in the middle of it."""
+    command = [sys.executable, offloading_process.__file__, str(world.folder), str(world.ledger_id)]
+    with subprocess.Popen(
+        [*command, str(lease_s)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "at it\n"
+            yield process
+        finally:
+            process.kill()
+
+
+ELSEWHERE = AttemptHolder(machine=1, process=1, started=1)
+
+
+# --- real processes ----------------------------------------------------------------------------
+
+
+def test_an_attempt_of_a_live_process_is_left_alone_and_comes_to_its_end(world: World) -> None:
+    with another_process(world) as process:
+        for _ in range(3):
+            with pytest.raises(LiveAttemptError, match="another process offloads the ledger") as caught:
+                world.offload()
+        assert caught.value.ledger_id == world.ledger_id
+        assert f"of process {process.pid}" in str(caught.value)
+        assert process.communicate("go on\n", timeout=WITHIN_S)[0] == "done\n"
+    world.check_complete()
+    assert world.offload() is False
+    assert world.audit == []
+
+
+def test_an_attempt_of_a_process_that_was_killed_is_taken_over_at_once(world: World) -> None:
+    with another_process(world) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait(WITHIN_S)
+        assert world.ledger.context is not None
+        uuid = world.ledger.context.uuid
+    assert world.offload()
+    world.check_complete()
+    assert world.audit == [(uuid, "its offload was left unfinished, and is begun anew")]
+
+
+def test_a_process_that_was_stopped_for_longer_than_its_lease_gives_its_attempt_up(world: World) -> None:
+    with another_process(world, lease_s=4) as process:
+        process.send_signal(signal.SIGSTOP)  # between two renewals: it has the database in none of its hands
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            try:
+                assert world.offload()
+                break
+            except LiveAttemptError:
+                assert time.monotonic() < deadline
+        process.send_signal(signal.SIGCONT)
+        ended = process.communicate("go on\n", timeout=WITHIN_S)[0]
+        assert ended in ("AttemptError\n", "UploadError\n")  # its upload was dropped as well
+    world.check_complete()
+
+
+# --- leases --------------------------------------------------------------------------------------
+
+
+def test_a_lease_is_renewed_as_long_as_the_attempt_goes_on(world: World) -> None:
+    lease_s, seen = 0.3, []
+
+    def listen(_: object) -> None:
+        if not seen:
+            seen.append(world.lease)
+            deadline = time.monotonic() + WITHIN_S
+            while world.lease == seen[0]:
+                assert time.monotonic() < deadline
+            seen.append(world.lease)
+
+    world.offloads(lease_s).offload(NAME, world.ledger_id, listener=listen)
+    first, second = seen
+    assert first is not None
+    assert second is not None
+    assert first.holder == second.holder == this_process()
+    assert first.until_ms < second.until_ms
+    world.check_complete()
+    assert not [each for each in threading.enumerate() if each.name == "offload-lease"]
+
+
+def test_an_offload_stops_at_the_next_block_when_its_attempt_is_lost(world: World) -> None:
+    blocks = []
+
+    def listen(_: object) -> None:
+        blocks.append(1)
+        known = world.records.read(NAME)
+        assert known is not None
+        world.records.delete(NAME, known)  # its topic, with all attempts
+        deadline = time.monotonic() + WITHIN_S
+        while any(each.name == "offload-lease" for each in threading.enumerate()):
+            assert time.monotonic() < deadline
+
+    with pytest.raises(UnknownTopicError):
+        world.offloads(lease_s=0.3).offload(NAME, world.ledger_id, listener=listen)
+    assert blocks == [1]
+    with open_tier(world.folder / "cold") as tier:
+        assert not list(tier.store.list_objects())
+        assert not list(tier.store.list_uploads())
+
+
+def test_two_threads_do_not_take_each_others_attempt(world: World) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    def listen(_: object) -> None:
+        began.set()
+        assert may_end.wait(WITHIN_S)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(world.offloads().offload, NAME, world.ledger_id, listener=listen)
+        assert began.wait(WITHIN_S)
+        with pytest.raises(LiveAttemptError, match="this process offloads the ledger"):
+            world.offload()
+        may_end.set()
+        assert first.result(WITHIN_S)
+    world.check_complete()
+
+
+@pytest.mark.parametrize(
+    ("holder", "left_ms", "is_live"),
+    [
+        (ELSEWHERE, 30_000, True),
+        (ELSEWHERE, -1, False),
+        (ELSEWHERE, int(LONGEST_LEASE_S + 60) * 1000, False),  # by a clock that is wrong
+        (replace(this_process(), started=1), 30_000, False),  # its id is another process's now
+        (replace(this_process(), process=1 << 31), 30_000, False),
+        (this_process(), 30_000, False),  # we are not at it any more
+    ],
+)
+def test_an_attempt_is_taken_over_when_its_lease_or_its_process_has_ended(
+    world: World, holder: AttemptHolder, left_ms: int, is_live: bool
+) -> None:
+    uuid = world.left_by(holder, left_ms)
+    before = world.ledger
+    if is_live:
+        with pytest.raises(LiveAttemptError):
+            world.offload()
+        assert (world.ledger, world.audit) == (before, [])
+        return
+    assert world.offload()
+    world.check_complete()
+    assert [each for each, _ in world.audit] == [uuid]
+
+
+@pytest.mark.parametrize(
+    "raw", ["", "of a later version", "0" * 16 + ":0:1:1", "0" * 16 + ":1:1:" + "9" * 20]
+)
+def test_a_lease_that_cannot_be_read_is_none(world: World, raw: str) -> None:
+    world.left_by(ELSEWHERE, 30_000, raw)
+    assert world.lease is None
+    assert world.offload()
+    world.check_complete()
+
+
+def test_a_process_that_nobody_waited_for_has_ended() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        started = int(Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        holder = replace(this_process(), process=child.pid, started=started)
+        assert not has_ended(holder)
+        child.kill()
+        deadline = time.monotonic() + WITHIN_S
+        while not has_ended(holder):
+            assert time.monotonic() < deadline
+        assert not has_ended(replace(holder, machine=1))
+    assert has_ended(holder)
+
+
+def test_another_users_process_is_alive_as_long_as_it_is_there() -> None:
+    first = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
+    assert not has_ended(replace(this_process(), process=1, started=int(first[19])))
+
+
+def test_an_attempt_whose_deletion_cannot_be_recorded_stays_where_it_is(world: World) -> None:
+    world.left_by(ELSEWHERE, -1)
+
+    def no_audit(*_: object) -> None:
+        raise StoreUnavailableError("no audit log")
+
+    with pytest.raises(StoreUnavailableError, match="no audit log"):
+        world.offloads().offload(NAME, world.ledger_id, announce=no_audit)
+    assert len(os.listdir(world.folder / "cold")) > 0
+    assert world.offload()
+    world.check_complete()
+
+
+def test_who_gives_an_attempt_up_says_why(world: World) -> None:
+    def fail(_: object) -> None:
+        raise StoreUnavailableError("in the middle")
+
+    with pytest.raises(StoreUnavailableError):
+        world.offloads().offload(
+            NAME, world.ledger_id, listener=fail, announce=lambda *said: world.audit.append(said)
+        )
+    assert [why for _, why in world.audit] == ["its offload failed: StoreUnavailableError"]
+    assert world.ledger.context is None
+    with open_tier(world.folder / "cold") as tier:
+        assert not list(tier.store.list_objects())
+        assert not list(tier.store.list_uploads())
+
+
+def test_a_lease_that_is_not_renewed_while_the_metadata_is_away_harms_nobody(world: World) -> None:
+    """Its attempt is taken over, as it cannot be told from one that died; then it is not completed."""
+    taken = False
+
+    def listen(_: object) -> None:
+        nonlocal taken
+        if not taken:
+            taken = True
+            later = offloads_in(world.folder, now_ms=lambda: system_now_ms() + 61_000)
+            assert later.offload(NAME, world.ledger_id)
+
+    with pytest.raises((AttemptError, UploadError)):  # its upload was dropped as well
+        world.offloads().offload(NAME, world.ledger_id, listener=listen)
+    world.check_complete()
+
+
+@pytest.mark.parametrize("lease_s", [0, -1, LONGEST_LEASE_S + 1])
+def test_a_lease_that_nobody_would_believe_is_refused(world: World, lease_s: float) -> None:
+    with pytest.raises(OptionError, match="a lease is longer than 0 s, and 600 s at most"):
+        world.offloads(lease_s)

@@ -1,0 +1,89 @@
+"""Segments of our `OffloadHandle`, read by Pulsar's own reader wherever it can read one."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from judged import (
+    LEAST_PART_BYTES,
+    contents,
+    entries_of,
+    new_attempt,
+    new_ledger_id,
+    payload_lists,
+    segmented,
+)
+from offered import NAMES, LimitedDriver, Part, begin_of, offer, offloader_of
+from oracle import Oracle
+from stores import Store
+
+from offload_core.tier import Tier
+
+MIB = 1 << 20
+
+
+def offloaded(tier: Tier, parts: list[Part], *, max_block_bytes: int) -> dict[int, bytes]:
+    """Offload a segment; the offload context of each ledger, serialised."""
+    attempt = new_attempt()
+    with offloader_of(tier, max_block_bytes=max_block_bytes) as offloader:
+        handle = offloader.open_segment(attempt, begin_of(parts), NAMES)
+        for part in parts:
+            offer(handle, part)
+        handle.close()
+        ends = handle.result().result(60).end_entry_ids
+    return {ledger_id: segmented((attempt, end)) for ledger_id, end in ends.items()}
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_whole_segments_of_one_ledger_or_several_are_read(oracle: Oracle, data: st.DataObject) -> None:
+    """With a short last block, blocks padded or just full, and ledgers that are closed or still open."""
+    block_bytes = data.draw(st.integers(200, 3000))
+    least = data.draw(st.integers(1, block_bytes))
+    drawn = data.draw(st.lists(payload_lists(block_bytes, 2 * block_bytes, most=12), min_size=1, max_size=3))
+    ended = data.draw(st.booleans())
+    parts = [
+        Part(ledger_id=new_ledger_id(), payloads=payloads, ended=ended or i < len(drawn))
+        for i, payloads in enumerate(drawn, 1)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(name="local", url=folder)
+        tier = Tier(LimitedDriver(Path(folder), min_block_bytes=least))
+        contexts = offloaded(tier, parts, max_block_bytes=block_bytes)
+        for part in parts:
+            whole = (0, len(part.payloads) - 1)
+            read = oracle.read(store, contexts[part.ledger_id], part.ledger_id, [whole])
+            assert read.ended
+            assert read.entries == entries_of(part.ledger_id, part.payloads)
+            assert read.last_add_confirmed == whole[1]
+
+
+@pytest.mark.parametrize("begin", [1, 127])
+def test_a_segment_that_begins_before_entry_128_of_its_ledger_is_read(
+    oracle: Oracle, folder: Store, begin: int
+) -> None:
+    part = Part(
+        ledger_id=new_ledger_id(), first_entry_id=begin, payloads=contents([90] * 300, seed=1), ended=False
+    )
+    with folder.open() as tier:
+        contexts = offloaded(tier, [part], max_block_bytes=3000)
+    read = oracle.read(folder, contexts[part.ledger_id], part.ledger_id, [(begin, begin + 299)])
+    assert read.entries == entries_of(part.ledger_id, part.payloads, begin)
+
+
+def test_a_segment_on_s3_is_read_with_a_last_part_shorter_than_5_mib(oracle: Oracle, bucket: Store) -> None:
+    parts = [
+        Part(ledger_id=new_ledger_id(), payloads=contents([3, 4 * MIB, 2 * MIB, 9 * MIB, 0], seed=2)),
+        Part(ledger_id=new_ledger_id(), payloads=contents([70_000] * 90, seed=3)),
+        Part(ledger_id=new_ledger_id(), payloads=contents([9], seed=4), ended=False),
+    ]
+    with bucket.open() as tier:
+        contexts = offloaded(tier, parts, max_block_bytes=LEAST_PART_BYTES)
+    for part in parts:
+        whole = (0, len(part.payloads) - 1)
+        read = oracle.read(bucket, contexts[part.ledger_id], part.ledger_id, [whole])
+        assert read.entries == entries_of(part.ledger_id, part.payloads)

@@ -1,0 +1,294 @@
+"""Processes that kill themselves at one call of their stores, and others that open what they left.
+
+`python kill_matrix.py FOLDER VERB LIMIT` lets a child of its own do the verb for each call of metadata, tier, hot tier
+and audit log, and end itself by SIGKILL before it, or after it; then another child checks and goes on. At most LIMIT of
+these points are tried, evenly chosen. It prints how many, and ends with 1 at the first that is wrong.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import stamina  # noqa: F401  # what is imported here need not be by each child
+from crash_points import FAULTS, Fault, Metadata, PointedLedgers, Points, Watch
+from managed_ledgers import NAME, ColdLedger
+
+from offload_core import open_tier
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import (
+    Environment,
+    FileAuditLog,
+    HotLedgers,
+    ManagedLedger,
+    delete_managed_ledger,
+    open_managed_ledger,
+)
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.record_changes import is_condemned
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import TopicDeletedError
+from offload_hooks.ledger_stores import LedgerReader
+
+KILLS: tuple[Fault, ...] = tuple(fault for fault in FAULTS if fault.startswith("kill"))
+CHILD_WITHIN_S = 120
+END = EntryPosition(1 << 40, 0)
+LEDGERS = [[b"%d-%d " % (ledger, entry) * 9 for entry in range(6)] for ledger in range(2)]
+OPEN_LEDGER = [b"hot %d" % entry for entry in range(3)]
+
+
+class RealKills(Points):
+    """Points of calls after `begin`, of many threads; at the chosen one the process is gone, really."""
+
+    def __init__(self, at: int = 0, fault: Fault = "kill before") -> None:
+        super().__init__()
+        self._chosen = (at, fault)
+        self._began = False
+        self._lock = threading.Lock()
+        self._own = threading.local()
+
+    def begin(self) -> None:
+        """What comes from now on are points."""
+        self._began = True
+
+    def before(self, name: str) -> None:
+        """See `Points`."""
+        if self._began:
+            with self._lock:
+                self.calls.append(name)
+                self._own.number = len(self.calls)
+            self._kill("kill before")
+
+    def after(self, _: str) -> None:
+        """See `Points`."""
+        if self._began:
+            self._kill("kill after")
+
+    def _kill(self, moment: Fault) -> None:
+        if self._chosen == (self._own.number, moment):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class PointedAudit:
+    """An audit log whose calls are points."""
+
+    def __init__(self, audit: FileAuditLog, points: Points) -> None:
+        self._audit, self._points = audit, points
+
+    def record(self, deletion: Deletion) -> None:
+        """See `AuditLog`."""
+        self._points.call("audit", lambda: self._audit.record(deletion))
+
+
+class World:
+    """A topic in a folder: its record in SQLite, its ledgers as files, its objects in a local tier."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.cold = folder / "cold"
+
+    @contextmanager
+    def environment(self, points: Points) -> Iterator[Environment]:
+        """As a new process has it."""
+        self.cold.mkdir(parents=True, exist_ok=True)
+        with (
+            closing(
+                SqliteStore(f"sqlite:{self.folder}/records.db", create=True, synchronous="normal")
+            ) as store,
+            closing(FileLedgerStore(self.folder / "hot", sync="never")) as files,
+            closing(
+                Tier(LocalDriver(str(self.cold)), [Layer(name="points", make=lambda _: Watch(points))])
+            ) as tier,
+        ):
+            records = ManagedLedgerRecords(Metadata(store, points))  # type: ignore[arg-type]
+            hot: Any = PointedLedgers(files, points)
+
+            def open_reader(record: LedgerRecord, *_: object) -> LedgerReader:
+                return (
+                    ColdLedger(self.cold, record)
+                    if record.has_complete_copy
+                    else files.open(record.ledger_id)
+                )
+
+            yield Environment(
+                records=records,
+                hot=HotLedgers(hot),
+                open_reader=open_reader,
+                cache_bytes=0,
+                offloads=RecordedOffloads(
+                    records,
+                    hot,
+                    KnownTiers(tier),
+                    offloader_of=partial(LedgerOffloader, max_block_bytes=250, parts_in_flight=1),
+                ),
+                audit=PointedAudit(FileAuditLog(self.folder / "audit.jsonl"), points),
+            )
+
+    @contextmanager
+    def topic(self, points: RealKills) -> Iterator[ManagedLedger]:
+        """The topic, open; calls are points after that, and its closing is none."""
+        with self.environment(points) as environment:
+            topic = open_managed_ledger(environment, NAME)
+            points.begin()
+            yield topic
+
+    def records(self) -> list[LedgerRecord] | None:
+        """What the record has; None if there is none."""
+        with closing(SqliteStore(f"sqlite:{self.folder}/records.db")) as store:
+            known = ManagedLedgerRecords(store).read(NAME)
+        return None if known is None else list(known.info.in_order)
+
+    def check(self, may_be_deleted: bool) -> None:
+        """Every entry is read, from where the record says that it is."""
+        with self.environment(Points()) as environment:
+            try:
+                topic = open_managed_ledger(environment, NAME)
+            except TopicDeletedError:
+                assert may_be_deleted
+                return
+            found = [bytes(payload) for _, payload in topic.read_entries(EntryPosition(0, 0), 1000, 1 << 20)]
+            assert found == [*itertools.chain(*LEDGERS), *OPEN_LEDGER] or (may_be_deleted and not found), (
+                found
+            )
+
+    def check_tidy(self) -> None:
+        """Neither tier has anything that the record does not say."""
+        hot, cold = set(), set()
+        for ledger in self.records() or []:
+            context = ledger.context
+            assert not is_condemned(ledger)
+            if context is None or not context.bookkeeper_deleted:
+                hot.add(f"{ledger.ledger_id}.ledger")
+            if context is not None:
+                assert context.complete
+                assert context.driver is not None
+                assert context.driver.get("lease") is None
+                key = f"{context.uuid}-ledger-{ledger.ledger_id}"
+                cold |= {key, f"{key}-index"}
+        assert {each.name for each in (self.folder / "hot").glob("*.ledger")} == hot
+        with open_tier(self.cold) as tier:
+            assert {each.key for each in tier.store.list_objects()} == cold
+            assert not list(tier.store.list_uploads())
+
+
+def prepare(world: World, offloaded: int) -> None:
+    """Two sealed ledgers, of which some are offloaded, and one whose process was killed."""
+    with world.topic(RealKills()) as topic:
+        for entries in LEDGERS:
+            topic.add_entries(entries)
+            topic.roll()
+        if offloaded:
+            topic.offload_prefix(EntryPosition(topic.read_info().in_order[offloaded - 1].ledger_id + 1, 0))
+        topic.add_entries(OPEN_LEDGER)
+
+
+def offload_prefix(world: World, points: RealKills) -> None:
+    """The ledger that was open is sealed by opening."""
+    with world.topic(points) as topic:
+        topic.offload_prefix(END)
+
+
+def delete_hot_copies(world: World, points: RealKills) -> None:
+    with world.topic(points) as topic:
+        topic.delete_hot_copies(0)
+
+
+def delete_topic(world: World, points: RealKills) -> None:
+    with world.environment(points) as environment:
+        points.begin()
+        delete_managed_ledger(environment, NAME)
+
+
+VERBS: dict[str, tuple[int, Callable[[World, RealKills], None], Callable[[World], bool]]] = {
+    "offload_prefix": (
+        0,
+        offload_prefix,
+        lambda world: all(ledger.has_complete_copy for ledger in world.records() or []),
+    ),
+    "delete hot copies": (
+        2,
+        delete_hot_copies,
+        lambda world: not {"0.ledger", "1.ledger"} & set(os.listdir(world.folder / "hot")),
+    ),
+    "delete topic": (1, delete_topic, lambda world: world.records() is None),
+}
+"""How many ledgers are offloaded before; what is done; whether it has come to its end."""
+
+
+def in_child(act: Callable[[], None]) -> int:
+    """How a forked child ended that did this: as `waitpid` tells it."""
+    assert threading.active_count() == 1
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        signal.alarm(CHILD_WITHIN_S)
+        try:
+            act()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitpid(child, 0)[1]
+
+
+def try_point(world: World, verb: str, at: int, fault: Fault) -> None:
+    """Kill a process there, and see what another one finds."""
+    _, run, is_done = VERBS[verb]
+    ended = in_child(lambda: run(world, RealKills(at, fault)))
+    assert os.WIFSIGNALED(ended), f"it was not killed, and ended with {ended}"
+    assert os.WTERMSIG(ended) == signal.SIGKILL
+
+    def go_on() -> None:
+        world.check(verb == "delete topic")
+        run(world, RealKills())
+        if verb != "delete topic":
+            world.check(False)
+        assert is_done(world)
+        world.check_tidy()
+
+    assert in_child(go_on) == 0, "see above"
+
+
+def main() -> None:
+    """See the module."""
+    folder, verb, limit = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    offloaded, run, is_done = VERBS[verb]
+    counted, world, template = RealKills(), World(folder / "world"), folder / "template"
+    prepare(world, offloaded)
+    shutil.copytree(world.folder, template)
+    run(world, counted)
+    assert is_done(world)
+    world.check_tidy()
+    points = list(itertools.product(range(1, len(counted.calls) + 1), KILLS))
+    chosen = points if len(points) <= limit else [points[i * len(points) // limit] for i in range(limit)]
+    for at, fault in chosen:
+        shutil.rmtree(world.folder)
+        shutil.copytree(template, world.folder)  # to where its records say that the tier is
+        try:
+            try_point(world, verb, at, fault)
+        except AssertionError:
+            print(f"{fault} call {at} of {len(counted.calls)}, {counted.calls[at - 1]}", flush=True)
+            raise
+    print(f"{verb}: {len(chosen)} of {len(points)} points, {len(counted.calls)} calls")
+
+
+if __name__ == "__main__":
+    with suppress(KeyboardInterrupt):
+        main()

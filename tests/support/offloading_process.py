@@ -1,0 +1,66 @@
+"""A process that offloads a ledger and stops in the middle, for as long as it is told.
+
+`python offloading_process.py FOLDER LEDGER LEASE_S` prints `at it` when a block is built, reads a line, goes on, and
+prints `done`, or the error's name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from managed_ledgers import NAME
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_core.offload import LedgerOffloader, OffloadProgress
+from offload_core.offload.clock import system_now_ms
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.offload.running_attempt import DEFAULT_LEASE_S
+from offload_core.tier import Tier
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import OffloadError
+
+
+def tiers_in(folder: Path) -> KnownTiers:
+    """The cold tier of a folder."""
+    (folder / "cold").mkdir(exist_ok=True)
+    return KnownTiers(Tier(LocalDriver(str(folder / "cold")), []))
+
+
+def offloads_in(
+    folder: Path, lease_s: float = DEFAULT_LEASE_S, now_ms: Callable[[], int] = system_now_ms
+) -> RecordedOffloads:
+    """Records, hot tier and tier of a folder that several processes share."""
+    return RecordedOffloads(
+        ManagedLedgerRecords(SqliteStore(f"sqlite:{folder}/records.db", create=True)),
+        FileLedgerStore(folder / "hot", sync="never"),
+        tiers_in(folder),
+        offloader_of=partial(LedgerOffloader, max_block_bytes=1024, parts_in_flight=1),
+        lease_s=lease_s,
+        now_ms=now_ms,
+    )
+
+
+def main() -> None:
+    """See the module."""
+    folder, ledger_id, lease_s = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+
+    def listen(progress: OffloadProgress) -> None:
+        if progress.blocks == 1:
+            print("at it", flush=True)
+            sys.stdin.readline()
+
+    try:
+        offloads_in(folder, lease_s).offload(NAME, ledger_id, listener=listen)
+        print("done", flush=True)
+    except OffloadError as error:
+        print(type(error).__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main()

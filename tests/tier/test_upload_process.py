@@ -1,0 +1,297 @@
+"""Blocks that another process writes: as a driver's own, whatever becomes of either process."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from local_folder import Folder
+
+from offload_core.tier import (
+    LayerSpec,
+    Tier,
+    TierSpec,
+    UploadProcess,
+    open_with_upload_process,
+    upload_blocks,
+)
+from offload_core.tier.shared_memory import SharedMemory
+from offload_core.tier.upload_process import UploadingDriver
+from offload_drivers.local import LocalDriver
+from offload_hooks import Upload
+from offload_hooks.errors import BrokenPluginError, OptionError, StoreUnavailableError, UploadError
+from offload_hooks.testing.cases.committing import CommittingCases
+from offload_hooks.testing.cases.processes import ProcessCases
+from offload_hooks.testing.cases.sequences import SequenceCases
+from offload_hooks.testing.cases.uploading import UploadingCases
+from offload_hooks.testing.forks import in_forked_child
+
+DEADLINE_S = 60
+
+STALLING = """
+    import os
+    import signal
+    from pathlib import Path
+    from offload_drivers.local import LocalDriver
+    from offload_hooks import hookimpl
+
+    class Driver(LocalDriver):
+        @hookimpl
+        def write_block(self, upload, part_number, offset, data):
+            if bytes(data[:4]) == b"odd!":
+                raise RuntimeError("a fault of its own")
+            told = Path(self._root).parent / "dies"
+            if bytes(data[:4]) == b"die!" and not told.exists():
+                told.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+            return super().write_block(upload, part_number, offset, data)
+"""
+
+UPLOADS_AND_WAITS = """
+import sys
+from offload_core.tier import TierSpec
+from offload_core.tier.upload_process import UploadProcess
+from offload_hooks import Upload
+from offload_drivers.local import LocalDriver
+
+root = sys.argv[1]
+uploads = UploadProcess(TierSpec(driver="local", options={"root": root}))
+upload = LocalDriver(root).begin_data("key", "application/octet-stream", {})
+uploads.write_block(upload, 1, 0, b"block")
+print(uploads.process_id, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> TierSpec:
+    return TierSpec(driver="local", options={"root": str(tmp_path / "tier")})
+
+
+@pytest.fixture
+def faulty(install, module_name: str, spec: TierSpec) -> TierSpec:
+    """A driver that is killed by its first block that says so, and fails by one that says so."""
+    install(
+        "faulty-driver",
+        {"pulsar_offload.drivers": {"faulty": f"{module_name}:Driver"}},
+        {module_name: STALLING},
+    )
+    return TierSpec(driver="faulty", options=spec.options)
+
+
+class TestUploadingDriver(SequenceCases, ProcessCases, CommittingCases, UploadingCases):
+    """What drivers promise of blocks and of what is made of them."""
+
+    max_examples = 10
+
+    @pytest.fixture
+    def make_driver(self, spec: TierSpec, tmp_path: Path):
+        uploads = UploadProcess(spec)
+        yield lambda: UploadingDriver(LocalDriver(tmp_path / "tier"), uploads)
+        uploads.close()
+
+    @pytest.fixture
+    def back_door(self, tmp_path: Path):
+        return Folder(tmp_path / "tier")
+
+
+def opened(spec: TierSpec) -> Tier:
+    return open_with_upload_process(spec, UploadProcess(spec))
+
+
+def content(size: int) -> bytes:
+    return random.Random(size).randbytes(size)
+
+
+def test_an_object_of_many_blocks_is_what_was_sent(spec: TierSpec) -> None:
+    blocks = [content(size) for size in (70_000, 1, 4096, 4097, 2, 123_457)]
+    with opened(spec) as tier:
+
+        def made():
+            for i, block in enumerate(blocks):
+                if i % 2:
+                    yield block
+                    continue
+                own = tier.new_block(len(block) + 10)
+                own[: len(block)] = np.frombuffer(block, dtype=np.uint8)
+                yield own.data[: len(block)]
+
+        stored = upload_blocks(tier, "key", made(), block_bytes=200_000)
+        assert stored.size_bytes == sum(map(len, blocks))
+        assert bytes(tier.read_range("key", 0, stored.size_bytes)) == b"".join(blocks)
+
+
+def test_the_process_has_a_lower_priority(spec: TierSpec) -> None:
+    uploads = UploadProcess(spec, niceness=3)
+    assert uploads.process_id is None
+    upload = LocalDriver(spec.options["root"]).begin_data("key", "text/plain", {})
+    uploads.write_block(upload, 1, 0, b"block")
+    assert uploads.process_id is not None
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert psutil.Process(uploads.process_id).nice() == min(ours + 3, 19)
+    uploads.close()
+    assert uploads.process_id is None
+    uploads.close()
+
+
+@pytest.mark.parametrize("niceness", [-1, 20])
+def test_a_niceness_that_there_is_not_is_refused(spec: TierSpec, niceness: int) -> None:
+    with pytest.raises(OptionError, match="niceness"):
+        UploadProcess(spec, niceness=niceness)
+
+
+def test_the_drivers_errors_come_through(faulty: TierSpec) -> None:
+    with opened(faulty) as tier:
+        with pytest.raises(UploadError) as gone:
+            tier.write_block(Upload(key="key", upload_id="unknown"), 1, 0, b"block")
+        assert gone.value.key == "key"
+        upload = tier.begin_data("key")
+        with pytest.raises(BrokenPluginError, match="RuntimeError"):
+            tier.write_block(upload, 1, 0, b"odd!")
+
+
+def test_a_killed_process_is_a_store_that_is_not_there_now(faulty: TierSpec) -> None:
+    with opened(faulty) as tier:
+        upload = tier.begin_data("key")
+        first = tier.write_block(upload, 1, 0, b"fine")
+        with pytest.raises(StoreUnavailableError, match="has ended"):
+            tier.write_block(upload, 2, 4, b"die!")
+        second = tier.write_block(upload, 2, 4, b"die!")
+        tier.commit_data(upload, [first, second])
+        assert bytes(tier.read_range("key", 0, 8)) == b"finedie!"
+
+
+def test_the_retry_layer_goes_on_with_another_process(faulty: TierSpec) -> None:
+    layers = (LayerSpec(name="retry", options={"first_wait_s": 0.01, "jitter_s": 0}),)
+    spec = TierSpec(driver=faulty.driver, options=faulty.options, layers=layers)
+    with opened(spec) as tier:
+        blocks = [b"die!" + content(1000 + i) for i in range(10)]
+        stored = upload_blocks(tier, "key", blocks, block_bytes=2000)
+        assert bytes(tier.read_range("key", 0, stored.size_bytes)) == b"".join(blocks)
+
+
+def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", UPLOADS_AND_WAITS, str(tmp_path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+    psutil.wait_procs([child], timeout=DEADLINE_S)
+    assert not child.is_running()
+
+
+def test_a_forked_child_writes_its_blocks_itself(spec: TierSpec) -> None:
+    with opened(spec) as tier:
+        upload_blocks(tier, "ours", [b"ours"], block_bytes=10)
+        block = tier.new_block(4)
+
+        def work() -> None:
+            assert tier.new_block(4) is not None
+            upload_blocks(tier, "theirs", [b"theirs"], block_bytes=10)
+            tier.close()
+
+        in_forked_child(work, DEADLINE_S)
+        block[:] = np.frombuffer(b"last", dtype=np.uint8)
+        upload_blocks(tier, "again", [block.data], block_bytes=10)
+        assert [bytes(tier.read_range(key, 0, 4)) for key in ("ours", "theirs", "again")] == [
+            b"ours",
+            b"thei",
+            b"last",
+        ]
+
+
+def test_a_pickled_tier_writes_its_blocks_itself(spec: TierSpec) -> None:
+    with opened(spec) as tier:
+        again = pickle.loads(pickle.dumps(tier))
+        assert type(again) is Tier
+        upload_blocks(again, "key", [b"block"], block_bytes=10)
+        assert tier.stat("key").size_bytes == 5
+
+
+def test_a_block_larger_than_the_shared_memory_is_refused(spec: TierSpec) -> None:
+    uploads = UploadProcess(spec, shared_bytes=10_000)
+    with open_with_upload_process(spec, uploads) as tier:
+        upload = tier.begin_data("key")
+        with pytest.raises(OptionError, match="larger than the memory"):
+            tier.write_block(upload, 1, 0, bytes(20_000))
+        assert len(tier.new_block(20_000)) == 20_000
+        tier.abort_data(upload)
+
+
+def test_blocks_wait_for_room_in_the_shared_memory(spec: TierSpec) -> None:
+    uploads = UploadProcess(spec, shared_bytes=2 * 4096)
+    blocks = [content(4096 - i) for i in range(40)]
+    with open_with_upload_process(spec, uploads) as tier:
+        stored = upload_blocks(tier, "key", blocks, block_bytes=4096, parts_in_flight=6)
+        assert bytes(tier.read_range("key", 0, stored.size_bytes)) == b"".join(blocks)
+        assert uploads.memory.used_bytes == 0
+
+
+def test_memory_comes_back_when_a_block_and_its_views_are_gone() -> None:
+    memory = SharedMemory(3 * 4096)
+    first, second = memory.new_block(4096), memory.new_block(5000)
+    assert first is not None
+    assert second is not None
+    assert memory.new_block(1) is None
+    view = first[10:20].data
+    del first
+    assert memory.used_bytes == 3 * 4096
+    del view
+    assert memory.used_bytes == 2 * 4096
+    third = memory.new_block(4096)
+    assert third is not None
+    assert memory.place_of(third.data) == 0
+    assert memory.place_of(second.data) == 4096
+    assert memory.place_of(b"elsewhere") is None
+    del second, third
+    assert memory.used_bytes == 0
+    whole = memory.new_block(3 * 4096)
+    assert whole is not None
+    assert not whole.any()  # its pages went back to the system
+
+
+def test_whoever_waits_for_room_gets_it() -> None:
+    memory = SharedMemory(4096)
+    block = memory.new_block(1)
+    got: list[object] = []
+    waiting = threading.Thread(target=lambda: got.append(memory.new_block(1, wait=True)))
+    waiting.start()
+    assert not got
+    del block
+    waiting.join(DEADLINE_S)
+    assert len(got) == 1
+
+
+def test_blocks_of_many_threads_never_share_a_byte() -> None:
+    memory = SharedMemory(40 * 4096)
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        held = []
+        for _ in range(300):
+            block = memory.new_block(rng.randrange(1, 20_000))
+            if block is not None:
+                block[:] = seed
+                held.append(block)
+            if held and rng.random() < 0.6:
+                taken = held.pop(rng.randrange(len(held)))
+                wrong.extend([seed] * int((taken != seed).any()))
+
+    wrong: list[int] = []
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert not wrong
+    assert memory.used_bytes == 0
