@@ -53,6 +53,18 @@ def list_catalogue(
     only what is new is looked at: complete copies do not change.
     """
     seen = {} if known is None else known.complete
+    described = concurrently(
+        lambda pair: (
+            _unchanged(seen.get(pair.key), pair) or describe_pair(tier, pair, read_indexes=read_indexes)
+        ),
+        list_pairs(tier, prefix),
+    )
+    found = [stored for stored in described if stored is not None]
+    return build_catalogue(found if read_indexes else _compared(tier, found))
+
+
+def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
+    """The data and index objects of all attempts whose keys begin with `prefix`, put together; nothing is read."""
     pairs: dict[str, Pair] = {}
     checksums: dict[str, ListedObject] = {}
     for listed in tier.list_objects(prefix):
@@ -69,14 +81,7 @@ def list_catalogue(
     for pair in pairs.values():
         if pair.key.checksum_keys is not None:
             pair.data_checksums, pair.index_checksums = map(checksums.get, pair.key.checksum_keys)
-    described = concurrently(
-        lambda pair: (
-            _unchanged(seen.get(pair.key), pair) or describe_pair(tier, pair, read_indexes=read_indexes)
-        ),
-        list(pairs.values()),
-    )
-    found = [stored for stored in described if stored is not None]
-    return build_catalogue(found if read_indexes else _compared(tier, found))
+    return list(pairs.values())
 
 
 def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:

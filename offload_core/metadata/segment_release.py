@@ -1,0 +1,58 @@
+"""Letting go of a ledger's streaming segments, as a pure function from record to record, for a rollback.
+
+Afterwards the record says of the ledger what it says of one that was never offloaded: it is read from the hot tier, and
+ledger-based offload takes it. Its segments' objects are deleted after that, where no other ledger needs them. It does
+nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`. Source: docs/rollback.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.offload_context import OffloadContext, SegmentStatus
+from offload_hooks.errors import AttemptError
+
+
+def has_hot_copy(ledger: LedgerRecord) -> bool:
+    """Whether by its record the ledger is in the hot tier. A ledger goes as a whole: one segment that says so is enough."""
+    context = ledger.context
+    if context is None:
+        return True
+    return not context.bookkeeper_deleted and not any(share.bookkeeper_deleted for share in context.segments)
+
+
+def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    """Forget the segments of a ledger whose hot copy is there; one without segments stays as it is.
+
+    Raises:
+        AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way.
+    """
+    ledger = info.ledger(ledger_id)
+    if ledger is None:
+        raise AttemptError("the managed ledger has no such ledger", ledger_id=ledger_id)
+    context = ledger.context
+    if context is None or not context.segments:
+        return info
+    if not has_hot_copy(ledger):
+        raise AttemptError(
+            "the ledger's hot copy is gone, so its segments are not released",
+            ledger_id=ledger_id,
+            found=context.uuid,
+        )
+    if not ledger.info.is_closed:
+        raise AttemptError(
+            "a ledger that is written to keeps its segments",
+            ledger_id=ledger_id,
+            hint="Switch streaming off, and wait until the ledger is closed.",
+        )
+    for share in context.segments:
+        if share.status is SegmentStatus.ASSIGNED:
+            raise AttemptError(
+                "the ledger has a segment that is under way",
+                ledger_id=ledger_id,
+                found=share.uuid,
+                hint="Switch streaming off, and wait until the segment is complete.",
+            )
+    rest = replace(context, uuid=None, complete=False, timestamp_ms=None, driver=None, segments=())
+    return info.with_ledger(replace(ledger, context=None if rest == OffloadContext() else rest))

@@ -1,0 +1,232 @@
+"""Which streaming objects may be deleted: each is judged by the records of all ledgers that it has to do with.
+
+An object may go if no ledger needs it: the ledger has a hot copy, or one in an object of its own that is there, or it is
+to be deleted or was. What the records do not tell of counts as needed. An attempt that is under way, and what is no
+streaming object, stay in any case. Source: docs/rollback.md.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from offload_core.catalogue import TopicName, recorded_copies
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadSegment, SegmentStatus
+from offload_core.metadata.segment_release import has_hot_copy
+from offload_core.rollback.objects import StreamingListing, StreamingObject
+from offload_core.rollback.streamed import Coverage, coverage_of
+
+
+class Verdict(enum.Enum):
+    """Whether an object may be deleted, the worst of what its ledgers say: from `FREE` to `FOREIGN`."""
+
+    FREE = "free"
+    HOT = "hot"
+    UNKNOWN = "unknown"
+    NEEDED = "needed"
+    UNFINISHED = "unfinished"
+    FOREIGN = "foreign"
+
+    def allows_deletion(self, *, accept_loss: bool) -> bool:
+        """Whether an object of this verdict is deleted."""
+        if self in (Verdict.FREE, Verdict.HOT):
+            return True
+        return accept_loss and self in (Verdict.UNKNOWN, Verdict.NEEDED)
+
+
+_ORDER = list(Verdict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedLedger:
+    """A ledger that an object has to do with. `record` is None if none of the records has it."""
+
+    ledger_id: int
+    topic: TopicName | None
+    record: LedgerRecord | None
+    verdict: Verdict
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A streaming object, what becomes of it and why, and its ledgers; none of these where nothing tells which.
+
+    Attributes:
+        topics: whose it is, by the records and by its user metadata.
+    """
+
+    object: StreamingObject
+    verdict: Verdict
+    why: str
+    ledgers: tuple[JudgedLedger, ...] = ()
+    topics: tuple[TopicName, ...] = ()
+
+
+def judge_without_records(listing: StreamingListing) -> list[Judged]:
+    """All objects; nobody says of any that it is not needed."""
+    return [_unrecorded(each) for each in listing.objects]
+
+
+def judge(listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo]) -> list[Judged]:
+    """All objects of a listing by records that were read after it: whoever writes an object records that before.
+
+    `MetadataError` for records that contradict themselves.
+    """
+    known = _Records(listing, records)
+    return [known.judge(each) for each in listing.objects]
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    topic: TopicName
+    record: LedgerRecord
+    segment: OffloadSegment
+
+
+class _Records:
+    def __init__(self, listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo]) -> None:
+        self._listing = listing
+        self._records = records
+        self._shares: dict[object, list[_Share]] = {}
+        self._topics: dict[int, list[TopicName]] = {}
+        for topic, info in records.items():
+            for ledger in info.in_order:
+                self._topics.setdefault(ledger.ledger_id, []).append(topic)
+                for segment in ledger.context.segments if ledger.context else ():
+                    self._shares.setdefault(segment.uuid, []).append(_Share(topic, ledger, segment))
+
+    def judge(self, found: StreamingObject) -> Judged:
+        """One object."""
+        if found.foreign is not None:
+            return _unrecorded(found)
+        shares = self._shares.get(found.key.uuid, [])
+        ledgers = [_judge_share(share) for share in shares]
+        recorded = {ledger.ledger_id for ledger in ledgers}
+        owner = self._owner(found, shares)
+        ledgers += [
+            self._judge_unnamed(found, each, owner) for each in found.ledger_ids if each not in recorded
+        ]
+        if not ledgers:
+            return self._without_ledgers(found, owner)
+        worst = max(ledgers, key=lambda ledger: _ORDER.index(ledger.verdict))
+        return Judged(
+            object=found,
+            verdict=worst.verdict,
+            why=f"ledger {worst.ledger_id}: {worst.why}",
+            ledgers=tuple(sorted(ledgers, key=lambda ledger: ledger.ledger_id)),
+            topics=_distinct([owner, *(ledger.topic for ledger in ledgers)]),
+        )
+
+    def _owner(self, found: StreamingObject, shares: Sequence[_Share]) -> TopicName | None:
+        """Whose an object is: by the records that name it, else by what it says itself."""
+        if shares:
+            return shares[0].topic
+        name = found.stored.managed_ledger
+        return None if name is None else topic_of_managed_ledger(name)
+
+    def _without_ledgers(self, found: StreamingObject, owner: TopicName | None) -> Judged:
+        """No record names it and no index can be read: an attempt that was given up, of a topic that is known."""
+        is_known = owner is not None and owner in self._records
+        return Judged(
+            object=found,
+            verdict=Verdict.FREE if is_known else Verdict.UNKNOWN,
+            why="no record of its topic names it, and it cannot be read"
+            if is_known
+            else "whose it is, no record tells",
+            topics=_distinct([owner]),
+        )
+
+    def _judge_unnamed(self, found: StreamingObject, ledger_id: int, owner: TopicName | None) -> JudgedLedger:
+        """A ledger that the object's index lists, and whose record does not name the object."""
+        topics = [owner] if owner is not None else self._topics.get(ledger_id, [])
+        topic = topics[0] if len(topics) == 1 else None
+        info = None if topic is None else self._records.get(topic)
+        record = None if info is None else info.ledger(ledger_id)
+        if topic is None or info is None:
+            verdict, why = Verdict.UNKNOWN, "whose it is, no record tells"
+        elif record is None:
+            verdict, why = _judge_absent(info, ledger_id)
+        elif coverage_of(record) is Coverage.CONDEMNED:
+            verdict, why = Verdict.FREE, "it is being deleted"
+        elif has_hot_copy(record):
+            verdict, why = Verdict.FREE, "its record does not name this object, and its hot copy is there"
+        elif record.context is not None and record.context.segments:
+            verdict, why = self._judge_superseded(record)
+        elif self._has_one_object(topic, record, found):
+            verdict, why = Verdict.FREE, "its record names a copy that is one object"
+        else:
+            verdict, why = Verdict.NEEDED, "the copy that its record names is not here, and its hot copy is gone"
+        return JudgedLedger(ledger_id=ledger_id, topic=topic, record=record, verdict=verdict, why=why)
+
+    def _judge_superseded(self, record: LedgerRecord) -> tuple[Verdict, str]:
+        if coverage_of(record) is Coverage.COMPLETE:
+            return Verdict.FREE, "its record names other segments for all of it"
+        return (
+            Verdict.NEEDED,
+            "its hot copy is gone, and the segments that its record names do not have all of it",
+        )
+
+    def _has_one_object(self, topic: TopicName, record: LedgerRecord, found: StreamingObject) -> bool:
+        for copy in recorded_copies(topic, record, found.key.folder):
+            keys = {copy.key, copy.mapfile_key} & self._listing.one_object_keys
+            if copy.unfinished is None and keys:
+                return True
+        return False
+
+
+def _unrecorded(found: StreamingObject) -> Judged:
+    if found.foreign is not None:
+        return Judged(object=found, verdict=Verdict.FOREIGN, why=found.foreign)
+    name = found.stored.managed_ledger
+    topic = None if name is None else topic_of_managed_ledger(name)
+    why = "whether it is needed, only records tell"
+    return Judged(
+        object=found,
+        verdict=Verdict.UNKNOWN,
+        why=why,
+        ledgers=tuple(
+            JudgedLedger(ledger_id=each, topic=topic, record=None, verdict=Verdict.UNKNOWN, why=why)
+            for each in found.ledger_ids
+        ),
+        topics=_distinct([topic]),
+    )
+
+
+def _judge_share(share: _Share) -> JudgedLedger:
+    """A ledger whose record names the object as a segment's."""
+    status = share.segment.status
+    if coverage_of(share.record) is Coverage.CONDEMNED:
+        verdict, why = Verdict.FREE, "it is being deleted"
+    elif status is SegmentStatus.ASSIGNED:
+        verdict, why = Verdict.UNFINISHED, "by its record this segment is under way"
+    elif has_hot_copy(share.record):
+        verdict, why = Verdict.HOT, "its record names this segment, and its hot copy is there"
+    elif status is SegmentStatus.FAILED:
+        verdict, why = Verdict.FREE, "by its record the offload of this segment failed"
+    else:
+        verdict, why = Verdict.NEEDED, "its hot copy is gone, and this segment is its only copy"
+    return JudgedLedger(
+        ledger_id=share.record.ledger_id, topic=share.topic, record=share.record, verdict=verdict, why=why
+    )
+
+
+def _judge_absent(info: ManagedLedgerInfo, ledger_id: int) -> tuple[Verdict, str]:
+    """A ledger that its topic's record does not have: an older one was deleted, a newer one is not known yet."""
+    if any(ledger.ledger_id > ledger_id for ledger in info.ledgers):
+        return Verdict.FREE, "its topic does not have it any more"
+    return Verdict.UNKNOWN, "it is newer than what its topic's record has"
+
+
+def _distinct(topics: Iterable[TopicName | None]) -> tuple[TopicName, ...]:
+    return tuple(dict.fromkeys(topic for topic in topics if topic is not None))
+
+
+def selected(judged: Iterable[Judged], topics: Sequence[TopicName]) -> Iterator[Judged]:
+    """Those of these topics; a partitioned topic's base name stands for all its partitions. All without any."""
+    wanted = {topic.full for topic in topics}
+    for each in judged:
+        if not wanted or any({topic.full, topic.base} & wanted for topic in each.topics):
+            yield each

@@ -1,0 +1,131 @@
+"""The streaming objects of a tier, told apart by key and magic.
+
+The key has no `-ledger-` (`<uuid>`, `<uuid>-index`), and the index begins with its magic; where there is no index, the
+data object begins with that of a streaming block. What has such a key and another magic is somebody else's: it is
+listed, and never deleted. Source: docs/formats/streaming.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from offload_core.catalogue import StoredObject, concurrently
+from offload_core.catalogue.listing import Pair, describe_pair, list_pairs
+from offload_core.codec.block_header import BLOCK_MAGIC
+from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
+from offload_core.tier import Tier
+from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks.values import ListedObject
+
+_MAGIC_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingObject:
+    """A data object and its index under the key of a streaming object, or what there is of the two.
+
+    Attributes:
+        foreign: how it begins instead, if it is none; None for a streaming object.
+    """
+
+    stored: StoredObject
+    foreign: str | None = None
+
+    @property
+    def key(self) -> ObjectKey:
+        """The data object's key."""
+        return self.stored.key
+
+    @property
+    def state(self) -> str:
+        """`complete`, `not-streaming`, or the code of what is wrong with it."""
+        if self.foreign is not None:
+            return "not-streaming"
+        return "complete" if self.stored.problem is None else self.stored.problem.value
+
+    @property
+    def detail(self) -> str | None:
+        """What is wrong with it, in words."""
+        return self.stored.detail if self.foreign is None else self.foreign
+
+    @property
+    def ledger_ids(self) -> tuple[int, ...]:
+        """The ledgers that its index lists, ascending; none where the index is not there or cannot be read."""
+        index = self.stored.index
+        return () if index is None else tuple(sorted(ledger.ledger_id for ledger in index.ledgers))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of both objects."""
+        return (self.stored.data_bytes or 0) + (self.stored.index_bytes or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingListing:
+    """The streaming objects of a tier by key, and the keys of those objects that hold one ledger and are whole.
+
+    Attributes:
+        one_object_keys: PIP-17 objects and MapFiles of which both data and index are there.
+    """
+
+    objects: tuple[StreamingObject, ...]
+    one_object_keys: frozenset[ObjectKey]
+
+
+def list_streaming(tier: Tier, prefix: str = "") -> StreamingListing:
+    """The streaming objects whose keys begin with `prefix`. One that vanishes meanwhile was never there.
+
+    Raises:
+        StoreError: the tier cannot be listed or read.
+    """
+    pairs = list_pairs(tier, prefix)
+    streaming = [pair for pair in pairs if pair.key.object_format is ObjectFormat.STREAMING]
+    found = concurrently(lambda pair: _look(tier, pair), streaming)
+    objects = [each for each in found if each is not None]
+    return StreamingListing(
+        objects=tuple(sorted(objects, key=lambda each: each.key.data_key)),
+        one_object_keys=frozenset(
+            data_key_of(pair.key)
+            for pair in pairs
+            if pair.key.object_format is not ObjectFormat.STREAMING and pair.data and pair.index
+        ),
+    )
+
+
+def data_key_of(key: ObjectKey) -> ObjectKey:
+    """The key of the data object of the same attempt, whichever of the two this one is of."""
+    return ObjectKey(
+        folder=key.folder, uuid=key.uuid, ledger_id=key.ledger_id, is_index=False, is_mapfile=key.is_mapfile
+    )
+
+
+def _look(tier: Tier, pair: Pair) -> StreamingObject | None:
+    try:
+        stored = describe_pair(tier, pair)
+        if stored is None:
+            return None
+        foreign = None if stored.index is not None else _foreign(tier, pair)
+    except ObjectNotFoundError:
+        return None
+    return StreamingObject(stored=stored, foreign=foreign)
+
+
+def _foreign(tier: Tier, pair: Pair) -> str | None:
+    """How a pair begins that is none of a streaming object; None if one of its magics is."""
+    index, data = _magic(tier, pair.index), _magic(tier, pair.data)
+    if index is not None:
+        expected = INDEX_MAGIC[ObjectFormat.STREAMING]
+        return None if index == expected else f"the index begins with {index:08X}, not {expected:08X}"
+    expected = BLOCK_MAGIC[ObjectFormat.STREAMING]
+    if data is None:
+        return "neither object is long enough to begin with a magic"
+    return None if data == expected else f"the data begins with {data:08X}, not {expected:08X}"
+
+
+def _magic(tier: Tier, listed: ListedObject | None) -> int | None:
+    """The first four bytes; None if there are not as many."""
+    if listed is None or listed.size_bytes < _MAGIC_BYTES:
+        return None
+    (magic,) = struct.unpack(">I", tier.read_range(listed.key, 0, _MAGIC_BYTES))
+    return int(magic)
