@@ -25,6 +25,7 @@ def main() -> None:
     from offload_core.cli.offloading import delete_hot_copies, offload
     from offload_core.cli.plugins import plugins
     from offload_core.cli.policies import add_topic_policies, namespace_policies
+    from offload_core.cli.rollback import delete, list_objects, plan
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
 
@@ -56,4 +57,9 @@ def main() -> None:
     about_topics.command()(on_topics(delete_hot_copies))
     add_topic_policies(about_topics)
     app.add_typer(about_topics, name="topics")
+    about_rollback = typer.Typer(no_args_is_help=True, help="The way back from streaming offload.")
+    about_rollback.command()(plan)
+    about_rollback.command("list")(list_objects)
+    about_rollback.command()(delete)
+    app.add_typer(about_rollback, name="rollback")
     app()

@@ -30,6 +30,8 @@ class Deletion:
     """A copy of a ledger that is about to be deleted.
 
     Attributes:
+        managed_ledger: its name; `(unknown topic)` of an object of which nothing tells it.
+        ledger_id: None for an object of which nothing tells the ledgers.
         copy: in the hot tier, or a cold one.
         why: in words.
         uuid: of a cold copy: the attempt's.
@@ -37,7 +39,7 @@ class Deletion:
     """
 
     managed_ledger: str
-    ledger_id: int
+    ledger_id: int | None
     copy: Literal["hot", "cold"]
     why: str
     uuid: UUID | None = None
@@ -58,7 +60,7 @@ class LoggedDeletions:
     def record(self, deletion: Deletion) -> None:
         """See `AuditLog`."""
         _log.info(
-            "deleting the %s copy of ledger %d of %s: %s",
+            "deleting the %s copy of ledger %s of %s: %s",
             deletion.copy,
             deletion.ledger_id,
             deletion.managed_ledger,

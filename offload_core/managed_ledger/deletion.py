@@ -80,6 +80,8 @@ def delete_condemned(
 
 def delete_hot(environment: Environment, deletion: Deletion) -> None:
     """Delete a hot copy, if it is there."""
+    if deletion.ledger_id is None:
+        raise AssertionError("a hot copy is one ledger's")
     environment.audit.record(deletion)
     environment.hot.store.delete(deletion.ledger_id)
 

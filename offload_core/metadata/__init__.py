@@ -30,6 +30,7 @@ from offload_core.metadata.segment_record import (
     segments_of,
     unfinished_segment,
 )
+from offload_core.metadata.segment_release import has_hot_copy, release_segments
 from offload_core.metadata.segments import (
     abandon_segment,
     assign_segment,
@@ -71,6 +72,7 @@ __all__ = [
     "fail_attempt",
     "find_segment",
     "forget_segment",
+    "has_hot_copy",
     "mark_hot_copy_deleted",
     "mark_segmented_hot_copy_deleted",
     "open_metadata_store",
@@ -81,6 +83,7 @@ __all__ = [
     "parse_segment",
     "parse_stored_record",
     "prepare_attempt",
+    "release_segments",
     "renew_attempt",
     "renew_segment",
     "resume_segment",

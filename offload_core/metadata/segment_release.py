@@ -11,15 +11,16 @@ from dataclasses import replace
 
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import OffloadContext, SegmentStatus
+from offload_core.metadata.segment_places import ledger_of
+from offload_core.metadata.segment_shares import shares_of
 from offload_hooks.errors import AttemptError
 
 
 def has_hot_copy(ledger: LedgerRecord) -> bool:
-    """Whether by its record the ledger is in the hot tier. A ledger goes as a whole: one segment that says so is enough."""
+    """Whether by its record the ledger is in the hot tier. It goes as a whole: one segment that says so is enough."""
     context = ledger.context
-    if context is None:
-        return True
-    return not context.bookkeeper_deleted and not any(share.bookkeeper_deleted for share in context.segments)
+    is_gone = context is not None and context.bookkeeper_deleted
+    return not is_gone and not any(share.bookkeeper_deleted for share in shares_of(ledger))
 
 
 def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
@@ -28,9 +29,7 @@ def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerIn
     Raises:
         AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way.
     """
-    ledger = info.ledger(ledger_id)
-    if ledger is None:
-        raise AttemptError("the managed ledger has no such ledger", ledger_id=ledger_id)
+    ledger = ledger_of(info, ledger_id)
     context = ledger.context
     if context is None or not context.segments:
         return info

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, managed_ledger_of_topic
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion
 from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.rollback.judging import Judged
+from offload_core.rollback.judging import Allowed, Judged
 from offload_core.tier import Tier
 from offload_hooks.errors import placed
 
@@ -20,19 +20,19 @@ def delete_judged(
     judged: Iterable[Judged],
     audit: AuditLog,
     *,
-    accept_loss: bool = False,
+    allowed: Allowed,
     listener: Callable[[Judged], None] = lambda _: None,
 ) -> None:
     """Delete those that may be, and tell the listener of each when it is gone; what fails first ends it.
 
     Args:
-        accept_loss: also those that are needed, or of which that is not known.
+        allowed: what may go besides what nobody needs.
 
     Raises:
         StoreError: of the tier, with the object, or of the audit log; it can be called again.
     """
     for each in judged:
-        if not each.verdict.allows_deletion(accept_loss=accept_loss):
+        if not allowed.allows(each.verdict):
             continue
         for deletion in _deletions(each):
             audit.record(deletion)

@@ -1,22 +1,29 @@
 """Which streaming objects may be deleted: each is judged by the records of all ledgers that it has to do with.
 
-An object may go if no ledger needs it: the ledger has a hot copy, or one in an object of its own that is there, or it is
-to be deleted or was. What the records do not tell of counts as needed. An attempt that is under way, and what is no
+An object may go if no ledger needs it: the ledger has a hot copy, or one in an object of its own that is there, or it
+is to be deleted or was. What the records do not tell of counts as needed. An attempt that is under way, and what is no
 streaming object, stay in any case. Source: docs/rollback.md.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offload_core.catalogue import TopicName, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadSegment, SegmentStatus
-from offload_core.metadata.segment_release import has_hot_copy
-from offload_core.rollback.objects import StreamingListing, StreamingObject
+from offload_core.metadata import (
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadSegment,
+    SegmentStatus,
+    has_hot_copy,
+)
+from offload_core.metadata.segment_shares import shares_of
+from offload_core.rollback.objects import StreamingListing, StreamingObject, list_streaming
 from offload_core.rollback.streamed import Coverage, coverage_of
+from offload_core.tier import Tier
 
 
 class Verdict(enum.Enum):
@@ -29,11 +36,27 @@ class Verdict(enum.Enum):
     UNFINISHED = "unfinished"
     FOREIGN = "foreign"
 
-    def allows_deletion(self, *, accept_loss: bool) -> bool:
-        """Whether an object of this verdict is deleted."""
-        if self in (Verdict.FREE, Verdict.HOT):
-            return True
-        return accept_loss and self in (Verdict.UNKNOWN, Verdict.NEEDED)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowed:
+    """What may be deleted besides what is `FREE`.
+
+    Attributes:
+        recorded: what a record still names, while the hot copy is there.
+        loss: what is needed, or of which that is not known.
+    """
+
+    recorded: bool = True
+    loss: bool = False
+
+    def allows(self, verdict: Verdict) -> bool:
+        """Whether an object of this verdict is deleted; of an attempt that is under way, and of others, never."""
+        return {
+            Verdict.FREE: True,
+            Verdict.HOT: self.recorded,
+            Verdict.UNKNOWN: self.loss,
+            Verdict.NEEDED: self.loss,
+        }.get(verdict, False)
 
 
 _ORDER = list(Verdict)
@@ -65,16 +88,31 @@ class Judged:
     topics: tuple[TopicName, ...] = ()
 
 
-def judge_without_records(listing: StreamingListing) -> list[Judged]:
-    """All objects; nobody says of any that it is not needed."""
-    return [_unrecorded(each) for each in listing.objects]
+def judge_tier(
+    tier: Tier,
+    read_records: Callable[[], Mapping[TopicName, ManagedLedgerInfo]] | None,
+    *,
+    prefix: str = "",
+    topics: Sequence[TopicName] = (),
+) -> list[Judged]:
+    """The streaming objects of a tier, or only those of these topics; without records none is known not to be needed.
+
+    The tier is listed before the records are read: who writes an object has recorded it before.
+
+    Raises:
+        StoreError: of the tier; and what `read_records` raises.
+    """
+    listing = list_streaming(tier, prefix)
+    judged = (
+        [_unrecorded(each) for each in listing.objects]
+        if read_records is None
+        else judge(listing, read_records())
+    )
+    return [each for each in judged if not topics or any(is_wanted(topic, topics) for topic in each.topics)]
 
 
 def judge(listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo]) -> list[Judged]:
-    """All objects of a listing by records that were read after it: whoever writes an object records that before.
-
-    `MetadataError` for records that contradict themselves.
-    """
+    """All objects of a listing, by records that were read after it."""
     known = _Records(listing, records)
     return [known.judge(each) for each in listing.objects]
 
@@ -95,7 +133,7 @@ class _Records:
         for topic, info in records.items():
             for ledger in info.in_order:
                 self._topics.setdefault(ledger.ledger_id, []).append(topic)
-                for segment in ledger.context.segments if ledger.context else ():
+                for segment in shares_of(ledger):
                     self._shares.setdefault(segment.uuid, []).append(_Share(topic, ledger, segment))
 
     def judge(self, found: StreamingObject) -> Judged:
@@ -153,12 +191,15 @@ class _Records:
             verdict, why = Verdict.FREE, "it is being deleted"
         elif has_hot_copy(record):
             verdict, why = Verdict.FREE, "its record does not name this object, and its hot copy is there"
-        elif record.context is not None and record.context.segments:
+        elif shares_of(record):
             verdict, why = self._judge_superseded(record)
         elif self._has_one_object(topic, record, found):
             verdict, why = Verdict.FREE, "its record names a copy that is one object"
         else:
-            verdict, why = Verdict.NEEDED, "the copy that its record names is not here, and its hot copy is gone"
+            verdict, why = (
+                Verdict.NEEDED,
+                "the copy that its record names is not here, and its hot copy is gone",
+            )
         return JudgedLedger(ledger_id=ledger_id, topic=topic, record=record, verdict=verdict, why=why)
 
     def _judge_superseded(self, record: LedgerRecord) -> tuple[Verdict, str]:
@@ -224,9 +265,6 @@ def _distinct(topics: Iterable[TopicName | None]) -> tuple[TopicName, ...]:
     return tuple(dict.fromkeys(topic for topic in topics if topic is not None))
 
 
-def selected(judged: Iterable[Judged], topics: Sequence[TopicName]) -> Iterator[Judged]:
-    """Those of these topics; a partitioned topic's base name stands for all its partitions. All without any."""
-    wanted = {topic.full for topic in topics}
-    for each in judged:
-        if not wanted or any({topic.full, topic.base} & wanted for topic in each.topics):
-            yield each
+def is_wanted(topic: TopicName, wanted: Sequence[TopicName]) -> bool:
+    """Whether a topic is one of these, or a partition of one; any is without any."""
+    return not wanted or any(each.full in (topic.full, topic.base) for each in wanted)

@@ -16,7 +16,6 @@ from offload_core.codec.block_header import BLOCK_MAGIC
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
-from offload_hooks.values import ListedObject
 
 _MAGIC_BYTES = 4
 
@@ -100,32 +99,37 @@ def data_key_of(key: ObjectKey) -> ObjectKey:
     )
 
 
-def _look(tier: Tier, pair: Pair) -> StreamingObject | None:
-    try:
-        stored = describe_pair(tier, pair)
-        if stored is None:
-            return None
-        foreign = None if stored.index is not None else _foreign(tier, pair)
-    except ObjectNotFoundError:
+def how_it_begins(tier: Tier, stored: StoredObject) -> str | None:
+    """How what has the key of a streaming object begins, if it is none; None for one, whatever else is wrong with it.
+
+    Raises:
+        ObjectNotFoundError: it vanished meanwhile.
+        StoreError: the tier cannot be read.
+    """
+    if stored.index is not None:
         return None
-    return StreamingObject(stored=stored, foreign=foreign)
-
-
-def _foreign(tier: Tier, pair: Pair) -> str | None:
-    """How a pair begins that is none of a streaming object; None if one of its magics is."""
-    index, data = _magic(tier, pair.index), _magic(tier, pair.data)
+    index = _magic(tier, stored.key.index_key, stored.index_bytes)
     if index is not None:
         expected = INDEX_MAGIC[ObjectFormat.STREAMING]
         return None if index == expected else f"the index begins with {index:08X}, not {expected:08X}"
-    expected = BLOCK_MAGIC[ObjectFormat.STREAMING]
+    data = _magic(tier, stored.key.data_key, stored.data_bytes)
     if data is None:
         return "neither object is long enough to begin with a magic"
+    expected = BLOCK_MAGIC[ObjectFormat.STREAMING]
     return None if data == expected else f"the data begins with {data:08X}, not {expected:08X}"
 
 
-def _magic(tier: Tier, listed: ListedObject | None) -> int | None:
-    """The first four bytes; None if there are not as many."""
-    if listed is None or listed.size_bytes < _MAGIC_BYTES:
+def _look(tier: Tier, pair: Pair) -> StreamingObject | None:
+    try:
+        stored = describe_pair(tier, pair)
+        return None if stored is None else StreamingObject(stored=stored, foreign=how_it_begins(tier, stored))
+    except ObjectNotFoundError:
         return None
-    (magic,) = struct.unpack(">I", tier.read_range(listed.key, 0, _MAGIC_BYTES))
+
+
+def _magic(tier: Tier, key: str, size_bytes: int | None) -> int | None:
+    """The first four bytes; None if there are not as many."""
+    if size_bytes is None or size_bytes < _MAGIC_BYTES:
+        return None
+    (magic,) = struct.unpack(">I", tier.read_range(key, 0, _MAGIC_BYTES))
     return int(magic)

@@ -12,12 +12,22 @@ import enum
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from offload_core.catalogue import Ledger, Problem, Topic, TopicName, list_catalogue, record_catalogue
+from offload_core.catalogue import (
+    Ledger,
+    Problem,
+    StoredObject,
+    Topic,
+    TopicName,
+    list_catalogue,
+    record_catalogue,
+)
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_release import has_hot_copy
-from offload_core.rollback.streamed import Coverage, coverage_of, is_under_way, streamed_ranges, streamed_stop
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, has_hot_copy
+from offload_core.metadata.segment_shares import covered_stop, shares_of
+from offload_core.rollback.objects import how_it_begins
+from offload_core.rollback.streamed import Coverage, coverage_of, is_under_way, streamed_entries
 from offload_core.tier import Tier
+from offload_hooks.errors import ObjectNotFoundError
 
 
 class Need(enum.Enum):
@@ -107,8 +117,8 @@ def plan_rollback(
     if records is None:
         catalogue = list_catalogue(tier, prefix=prefix, read_indexes=False)
         topics = [_from_bucket(topic) for topic in catalogue.topics]
-        unread = sum(each.key.object_format is ObjectFormat.STREAMING for each in catalogue.strays)
-        return RollbackPlan(topics=tuple(topics), knows_records=False, unread=unread)
+        unread = [each for each in catalogue.strays if _is_streaming(tier, each)]
+        return RollbackPlan(topics=tuple(topics), knows_records=False, unread=len(unread))
     catalogue = record_catalogue(tier, records, prefix=prefix, read_indexes=False)
     return RollbackPlan(topics=tuple(_from_records(topic) for topic in catalogue.topics), knows_records=True)
 
@@ -121,7 +131,7 @@ def _from_records(topic: Topic) -> PlannedTopic:
         streamed=tuple(
             _recorded(ledger, ledger.record)
             for ledger in topic.ledgers
-            if ledger.record is not None and ledger.record.context is not None and ledger.record.context.segments
+            if ledger.record is not None and shares_of(ledger.record)
         ),
     )
 
@@ -140,7 +150,7 @@ def _recorded(ledger: Ledger, record: LedgerRecord) -> PlannedLedger:
         one_object=False,
         entries=record.info.entries,
         size_bytes=record.info.size,
-        streamed_entries=sum(stop - first for first, stop in streamed_ranges(record)),
+        streamed_entries=streamed_entries(record),
         streamed_bytes=ledger.data_bytes,
         unseen_entries=unseen,
         need=need,
@@ -153,7 +163,7 @@ def _problems(ledger: Ledger, record: LedgerRecord, coverage: Coverage) -> Itera
         if stored.problem not in (None, Problem.UNFINISHED):
             yield f"{stored.key.data_key}: {stored.detail}"
     if coverage is Coverage.PARTIAL and not has_hot_copy(record):
-        yield f"by its record entries from {streamed_stop(record)} on are in no copy"
+        yield f"by its record entries from {covered_stop(record)} on are in no copy"
 
 
 def _need(record: LedgerRecord) -> Need:
@@ -162,6 +172,13 @@ def _need(record: LedgerRecord) -> Need:
     if not has_hot_copy(record):
         return Need.ONLY_COPY
     return Need.FINISH if is_under_way(record) or not record.info.is_closed else Need.RELEASE
+
+
+def _is_streaming(tier: Tier, stored: StoredObject) -> bool:
+    try:
+        return how_it_begins(tier, stored) is None
+    except ObjectNotFoundError:
+        return False
 
 
 def _from_bucket(topic: Topic) -> PlannedTopic:

@@ -1,30 +1,26 @@
 """The segments of whole topics released in their records, before their objects are deleted.
 
-So no record ever names an object that is deleted on purpose. What cannot be released keeps its segments, with the reason.
+So no record names an object that is deleted on purpose. What cannot be released keeps its segments, with the reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.segment_release import release_segments
-from offload_hooks.errors import AttemptError
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, release_segments
+from offload_core.metadata.segment_shares import shares_of
+from offload_core.rollback.judging import is_wanted
+from offload_hooks.errors import AttemptError, UnknownTopicError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Released:
-    """A topic's record after its segments were released, and of which ledgers.
+    """The ledgers of a topic that have no segments any more, and those that keep theirs, and why."""
 
-    Attributes:
-        kept: the ledgers that keep their segments, and why.
-    """
-
-    info: ManagedLedgerInfo
     ledger_ids: tuple[int, ...]
     kept: Mapping[int, str]
 
@@ -47,34 +43,43 @@ def released(before: ManagedLedgerInfo, after: ManagedLedgerInfo) -> Released:
             kept[ledger.ledger_id] = error.what
     left = _with_segments(after)
     return Released(
-        info=after,
         ledger_ids=tuple(each for each in sorted(_with_segments(before)) if each not in left),
         kept=kept,
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedRecords:
+    """All records of a metadata store, and what was released of those that were wanted."""
+
+    infos: Mapping[TopicName, ManagedLedgerInfo]
+    topics: Mapping[TopicName, Released]
+
+
 def release_recorded(
-    records: ManagedLedgerRecords, topics: Iterable[TopicName], *, dry_run: bool
-) -> dict[TopicName, Released]:
-    """Release all that can be of these topics, or in a dry run only say what would be. A topic that is gone is left out.
+    records: ManagedLedgerRecords, wanted: Sequence[TopicName], *, dry_run: bool
+) -> ReleasedRecords:
+    """Release all that can be of these topics (of all without any), or in a dry run only say what would be.
+
+    A topic that vanishes meanwhile is left out.
 
     Raises:
         StoreError, FormatError: of the metadata; it can be called again.
     """
-    wanted, done = set(topics), {}
+    infos: dict[TopicName, ManagedLedgerInfo] = {}
+    topics: dict[TopicName, Released] = {}
     for name in sorted(records.names()):
-        topic = topic_of_managed_ledger(name)
-        known = records.read(name) if topic in wanted else None
+        topic, known = topic_of_managed_ledger(name), records.read(name)
         if known is None:
             continue
-        after = release_possible(known.info) if dry_run else records.update(name, release_possible).info
-        done[topic] = released(known.info, after)
-    return done
+        infos[topic] = known.info
+        if not is_wanted(topic, wanted):
+            continue
+        with suppress(UnknownTopicError):
+            after = release_possible(known.info) if dry_run else records.update(name, release_possible).info
+            infos[topic], topics[topic] = after, released(known.info, after)
+    return ReleasedRecords(infos=infos, topics=topics)
 
 
 def _with_segments(info: ManagedLedgerInfo) -> set[int]:
-    return {
-        ledger.ledger_id
-        for ledger in info.ledgers
-        if ledger.context is not None and ledger.context.segments
-    }
+    return {ledger.ledger_id for ledger in info.ledgers if shares_of(ledger)}

@@ -1,0 +1,232 @@
+"""`offload rollback plan`, `list` and `delete`: the way back from streaming offload."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offload_core.catalogue import TopicName, parse_topic
+from offload_core.cli.rollback_views import (
+    deletion_table,
+    deletion_to_json,
+    listing_table,
+    listing_to_json,
+    plan_statement,
+    plan_table,
+    plan_to_json,
+)
+from offload_core.cli.shared import (
+    AsJson,
+    Debug,
+    Driver,
+    Layers,
+    Prefix,
+    Records,
+    RecordsOptions,
+    StorageOptions,
+    Url,
+    err,
+    named,
+    opened,
+    out,
+    printable,
+    reported,
+    size,
+)
+from offload_core.managed_ledger import FileAuditLog
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
+from offload_core.rollback import (
+    Allowed,
+    Judged,
+    Released,
+    Verdict,
+    delete_judged,
+    judge_tier,
+    list_streaming,
+    plan_rollback,
+    release_recorded,
+)
+from offload_hooks.errors import OptionError
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
+]
+
+
+def plan(
+    url: Url,
+    prefix: Prefix = "",
+    records: Records = None,
+    records_option: RecordsOptions = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what an old version would not find if it were put back, and what to do before.
+
+    The exit code is 0 if it would find all and keep it, 1 if not, or if that is not known: without records only the
+    tier says what there is.
+    """
+    with reported(debug), opened(url, driver, option, layer) as tier:
+        infos = None if records is None else tier.records(records, named(records_option, "the records"))
+        planned = plan_rollback(tier.store, infos, prefix=prefix)
+        if as_json:
+            typer.echo(json.dumps(plan_to_json(planned), indent=2))
+        else:
+            if any(topic.streamed for topic in planned.topics):
+                out.print(plan_table(planned))
+            for line in plan_statement(planned):
+                out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        if not planned.loses_nothing:
+            raise typer.Exit(1)
+
+
+def list_objects(
+    url: Url,
+    prefix: Prefix = "",
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """List all streaming objects of a tier, told apart by key and magic, with what is wrong with them."""
+    with reported(debug), opened(url, driver, option, layer) as tier:
+        found = list_streaming(tier.store, prefix).objects
+        if as_json:
+            typer.echo(json.dumps(listing_to_json(found), indent=2))
+            return
+        if found:
+            out.print(listing_table(found))
+        counts = Counter(each.state for each in found)
+        count = sum(each.foreign is None for each in found)
+        said = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+        total = size(sum(each.size_bytes for each in found if each.foreign is None))
+        out.print(f"{count} streaming objects, {total}{f': {said}' if said else ''}", highlight=False)
+
+
+def delete(
+    url: Url,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Delete. Without it what would be deleted is shown.")
+    ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss", help="Also what is a ledger's only copy, or of which that is not known."
+        ),
+    ] = False,
+    release: Annotated[
+        bool,
+        typer.Option(
+            "--release",
+            help="First let the records forget segments of ledgers whose hot copies are there; --records is the URL of "
+            "a metadata store that can be written.",
+        ),
+    ] = False,
+    audit_log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Where each deletion is recorded before it is made; needed with --yes."
+        ),
+    ] = None,
+    topic: Topics = None,
+    prefix: Prefix = "",
+    records: Records = None,
+    records_option: RecordsOptions = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Delete streaming objects, never others. What records say to be a ledger's only copy is kept.
+
+    Without --yes it is shown what would become of each. It can be called again after any failure, and goes on. The exit
+    code is 1 if a streaming object is kept.
+    """
+    with reported(debug):
+        if yes and audit_log is None:
+            raise OptionError("each deletion is recorded", expected="--audit-log FILE")
+        if release and records is None:
+            raise OptionError("where are the records whose segments are released?", expected="--records URL")
+        wanted = [parse_topic(each) for each in topic or ()]
+        allowed = Allowed(recorded=not release, loss=accept_loss)
+        freed: dict[TopicName, Released] = {}
+        with opened(url, driver, option, layer) as tier:
+
+            def read(source: str) -> Mapping[TopicName, ManagedLedgerInfo]:
+                given = named(records_option, "the records")
+                if not release:
+                    return tier.records(source, given)
+                with closing(open_metadata_store(source, given)) as store:
+                    found = release_recorded(ManagedLedgerRecords(store), wanted, dry_run=not yes)
+                freed.update(found.topics)
+                return found.infos
+
+            reads = None if records is None else partial(read, records)
+            chosen = judge_tier(tier.store, reads, prefix=prefix, topics=wanted)
+            done: list[Judged] = []
+            try:
+                if yes and audit_log is not None:
+                    log = FileAuditLog(audit_log)
+                    delete_judged(tier.store, chosen, log, allowed=allowed, listener=done.append)
+            finally:
+                _show(chosen, done if yes else None, allowed, freed, as_json=as_json)
+        if any(_is_kept(each, allowed) for each in chosen):
+            raise typer.Exit(1)
+
+
+def _is_kept(judged: Judged, allowed: Allowed) -> bool:
+    """Whether a streaming object stays; one of others is not to be deleted at all."""
+    return judged.verdict is not Verdict.FOREIGN and not allowed.allows(judged.verdict)
+
+
+def _show(
+    chosen: Sequence[Judged],
+    done: Sequence[Judged] | None,
+    allowed: Allowed,
+    freed: Mapping[TopicName, Released],
+    *,
+    as_json: bool,
+) -> None:
+    if as_json:
+        typer.echo(json.dumps(deletion_to_json(chosen, done, allowed, freed), indent=2))
+        return
+    if chosen:
+        out.print(deletion_table(chosen, done, allowed))
+    due = [each for each in chosen if allowed.allows(each.verdict)] if done is None else done
+    for topic, each in freed.items():
+        if each.ledger_ids:
+            would = "would be " if done is None else ""
+            ledgers = ", ".join(map(str, each.ledger_ids))
+            out.print(printable(f"{topic}: segments {would}released of ledgers {ledgers}"), highlight=False)
+        for ledger_id, why in each.kept.items():
+            out.print(
+                printable(f"{topic}: ledger {ledger_id} keeps its segments: {why}"),
+                markup=False,
+                highlight=False,
+            )
+    total = size(sum(each.object.size_bytes for each in due))
+    kept = sum(_is_kept(each, allowed) for each in chosen)
+    what = "would be deleted; nothing was" if done is None else "deleted"
+    out.print(f"{len(due)} streaming objects, {total}, {what}; {kept} kept", highlight=False)
+    named_still = sum(each.verdict is Verdict.HOT for each in due)
+    if named_still:
+        err.print(
+            f"{named_still} of them are named by records, whose ledgers have hot copies: release their segments "
+            "(--release), or these are taken for offloaded.",
+            style="yellow",
+            highlight=False,
+            soft_wrap=True,
+        )
