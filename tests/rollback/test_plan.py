@@ -122,7 +122,7 @@ def test_without_records_an_object_whose_ledgers_are_not_known_is_counted(tier: 
 def test_pulsars_own_streaming_objects(tmp_path: Path) -> None:
     for name in STREAMING_CASES:
         lay_out_case(tmp_path, "streaming", name)
-    lay_out_broker_objects(tmp_path, ["plain"])
+    lay_out_broker_objects(tmp_path, ["json"])
     entries = [entry for name in STREAMING_CASES for entry in load_case("streaming", name).entries]
     with open_store(tmp_path) as store:
         _, ledgers = planned(store, {ORDERS: streaming_record()})
