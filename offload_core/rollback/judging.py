@@ -211,11 +211,10 @@ class _Records:
         )
 
     def _has_one_object(self, topic: TopicName, record: LedgerRecord, found: StreamingObject) -> bool:
-        for copy in recorded_copies(topic, record, found.key.folder):
-            keys = {copy.key, copy.mapfile_key} & self._listing.one_object_keys
-            if copy.unfinished is None and keys:
-                return True
-        return False
+        return any(
+            {copy.key, copy.mapfile_key} & self._listing.one_object_keys
+            for copy in recorded_copies(topic, record, found.key.folder)
+        )
 
 
 def _unrecorded(found: StreamingObject) -> Judged:

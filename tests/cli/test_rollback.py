@@ -250,6 +250,30 @@ def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: 
     }  # fmt: skip
 
 
+def test_what_cannot_be_released_is_kept_and_other_topics_are_left_alone(
+    offload: Offload, tier: Tier, tmp_path: Path
+) -> None:
+    context = OffloadContext.of_segments([segment(uuid_of(2), 1)])
+    mine, others = managed_ledger(still_open(7, context)), managed_ledger(in_segments(5, 3, (1, 2)))
+    url = store_of(tmp_path, mine)
+    with closing(SqliteStore(url)) as store:
+        ManagedLedgerRecords(store).write("acme/cold/persistent/others", others, None)
+    place, log = tmp_path / "tier", tmp_path / "audit"
+    arguments = ["rollback", "delete", place, "--records", url, "-t", TOPIC, "--yes", "--audit-log", log]
+    result = offload(*arguments, "--release", "--json")
+    assert result.code == 1
+    said = json.loads(result.out)
+    assert said["not_released"] == {TOPIC: {"7": "a ledger that is written to keeps its segments"}}
+    assert [(each["verdict"], each["is_deleted"]) for each in said["objects"]] == [("hot", False)]
+    with closing(SqliteStore(url)) as store:
+        known = ManagedLedgerRecords(store).read("acme/cold/persistent/others")
+    assert known is not None
+    assert known.info == others
+    assert offload(*arguments).code == 0
+    assert str(uuid_of(1)) in keys(tier)
+    assert str(uuid_of(2)) not in keys(tier)
+
+
 def test_a_release_needs_records_that_can_be_written(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     before = keys(tier)
     result = offload("rollback", "delete", tmp_path / "tier", "--release")
