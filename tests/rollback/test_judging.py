@@ -194,6 +194,12 @@ def test_only_what_is_of_the_topics_that_are_named(tier: Tier) -> None:
     assert chosen("acme/cold/part") == []
 
 
+def test_only_what_lies_in_a_folder(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3), folder="a/")
+    put_segment(tier, 2, (5, 0, 3), folder="b/")
+    assert [each.object.key.folder for each in judge_tier(tier, None, prefix="b/")] == ["b/"]
+
+
 def test_the_tier_is_listed_before_the_records_are_read(tier: Tier) -> None:
     def read() -> Mapping[TopicName, ManagedLedgerInfo]:
         put_segment(tier, 1, (5, 0, 3))  # another process writes, after the listing

@@ -1,0 +1,148 @@
+"""A topic that was streamed goes back to ledger-based offload, read all the while; then an old version has all of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from managed_ledgers import NAME, Audit, Clock, ColdLedger
+from segmented import SegmentedOffloads
+
+from offload_core import TierReader
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import Environment, ManagedLedger, open_managed_ledger
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.rollback import (
+    Allowed,
+    Need,
+    RollbackPlan,
+    Verdict,
+    delete_judged,
+    judge_tier,
+    plan_rollback,
+    release_recorded,
+)
+
+START, END = EntryPosition(0, 0), EntryPosition(1 << 40, 0)
+LAG_S = 3600
+TOPIC = parse_topic("acme/cold/orders")
+
+
+class Streamed:
+    """Three sealed ledgers in two segments, which end inside the second and with the third; a fourth is written."""
+
+    def __init__(
+        self, environment: Environment, hot: FileLedgerStore, cold: TierReader, clock: Clock
+    ) -> None:
+        readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
+        self.environment = replace(environment, open_reader=readers.open, cache_bytes=0)
+        self.open = open_managed_ledger(self.environment, NAME)
+        self.tier, self.records, self.audit = cold.store, environment.records, Audit()
+        self.payloads: list[bytes] = []
+        self.ids: list[int] = []
+        for size in (4, 3, 5, 2):
+            added = [b"%d-%d" % (len(self.ids), i) * 20 for i in range(size)]
+            self.payloads += added
+            self.ids.append(self.open.add_entries(added).ledger_id)
+            if size != 2:
+                self.open.roll()
+        offloads = SegmentedOffloads(name=NAME, records=self.records, hot=hot, tier=self.tier, now_ms=clock)
+        self.segments = [
+            str(offloads.offload(EntryPosition(self.ids[place], end))) for place, end in ((1, 0), (2, 4))
+        ]
+
+    @property
+    def info(self) -> ManagedLedgerInfo:
+        known = self.records.read(NAME)
+        assert known is not None
+        return known.info
+
+    def plan(self) -> RollbackPlan:
+        return plan_rollback(self.tier, {TOPIC: self.info})
+
+    def roll_back(self) -> list[Verdict]:
+        judged = judge_tier(self.tier, lambda: release_recorded(self.records, [], dry_run=False).infos)
+        delete_judged(self.tier, judged, self.audit, allowed=Allowed(recorded=False))
+        return [each.verdict for each in judged]
+
+    def read(self, opened: ManagedLedger | None = None) -> list[bytes]:
+        read = (opened or self.open).read_entries(START, 100)
+        return [bytes(payload) for _, payload in read]
+
+    def as_an_old_version(self, cold: Path, hot: FileLedgerStore) -> list[bytes]:
+        """What is read by who knows hot copies and one-object copies only, and takes a complete record for the latter."""
+        found: list[bytes] = []
+        for ledger in self.info.in_order:
+            context = ledger.context
+            if context is not None and context.complete:
+                found += ColdLedger(cold, ledger).entries
+            else:
+                reader = hot.open(ledger.ledger_id)
+                last = (ledger.info.entries or reader.status().entry_count) - 1
+                found += [bytes(payload) for payload in reader.read(0, last)]
+                reader.close()
+        return found
+
+
+@pytest.fixture
+def topic(environment: Environment, hot: FileLedgerStore, cold: TierReader, clock: Clock) -> Streamed:
+    return Streamed(environment, hot, cold, clock)
+
+
+def test_the_whole_way_back(topic: Streamed, hot: FileLedgerStore, clock: Clock, tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError
+    ):  # as things are, an old version looks for objects that are not there
+        topic.as_an_old_version(tmp_path / "cold", hot)
+    assert [ledger.ledger_id for ledger in topic.plan().of(Need.RELEASE)] == topic.ids[:3]
+    assert topic.roll_back() == [Verdict.FREE, Verdict.FREE]
+    assert topic.plan().loses_nothing
+    assert topic.as_an_old_version(tmp_path / "cold", hot) == topic.payloads
+    assert topic.read() == topic.payloads
+    assert list(topic.tier.list_objects()) == []
+    assert [str(each.uuid) for each in topic.audit.deletions] == sorted(
+        [topic.segments[0]] * 2 + [topic.segments[1]] * 2
+    )
+    topic.open.offload_prefix(END)
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    assert topic.plan().loses_nothing
+    assert topic.as_an_old_version(tmp_path / "cold", hot) == topic.payloads
+    assert topic.read() == topic.payloads
+    topic.open.close()
+    with open_managed_ledger(topic.environment, NAME) as again:
+        assert topic.read(again) == topic.payloads
+
+
+def test_what_has_lost_its_hot_copy_stays_and_is_read_from_its_segments(
+    topic: Streamed, clock: Clock
+) -> None:
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    plan = topic.plan()
+    assert [(ledger.ledger_id, ledger.entries) for ledger in plan.of(Need.ONLY_COPY)] == [
+        (topic.ids[0], 4),
+        (topic.ids[1], 3),
+        (topic.ids[2], 5),
+    ]
+    before = topic.info
+    assert topic.roll_back() == [Verdict.NEEDED, Verdict.NEEDED]
+    assert topic.info == before
+    assert topic.read() == topic.payloads
+
+
+def test_a_way_back_that_is_broken_off_can_be_gone_forth_again(
+    topic: Streamed, records: ManagedLedgerRecords, clock: Clock, hot: FileLedgerStore
+) -> None:
+    topic.roll_back()
+    offloads = SegmentedOffloads(name=NAME, records=records, hot=hot, tier=topic.tier, now_ms=clock)
+    offloads.offload(EntryPosition(topic.ids[2], 4))
+    assert topic.read() == topic.payloads
+    assert len(topic.plan().of(Need.RELEASE)) == 3
+    clock.pass_s(LAG_S)
+    assert topic.open.delete_hot_copies(LAG_S) == topic.ids[:3]
+    assert topic.read() == topic.payloads
