@@ -1,4 +1,4 @@
-"""A topic that was streamed goes back to ledger-based offload, read all the while; then an old version has all of it."""
+"""A topic that was streamed goes back to ledger-based offload, read all the while; an old version has all then."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Streamed:
         return [bytes(payload) for _, payload in read]
 
     def as_an_old_version(self, cold: Path, hot: FileLedgerStore) -> list[bytes]:
-        """What is read by who knows hot copies and one-object copies only, and takes a complete record for the latter."""
+        """What is read by who knows hot and one-object copies only: a complete record means the latter."""
         found: list[bytes] = []
         for ledger in self.info.in_order:
             context = ledger.context
