@@ -183,13 +183,8 @@ def delete(
                     delete_judged(tier.store, chosen, log, allowed=allowed, listener=done.append)
             finally:
                 _show(chosen, done if yes else None, allowed, freed, as_json=as_json)
-        if any(_is_kept(each, allowed) for each in chosen):
+        if any(allowed.leaves(each.verdict) for each in chosen):
             raise typer.Exit(1)
-
-
-def _is_kept(judged: Judged, allowed: Allowed) -> bool:
-    """Whether a streaming object stays; one of others is not to be deleted at all."""
-    return judged.verdict is not Verdict.FOREIGN and not allowed.allows(judged.verdict)
 
 
 def _show(
@@ -218,7 +213,7 @@ def _show(
                 highlight=False,
             )
     total = size(sum(each.object.size_bytes for each in due))
-    kept = sum(_is_kept(each, allowed) for each in chosen)
+    kept = sum(allowed.leaves(each.verdict) for each in chosen)
     what = "would be deleted; nothing was" if done is None else "deleted"
     out.print(f"{len(due)} streaming objects, {total}, {what}; {kept} kept", highlight=False)
     named_still = sum(each.verdict is Verdict.HOT for each in due)

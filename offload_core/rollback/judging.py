@@ -58,6 +58,10 @@ class Allowed:
             Verdict.NEEDED: self.loss,
         }.get(verdict, False)
 
+    def leaves(self, verdict: Verdict) -> bool:
+        """Whether a streaming object of this verdict stays; what is none is not to be deleted at all."""
+        return verdict is not Verdict.FOREIGN and not self.allows(verdict)
+
 
 _ORDER = list(Verdict)
 

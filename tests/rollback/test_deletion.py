@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ from offload_core.metadata import (
 from offload_core.rollback import Allowed, Judged, delete_judged, judge_tier, release_recorded
 from offload_core.tier import Tier, open_store
 from offload_core.tier.chain import Layer
+from offload_hooks import hookimpl
 from offload_hooks.errors import StoreError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore
 
@@ -70,7 +71,7 @@ def delete(
 ) -> tuple[list[Judged], list[Deletion]]:
     audit, done = Kept(), list[Judged]()
     judged = judge_tier(tier, None if records is None else lambda: records)
-    delete_judged(tier, judged, audit, allowed=allowed or Allowed(), listener=done.append)
+    delete_judged(tier, judged, audit, allowed=allowed or Allowed(), listener=done.append, at_once=1)
     return done, audit.deletions
 
 
@@ -197,7 +198,7 @@ def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() ->
     done: list[Judged] = []
     judged = judge_tier(plain, lambda: records)
     with pytest.raises(StoreUnavailableError) as caught:
-        delete_judged(tier, judged, Kept(), allowed=Allowed(), listener=done.append)
+        delete_judged(tier, judged, Kept(), allowed=Allowed(), listener=done.append, at_once=1)
     assert points.calls[-1] == "delete"
     assert caught.value.key == str(uuid_of(2))
     assert [each.object.key.data_key for each in done] == [str(uuid_of(1))]
@@ -205,6 +206,32 @@ def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() ->
     again, _ = delete(plain, records)
     assert [each.object.key.data_key for each in again] == [str(uuid_of(2)), str(uuid_of(3))]
     assert keys(plain) == set()
+
+
+def test_many_go_at_once_and_after_a_failure_no_further_one_is_begun() -> None:
+    driver = MemoryDriver()
+    plain = Tier(driver)
+    for number in range(1, 101):
+        put_segment(plain, number, (number, 0, 1))
+    judged = judge_tier(plain, None)
+    done: list[Judged] = []
+    tier = Tier(driver, [Layer(name="broken", make=lambda _: Broken())])
+    with pytest.raises(StoreUnavailableError) as caught:
+        delete_judged(tier, judged, Kept(), allowed=ALL, listener=done.append)
+    assert (caught.value.key, done) in [(str(uuid_of(number)), []) for number in range(1, 17)]
+    assert len(keys(plain)) == 200
+    delete_judged(plain, judged, Kept(), allowed=ALL, listener=done.append)
+    assert keys(plain) == set()
+    assert len(done) == 100
+
+
+class Broken:
+    """A layer where nothing can be deleted."""
+
+    @hookimpl(wrapper=True)
+    def delete(self) -> Generator[None, object, object]:
+        raise StoreUnavailableError("the store broke")
+        yield
 
 
 # --- every crash, with the release of the records -----------------------------------------------
@@ -220,7 +247,7 @@ LEDGERS = (
 def rolled_back(tier: Tier, records: ManagedLedgerRecords) -> None:
     """The whole deletion with a release, as the command does it."""
     judged = judge_tier(tier, lambda: release_recorded(records, [], dry_run=False).infos)
-    delete_judged(tier, judged, Kept(), allowed=Allowed(recorded=False))
+    delete_judged(tier, judged, Kept(), allowed=Allowed(recorded=False), at_once=1)
 
 
 def laid_out() -> tuple[MemoryDriver, MemoryMetadataStore]:

@@ -156,6 +156,13 @@ def test_what_is_none_is_never_judged_by_records(tier: Tier) -> None:
     assert [each.verdict for each in judge_tier(tier, None)] == [Verdict.FOREIGN]
 
 
+def test_a_record_that_calls_a_streaming_object_the_ledgers_own_is_not_believed(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    assert verdict(tier, in_one_object(5, 3, 1)) is Verdict.NEEDED
+    put_whole(tier, 1, 5, 3)
+    assert verdict(tier, in_one_object(5, 3, 1)) is Verdict.FREE
+
+
 def test_a_copy_in_a_mapfile_and_in_a_folder_is_seen(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3), folder="a/")
     for part in ("data", "index"):

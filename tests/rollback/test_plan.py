@@ -102,6 +102,14 @@ def test_a_segment_that_the_tier_does_not_have_and_entries_in_no_copy_are_named(
     assert five.streamed_bytes == 0
 
 
+def test_a_record_and_a_tier_that_disagree_on_the_format(tier: Tier) -> None:
+    put_whole(tier, 1, 5, 3)
+    _, (five,) = planned(tier, topic(in_segments(5, 3, (1, 2), gone=True)))
+    (problem,) = five.problems
+    assert problem.endswith("the formats differ: streaming by its record, pip17 by its key")
+    assert (five.need, five.streamed_bytes) == (Need.ONLY_COPY, 0)
+
+
 def test_without_records_what_is_hot_is_not_known(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
     put_whole(tier, 2, 6, 4)
