@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offload_core.catalogue import TopicName, recorded_copies
+from offload_core.catalogue import Problem, TopicName, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata import (
     LedgerRecord,
@@ -134,6 +134,7 @@ class _Records:
         self._records = records
         self._shares: dict[object, list[_Share]] = {}
         self._topics: dict[int, list[TopicName]] = {}
+        self._whole = {each.key.uuid for each in listing.objects if each.state == "complete"}
         for topic, info in records.items():
             for ledger in info.in_order:
                 self._topics.setdefault(ledger.ledger_id, []).append(topic)
@@ -170,16 +171,14 @@ class _Records:
         return None if name is None else topic_of_managed_ledger(name)
 
     def _without_ledgers(self, found: StreamingObject, owner: TopicName | None) -> Judged:
-        """No record names it and no index can be read: an attempt that was given up, of a topic that is known."""
-        is_known = owner is not None and owner in self._records
-        return Judged(
-            object=found,
-            verdict=Verdict.FREE if is_known else Verdict.UNKNOWN,
-            why="no record of its topic names it, and it cannot be read"
-            if is_known
-            else "whose it is, no record tells",
-            topics=_distinct([owner]),
-        )
+        """No record names it, and no index can be read."""
+        if owner is None or owner not in self._records:
+            verdict, why = Verdict.UNKNOWN, "whose it is, no record tells"
+        elif found.stored.problem in (Problem.NO_INDEX, Problem.NO_DATA):
+            verdict, why = Verdict.FREE, "one half of an attempt that no record of its topic names"
+        else:
+            verdict, why = Verdict.UNKNOWN, "no record names it, and it cannot be read"
+        return Judged(object=found, verdict=verdict, why=why, topics=_distinct([owner]))
 
     def _judge_unnamed(self, found: StreamingObject, ledger_id: int, owner: TopicName | None) -> JudgedLedger:
         """A ledger that the object's index lists, and whose record does not name the object."""
@@ -207,12 +206,11 @@ class _Records:
         return JudgedLedger(ledger_id=ledger_id, topic=topic, record=record, verdict=verdict, why=why)
 
     def _judge_superseded(self, record: LedgerRecord) -> tuple[Verdict, str]:
-        if coverage_of(record) is Coverage.COMPLETE:
+        """A ledger whose hot copy is gone, and whose record names other segments."""
+        others = {share.uuid for share in shares_of(record) if share.complete}
+        if coverage_of(record) is Coverage.COMPLETE and others <= self._whole:
             return Verdict.FREE, "its record names other segments for all of it"
-        return (
-            Verdict.NEEDED,
-            "its hot copy is gone, and the segments that its record names do not have all of it",
-        )
+        return Verdict.NEEDED, "its hot copy is gone, and other segments that are here do not have all of it"
 
     def _has_one_object(self, topic: TopicName, record: LedgerRecord, found: StreamingObject) -> bool:
         return any(

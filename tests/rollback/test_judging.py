@@ -114,9 +114,34 @@ def test_what_no_record_names_is_judged_by_its_ledgers(tier: Tier, names: Names)
     assert verdict(tier, in_one_object(5, 3, 8)) is Verdict.FREE
     assert verdict(tier, in_one_object(5, 3, 9)) is Verdict.NEEDED  # its one object is not here
     assert verdict(tier, in_one_object(5, 3, 9, gone=False)) is Verdict.FREE
-    assert verdict(tier, in_segments(5, 3, (2, 2), gone=True)) is Verdict.FREE
+    assert (
+        verdict(tier, in_segments(5, 3, (2, 2), gone=True)) is Verdict.NEEDED
+    )  # the other segment is not here
     assert verdict(tier, in_segments(5, 9, (2, 2), complete=False, gone=True)) is Verdict.NEEDED
     assert verdict(tier, in_segments(5, 9, (2, 2), complete=False)) is Verdict.FREE
+
+
+def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier: Tier) -> None:
+    record = in_segments(5, 5, (2, 2), (3, 4), gone=True)
+    put_segment(tier, 1, (5, 0, 3))
+    put_segment(tier, 2, (5, 0, 3))
+    put_segment(tier, 3, (5, 3, 2), parts=["data"])
+
+    def verdicts() -> list[Verdict]:
+        return [each.verdict for each in judge_tier(tier, lambda: topic(record))]
+
+    assert verdicts() == [Verdict.NEEDED] * 3
+    put_segment(tier, 3, (5, 3, 2))
+    assert verdicts() == [Verdict.FREE, Verdict.NEEDED, Verdict.NEEDED]
+
+
+def test_what_cannot_be_read_and_no_record_names_may_be_anything(tier: Tier) -> None:
+    key = put_segment(tier, 1, (5, 0, 3))
+    put(tier, key.index_key, b"\x3d\x1f\xb0\xbc", Names().as_metadata("index"))
+    assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
+    assert verdict(tier, in_segments(5, 3, (1, 2))) is Verdict.HOT
+    put_segment(tier, 1, (5, 0, 3), names=Names(version="2"))
+    assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
 
 
 def test_an_old_ledger_that_its_topic_has_not_any_more_needs_nothing_and_a_new_one_may(tier: Tier) -> None:
