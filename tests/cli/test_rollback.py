@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from commands import Offload
 from records import closed, managed_ledger, segment, still_open
-from streamed_topics import NAMELESS, in_one_object, in_segments, keys, put_segment, put_whole
+from rollback_topics import NAMELESS, in_one_object, in_segments, keys, put_segment, put_whole
 from tiers import MANAGED_LEDGER, TOPIC, Names, put, uuid_of
 
 from offload_core.metadata import (

@@ -15,7 +15,7 @@ from golden import STREAMING_CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import closed, failed, managed_ledger, segment, still_open, streaming_record
-from streamed_topics import (
+from rollback_topics import (
     NAMELESS,
     ORDERS,
     in_one_object,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 from records import closed, copied, failed, managed_ledger, segment, still_open
-from streamed_topics import (
+from rollback_topics import (
     NAMELESS,
     ORDERS,
     in_one_object,

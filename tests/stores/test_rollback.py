@@ -9,8 +9,8 @@ from uuid import UUID
 
 from offered import NAMES, Part, begin_of, offer, offloader_of, plain_object
 from records import managed_ledger, segment
+from rollback_topics import keys
 from stores import Store
-from streamed_topics import keys
 from tiers import MANAGED_LEDGER, put_broker_objects
 
 from offload_core.catalogue.known_tiers import tier_record
