@@ -12,17 +12,13 @@ from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
-from offload_core.managed_ledger.record_changes import (
-    condemn_ledgers,
-    is_condemned,
-    terminate,
-    without_ledgers,
-)
+from offload_core.managed_ledger.record_changes import terminate, without_ledgers
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority, RetentionPolicies
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
@@ -198,7 +194,8 @@ class ManagedLedger:
     ) -> list[int]:
         """Delete whole ledgers that retention does not keep, from the oldest on, with all copies; their ids.
 
-        What an earlier call condemned and did not delete is deleted as well. The ledger that is written stays.
+        What an earlier call condemned and did not delete is deleted as well. The ledger that is written stays, and so
+        do those that a segment is being offloaded of. An object of several ledgers goes with the last of them.
 
         Args:
             consumed_before: ledgers with entries from here on stay, whatever retention says; None for none.
@@ -222,10 +219,11 @@ class ManagedLedger:
             why.update(chosen)
             return condemn_ledgers(info, chosen)
 
-        condemned = [ledger for ledger in self._appender.change(condemn).in_order if is_condemned(ledger)]
-        for ledger in condemned:
-            self._reader.readers.forget(ledger.ledger_id)
-        deleted, failures = delete_condemned(self._environment, self.name, condemned, why, listener)
+        known = self._appender.change(condemn)
+        for ledger in known.ledgers:
+            if ledger.is_condemned:
+                self._reader.readers.forget(ledger.ledger_id)
+        deleted, failures = delete_condemned(self._environment, self.name, known, why, listener)
         self._appender.change(lambda info: without_ledgers(info, deleted))
         if failures:
             raise failures[0]
@@ -251,4 +249,4 @@ class ManagedLedger:
     def _find_ledger(self, ledger_id: int) -> LedgerRecord | None:
         known = self._environment.records.read(self.name)
         ledger = None if known is None else known.info.ledger(ledger_id)
-        return None if ledger is None or is_condemned(ledger) else ledger
+        return None if ledger is None or ledger.is_condemned else ledger

@@ -4,8 +4,7 @@
     begin_ledger        the ledger that entries are appended to from now on
     end_ledger          it is sealed, with what it has; forgotten if it is empty
     terminate           nothing is added any more
-    condemn_ledgers     ledgers are to be deleted: no copy of them may be read or made
-    without_ledgers     and then: they are forgotten
+    without_ledgers     ledgers that were condemned (`condemn_ledgers`) and deleted are forgotten
     begin_deletion      the whole topic is to be deleted
 
 Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update` and made again after an
@@ -18,10 +17,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
-from offload_core.metadata.attempt_lease import with_lease
-from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY
-from offload_hooks.errors import AttemptError, OwnershipLostError, TopicDeletedError, TopicTerminatedError
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_deletion import condemn_ledgers
+from offload_core.metadata.segments import with_ledger_closed
+from offload_hooks.errors import OwnershipLostError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
 OWNER_PROPERTY = "pulsar-offload.owner"
@@ -96,7 +95,7 @@ def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> Ma
     ended = replace(
         ledger.info, entries=status.entry_count, size=status.size_bytes, timestamp_ms=max(1, now_ms)
     )
-    return info.with_ledger(replace(ledger, info=ended))
+    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended)), status.ledger_id)
 
 
 def without_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
@@ -124,37 +123,8 @@ def terminate(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
     return replace(info, terminated_at=max(ends, default=_NOWHERE))
 
 
-def is_condemned(ledger: LedgerRecord) -> bool:
-    """Whether a ledger is to be deleted: neither a hot copy nor a cold one may be read."""
-    context = ledger.context
-    return context is not None and context.bookkeeper_deleted and not ledger.has_complete_copy
-
-
-def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
-    """Record that ledgers are to be deleted, with all their copies. An attempt that is under way cannot complete.
-
-    Raises:
-        AttemptError: one is offloaded by streaming segments.
-    """
-    for ledger_id in ledger_ids:
-        ledger = info.ledger(ledger_id)
-        if ledger is None or is_condemned(ledger):
-            continue
-        context = ledger.context or OffloadContext()
-        if context.segments:
-            raise AttemptError(
-                "a ledger that is offloaded by streaming segments is not deleted", ledger_id=ledger_id
-            )
-        driver = context.driver
-        if driver is not None:
-            driver = with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED)
-        context = replace(context, complete=False, bookkeeper_deleted=True, driver=driver)
-        info = info.with_ledger(replace(ledger, context=context))
-    return info
-
-
 def begin_deletion(info: ManagedLedgerInfo, deletion: str) -> ManagedLedgerInfo:
-    """Record that the whole topic is to be deleted, and is nobody's any more. Errors as `condemn_ledgers`."""
+    """Record that the whole topic is to be deleted, and is nobody's any more."""
     if get_property(info, DELETION_PROPERTY) is not None:
         return info
     info = condemn_ledgers(info, [ledger.ledger_id for ledger in info.ledgers])
