@@ -14,7 +14,6 @@ from offload_core.managed_ledger.prefix_offload import OffloadStatus
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.record_changes import (
     condemn_ledgers,
-    is_condemned,
     terminate,
     without_ledgers,
 )
@@ -222,7 +221,7 @@ class ManagedLedger:
             why.update(chosen)
             return condemn_ledgers(info, chosen)
 
-        condemned = [ledger for ledger in self._appender.change(condemn).in_order if is_condemned(ledger)]
+        condemned = [ledger for ledger in self._appender.change(condemn).in_order if ledger.is_condemned]
         for ledger in condemned:
             self._reader.readers.forget(ledger.ledger_id)
         deleted, failures = delete_condemned(self._environment, self.name, condemned, why, listener)
@@ -251,4 +250,4 @@ class ManagedLedger:
     def _find_ledger(self, ledger_id: int) -> LedgerRecord | None:
         known = self._environment.records.read(self.name)
         ledger = None if known is None else known.info.ledger(ledger_id)
-        return None if ledger is None or is_condemned(ledger) else ledger
+        return None if ledger is None or ledger.is_condemned else ledger

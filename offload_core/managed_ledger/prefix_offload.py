@@ -15,7 +15,6 @@ from functools import partial
 from typing import Literal
 from uuid import UUID
 
-from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.offload import OffloadProgress
 from offload_core.offload.offloads import Offloads
@@ -202,7 +201,7 @@ def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
     """The first position that is in no complete cold copy; if all are, the one behind the last entry."""
     end = EntryPosition(0, 0)
     for ledger in info.in_order:
-        if is_condemned(ledger):
+        if ledger.is_condemned:
             continue
         if not ledger.has_complete_copy:
             return EntryPosition(ledger.ledger_id, 0)
@@ -213,7 +212,7 @@ def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
 def _is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:
     """Whether a ledger is sealed, wholly before a position, and in no tier yet."""
     entries = ledger.info.entries
-    if not ledger.info.is_closed or not entries or ledger.has_complete_copy or is_condemned(ledger):
+    if not ledger.info.is_closed or not entries or ledger.has_complete_copy or ledger.is_condemned:
         return False
     has_segments = ledger.context is not None and bool(ledger.context.segments)
     return not has_segments and EntryPosition(ledger.ledger_id, entries - 1) < target

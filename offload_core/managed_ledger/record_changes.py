@@ -21,6 +21,7 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_core.metadata.attempt_lease import with_lease
 from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY
+from offload_core.metadata.segments import with_ledger_closed
 from offload_hooks.errors import AttemptError, OwnershipLostError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -96,7 +97,7 @@ def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> Ma
     ended = replace(
         ledger.info, entries=status.entry_count, size=status.size_bytes, timestamp_ms=max(1, now_ms)
     )
-    return info.with_ledger(replace(ledger, info=ended))
+    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended)), status.ledger_id)
 
 
 def without_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
@@ -124,12 +125,6 @@ def terminate(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
     return replace(info, terminated_at=max(ends, default=_NOWHERE))
 
 
-def is_condemned(ledger: LedgerRecord) -> bool:
-    """Whether a ledger is to be deleted: neither a hot copy nor a cold one may be read."""
-    context = ledger.context
-    return context is not None and context.bookkeeper_deleted and not ledger.has_complete_copy
-
-
 def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
     """Record that ledgers are to be deleted, with all their copies. An attempt that is under way cannot complete.
 
@@ -138,7 +133,7 @@ def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> Man
     """
     for ledger_id in ledger_ids:
         ledger = info.ledger(ledger_id)
-        if ledger is None or is_condemned(ledger):
+        if ledger is None or ledger.is_condemned:
             continue
         context = ledger.context or OffloadContext()
         if context.segments:

@@ -7,7 +7,6 @@ retention's size: either is enough; −1 keeps for ever, 0 nothing. Ledgers with
 
 from __future__ import annotations
 
-from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import RetentionPolicies
 
@@ -28,7 +27,7 @@ def ledgers_to_trim(
         open_bytes: of the ledger that is written.
         consumed_before: ledgers with entries from here on stay; None for none.
     """
-    ledgers = [ledger for ledger in info.in_order if not is_condemned(ledger)]
+    ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
     left = open_bytes + sum(ledger.info.size or 0 for ledger in ledgers)
     chosen: dict[int, str] = {}
     for ledger in ledgers:

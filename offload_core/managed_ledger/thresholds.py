@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import EffectivePolicies
 
@@ -39,7 +38,7 @@ def due_ledgers(info: ManagedLedgerInfo, policies: EffectivePolicies, now_ms: in
     skipped: dict[int, str] = {}
     newer_bytes = 0
     for ledger in reversed(info.in_order):
-        if ledger.info.is_closed and not is_condemned(ledger):
+        if ledger.info.is_closed and not ledger.is_condemned:
             newer_bytes += ledger.info.size or 0
         if ledger.has_complete_copy:
             continue
@@ -53,7 +52,7 @@ def due_ledgers(info: ManagedLedgerInfo, policies: EffectivePolicies, now_ms: in
 
 def _why_not(ledger: LedgerRecord, policies: EffectivePolicies, held_bytes: int, now_ms: int) -> str | None:
     """Why a ledger is not due; None if it is."""
-    if is_condemned(ledger):
+    if ledger.is_condemned:
         return "it is being deleted"
     if not ledger.info.is_closed:
         return "it is open"

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Self
 
-from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_hooks.ledger_stores import LedgerWriter
 
@@ -28,7 +27,7 @@ class LedgersView:
     @classmethod
     def of(cls, info: ManagedLedgerInfo, writer: LedgerWriter | None) -> Self:
         """What a record says, and who writes the last ledger."""
-        ledgers = [ledger for ledger in info.in_order if not is_condemned(ledger)]
+        ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
         return cls(
             ledger_ids=tuple(ledger.ledger_id for ledger in ledgers),
             entry_counts=tuple(ledger.info.entries or 0 for ledger in ledgers),

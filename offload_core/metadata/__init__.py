@@ -24,6 +24,23 @@ from offload_core.metadata.offload_context import (
 )
 from offload_core.metadata.opening import open_metadata_store
 from offload_core.metadata.segment_layout import SegmentLayout, pack_segment, parse_segment
+from offload_core.metadata.segment_record import (
+    Segment,
+    find_segment,
+    segments_of,
+    unfinished_segment,
+)
+from offload_core.metadata.segments import (
+    abandon_segment,
+    assign_segment,
+    complete_segment,
+    extend_segment,
+    forget_segment,
+    mark_segmented_hot_copy_deleted,
+    renew_segment,
+    resume_segment,
+    with_ledger_closed,
+)
 from offload_core.metadata.stored_record import (
     StandaloneHeader,
     StoredRecord,
@@ -39,15 +56,23 @@ __all__ = [
     "ManagedLedgerRecords",
     "OffloadContext",
     "OffloadSegment",
+    "Segment",
     "SegmentLayout",
     "SegmentStatus",
     "StandaloneHeader",
     "StoredRecord",
     "VersionedInfo",
     "abandon_attempt",
+    "abandon_segment",
+    "assign_segment",
     "complete_attempt",
+    "complete_segment",
+    "extend_segment",
     "fail_attempt",
+    "find_segment",
+    "forget_segment",
     "mark_hot_copy_deleted",
+    "mark_segmented_hot_copy_deleted",
     "open_metadata_store",
     "pack_managed_ledger_info",
     "pack_segment",
@@ -57,4 +82,9 @@ __all__ = [
     "parse_stored_record",
     "prepare_attempt",
     "renew_attempt",
+    "renew_segment",
+    "resume_segment",
+    "segments_of",
+    "unfinished_segment",
+    "with_ledger_closed",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from offload_core.metadata.offload_context import DriverMetadata, OffloadContext
+from offload_core.metadata.offload_context import DriverMetadata
 
 LEASE_PROPERTY = "lease"
 _LEASE = re.compile(r"([0-9a-f]{16}):([1-9][0-9]{0,9}):([0-9]{1,19}):([0-9]{1,18})")
@@ -43,9 +43,9 @@ class AttemptLease:
         return f"{holder.machine:016x}:{holder.process}:{holder.started}:{self.until_ms}"
 
 
-def lease_of(context: OffloadContext) -> AttemptLease | None:
-    """The lease of a ledger's attempt; None if it has none."""
-    text = None if context.driver is None else context.driver.get(LEASE_PROPERTY)
+def lease_of(driver: DriverMetadata | None) -> AttemptLease | None:
+    """The lease of the attempt that this is recorded of; None if it has none."""
+    text = None if driver is None else driver.get(LEASE_PROPERTY)
     match = None if text is None else _LEASE.fullmatch(text)
     if match is None:
         return None

@@ -46,6 +46,11 @@ class LedgerRecord:
         return any(segment.complete for segment in self.context.segments)
 
     @property
+    def is_condemned(self) -> bool:
+        """Whether it is to be deleted: neither a hot copy nor a cold one may be read."""
+        return self.context is not None and self.context.bookkeeper_deleted and not self.has_complete_copy
+
+    @property
     def offloaded_stop(self) -> int | None:
         """One past the last entry that lies in a complete copy; None if there is none, or its end is not recorded."""
         if self.context is None or not self.has_complete_copy:

@@ -113,7 +113,7 @@ def check_not_alive(ledger: LedgerRecord | None, now_ms: int, *, but: UUID | Non
         LiveAttemptError: its lease is not over, and its process is not known to have ended.
     """
     context = None if ledger is None else ledger.context
-    lease = None if context is None or context.complete else lease_of(context)
+    lease = None if context is None or context.complete else lease_of(context.driver)
     if ledger is None or context is None or context.uuid in (None, but) or lease is None:
         return
     left_s = (lease.until_ms - now_ms) / 1000

@@ -29,7 +29,6 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.managed_ledger.audit_log import Deletion
-from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
@@ -140,7 +139,7 @@ class World:
         info = self.info()
         assert info is not None
         for ledger in info.in_order:
-            if is_condemned(ledger):
+            if ledger.is_condemned:
                 continue
             assert ledger.info.is_closed, where
             if ledger.has_complete_copy:

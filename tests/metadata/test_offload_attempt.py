@@ -96,13 +96,13 @@ def test_a_lease_stands_with_the_attempt_until_it_has_ended() -> None:
     recorded = context(prepared)
     assert recorded is not None
     assert recorded.driver == DRIVER.with_property("lease", f"00000000000000ab:7:11:{NOW}")
-    assert lease_of(recorded) == lease
+    assert lease_of(recorded.driver) == lease
     later = replace(lease, until_ms=NOW + 1)
     renewed = renew_attempt(prepared, LEDGER, MINE, later)
     assert renew_attempt(renewed, LEDGER, MINE, later) == renewed
     known = context(renewed)
     assert known is not None
-    assert lease_of(known) == later
+    assert lease_of(known.driver) == later
     assert COMPLETE(renewed) == COMPLETE(PREPARE(among_others(FRESH))), "a complete copy has none"
     assert FAIL(renewed) == among_others(FRESH)
     abandoned = context(abandon_attempt(renewed, LEDGER, MINE))

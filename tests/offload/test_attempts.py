@@ -63,7 +63,7 @@ class World:
     @property
     def lease(self) -> AttemptLease | None:
         assert self.ledger.context is not None
-        return lease_of(self.ledger.context)
+        return lease_of(self.ledger.context.driver)
 
     def offloads(self, lease_s: float = 60.0) -> RecordedOffloads:
         return offloads_in(self.folder, lease_s)

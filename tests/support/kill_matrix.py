@@ -36,7 +36,6 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.managed_ledger.audit_log import Deletion
-from offload_core.managed_ledger.record_changes import is_condemned
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader
@@ -173,7 +172,7 @@ class World:
         hot, cold = set(), set()
         for ledger in self.records() or []:
             context = ledger.context
-            assert not is_condemned(ledger)
+            assert not ledger.is_condemned
             if context is None or not context.bookkeeper_deleted:
                 hot.add(f"{ledger.ledger_id}.ledger")
             if context is not None:

@@ -1,0 +1,95 @@
+"""A managed ledger's streaming segments as values, put together from the shares that its ledgers' records have of them.
+
+Records of either layout are read, also such as do not tell where a segment begins and ends: that follows from the
+shares then. Ledgers that are being deleted have no part in it. Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.offload_context import DriverMetadata, EntryPosition, OffloadSegment, SegmentStatus
+from offload_core.metadata.segment_shares import first_entry_id, share_of, shares_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A run of positions of a managed ledger, in one data object.
+
+    Attributes:
+        uuid: the attempt's; the data object's key.
+        begin: its first entry, perhaps of a ledger that was deleted since.
+        end: its last entry; None while it is open.
+        assigned_ms, offloaded_ms: milliseconds since 1970, UTC; None where it is not recorded.
+        driver: which driver writes it, and where to, with the properties of the attempt.
+        ledger_ids: the ledgers whose records name it, ascending, without those that are being deleted.
+    """
+
+    uuid: UUID
+    begin: EntryPosition
+    end: EntryPosition | None
+    status: SegmentStatus
+    assigned_ms: int | None
+    offloaded_ms: int | None
+    driver: DriverMetadata | None
+    ledger_ids: tuple[int, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its copy is complete; else it is being offloaded, or has to be."""
+        return self.status is SegmentStatus.OFFLOADED
+
+
+def segments_of(info: ManagedLedgerInfo) -> tuple[Segment, ...]:
+    """The segments of a managed ledger, in the topic's order.
+
+    Raises:
+        MetadataError: a property that is to say where a segment begins or ends is no position.
+    """
+    ledgers: dict[UUID, list[LedgerRecord]] = {}
+    for ledger in info.in_order:
+        if not ledger.is_condemned:
+            for share in shares_of(ledger):
+                ledgers.setdefault(share.uuid, []).append(ledger)
+    return tuple(_segment(uuid, touched) for uuid, touched in ledgers.items())
+
+
+def find_segment(info: ManagedLedgerInfo, uuid: UUID) -> Segment | None:
+    """The segment of this attempt; None if no ledger's record names it. Errors as `segments_of`."""
+    ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned and share_of(ledger, uuid)]
+    return _segment(uuid, ledgers) if ledgers else None
+
+
+def unfinished_segment(info: ManagedLedgerInfo) -> Segment | None:
+    """The segment that is assigned or failed; None if all are offloaded. There is never more than one.
+
+    Errors as `segments_of`.
+    """
+    return next((segment for segment in segments_of(info) if not segment.is_finished), None)
+
+
+def _segment(uuid: UUID, ledgers: Sequence[LedgerRecord]) -> Segment:
+    shares = [share for ledger in ledgers for share in shares_of(ledger) if share.uuid == uuid]
+    first, last = ledgers[0], ledgers[-1]
+    last_end = shares[-1].end_entry_id
+    return Segment(
+        uuid=uuid,
+        begin=shares[0].begin or EntryPosition(first.ledger_id, first_entry_id(first, uuid)),
+        end=shares[-1].end or (None if last_end is None else EntryPosition(last.ledger_id, last_end)),
+        status=_status(shares),
+        assigned_ms=shares[0].assigned_ms,
+        offloaded_ms=shares[-1].offloaded_ms,
+        driver=shares[-1].driver,
+        ledger_ids=tuple(ledger.ledger_id for ledger in ledgers),
+    )
+
+
+def _status(shares: Sequence[OffloadSegment]) -> SegmentStatus:
+    """Offloaded if all shares are, and failed if one is: our changes make all of them alike."""
+    statuses = {share.status for share in shares}
+    if SegmentStatus.FAILED in statuses:
+        return SegmentStatus.FAILED
+    return statuses.pop() if len(statuses) == 1 else SegmentStatus.ASSIGNED

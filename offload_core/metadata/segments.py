@@ -1,0 +1,343 @@
+"""The steps of a streaming segment, as pure functions from record to record.
+
+    assign_segment     before the first byte is written: its attempt's uuid and begin, and its lease
+    extend_segment     it goes on into the next ledger
+    renew_segment      while it goes on: its lease
+    complete_segment   data and index are there: all its shares are complete, in one update. From now on it is read
+    abandon_segment    or: it failed, or somebody takes it over. From now on it cannot become complete
+    resume_segment     and then: its objects are deleted, and another attempt has its positions
+    forget_segment     or: it has no entries, or they went
+    with_ledger_closed           a ledger was closed whose entries may all be in complete segments already
+    mark_segmented_hot_copy_deleted   after the deletion lag, and after the objects were checked
+
+Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`. Each refuses, with an
+`AttemptError`, what the record does not allow: then somebody else was there. A new segment is assigned only after the
+last is complete. Source: PIP-76; docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from uuid import UUID
+
+from offload_core.metadata.attempt_lease import AttemptLease, with_lease
+from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.offload_context import (
+    DriverMetadata,
+    EntryPosition,
+    OffloadSegment,
+    SegmentStatus,
+)
+from offload_core.metadata.segment_places import (
+    check_whole,
+    closed_ledgers,
+    free_ledger,
+    ledger_of,
+    next_ledger,
+)
+from offload_core.metadata.segment_record import Segment, find_segment, unfinished_segment
+from offload_core.metadata.segment_shares import (
+    first_entry_id,
+    offered_stop,
+    share_of,
+    shares_of,
+    with_coverage,
+    with_share,
+    with_shares,
+    without_share,
+)
+from offload_hooks.errors import AttemptError
+
+
+def assign_segment(
+    info: ManagedLedgerInfo,
+    uuid: UUID,
+    begin: EntryPosition,
+    driver: DriverMetadata,
+    assigned_ms: int,
+    *,
+    end: EntryPosition | None = None,
+    lease: AttemptLease | None = None,
+) -> ManagedLedgerInfo:
+    """Record a segment, before its first byte is written.
+
+    Args:
+        begin: entry 0 of a ledger that has no cold copy, or the one behind the ledger's last segment.
+        driver: which driver writes, and where to; what reads the copy later.
+        end: its last entry, of ledgers that are closed: it is recorded in all from `begin` to there that have entries.
+            None for a segment that stays open.
+        lease: who makes the attempt, and until when that is to be believed; None: anybody may take it over.
+
+    Raises:
+        AttemptError: another segment is not complete (its uuid is `found`), or a ledger is not there, has a copy that
+            is one object, or an attempt at one, or lost its hot copy; or `begin` is not directly behind what is
+            offloaded of its ledger, or `end` not in closed ledgers from there on.
+    """
+    unfinished = unfinished_segment(info)
+    if unfinished is not None and unfinished.uuid == uuid and unfinished.begin == begin:
+        return info
+    if unfinished is not None:
+        raise AttemptError(
+            "a segment is assigned after the last one is complete",
+            ledger_id=begin.ledger_id,
+            expected="none that is not",
+            found=unfinished.uuid,
+            hint="It is resumed first.",
+        )
+    first = free_ledger(info, begin.ledger_id)
+    stop = offered_stop(first)
+    if begin.entry_id != stop or (first.info.is_closed and stop >= (first.info.entries or 0)):
+        raise AttemptError(
+            "a segment begins directly behind what is offloaded of its ledger",
+            ledger_id=begin.ledger_id,
+            expected=f"entry {stop} of {first.info.entries if first.info.is_closed else 'an open ledger'}",
+            found=begin,
+        )
+    share = OffloadSegment(uuid=uuid, assigned_ms=assigned_ms, driver=with_lease(driver, lease))
+    share = share.with_extent(begin, end)
+    if end is None:
+        return info.with_ledger(with_share(first, share))
+    for ledger, last in closed_ledgers(info, begin, end):
+        info = info.with_ledger(with_share(ledger, replace(share, end_entry_id=last)))
+    return info
+
+
+def extend_segment(info: ManagedLedgerInfo, uuid: UUID, ledger_id: int) -> ManagedLedgerInfo:
+    """Record that an open segment goes on into the next ledger, where the last one, which is closed, ends.
+
+    A segment that got no entry of the last one begins with the next.
+
+    Raises:
+        AttemptError: the segment is not recorded, was abandoned, has an end or is complete; or the next ledger is
+            another one, or cannot be offloaded by segments; or the last one is open.
+    """
+    segment = _assigned(info, uuid)
+    if ledger_id in segment.ledger_ids:
+        return info
+    if segment.end is not None:
+        raise AttemptError("a segment that has an end does not go on", ledger_id=ledger_id, found=segment.end)
+    last = ledger_of(info, segment.ledger_ids[-1])
+    if not last.info.is_closed:
+        raise AttemptError("a segment goes on when its ledger is closed", ledger_id=last.ledger_id)
+    following_ledger = next_ledger(info, last.ledger_id, ledger_id)
+    share = _share(last, uuid)
+    if first_entry_id(last, uuid) < (last.info.entries or 0):
+        info = info.with_ledger(with_share(last, replace(share, end_entry_id=(last.info.entries or 0) - 1)))
+    else:
+        info = info.with_ledger(without_share(last, uuid))
+        if segment.begin.ledger_id == last.ledger_id:
+            share = share.with_extent(EntryPosition(ledger_id, 0), None)
+    return info.with_ledger(with_share(following_ledger, share))
+
+
+def renew_segment(info: ManagedLedgerInfo, uuid: UUID, lease: AttemptLease) -> ManagedLedgerInfo:
+    """Record that the attempt goes on, and until when that is to be believed.
+
+    Raises:
+        AttemptError: the segment is not recorded, was abandoned or is complete.
+    """
+    segment = _assigned(info, uuid)
+    return _change(info, segment, lambda share: _leased(share, lease))
+
+
+def complete_segment(
+    info: ManagedLedgerInfo,
+    uuid: UUID,
+    end: EntryPosition,
+    end_entry_ids: Mapping[int, int],
+    offloaded_ms: int,
+) -> ManagedLedgerInfo:
+    """Record that data and index of the segment are there, since `offloaded_ms` (since 1970, UTC).
+
+    Args:
+        end: its last entry.
+        end_entry_ids: of each ledger in it, the last entry. A ledger that it got no entry of is not touched any more.
+
+    Raises:
+        AttemptError: the segment is not recorded or was abandoned; or what is there is not what was to be: it ends
+            elsewhere, or has not all entries from its begin to its end.
+    """
+    segment = _recorded(info, uuid)
+    if not (segment.is_finished and segment.end == end):
+        segment = _assigned(info, uuid)
+    else:
+        return info
+    if segment.end not in (None, end):
+        raise AttemptError("the segment ends elsewhere", expected=segment.end, found=end)
+    strangers = sorted(set(end_entry_ids) - set(segment.ledger_ids))
+    if strangers or end_entry_ids.get(end.ledger_id) != end.entry_id:
+        raise AttemptError(
+            "the segment has other ledgers", expected=segment.ledger_ids, found=tuple(sorted(end_entry_ids))
+        )
+    for ledger_id in segment.ledger_ids:
+        ledger = ledger_of(info, ledger_id)
+        check_whole(ledger, first_entry_id(ledger, uuid), end_entry_ids.get(ledger_id), end)
+        if ledger_id not in end_entry_ids:
+            info = info.with_ledger(without_share(ledger, uuid))
+            continue
+        share = _leased(_share(ledger, uuid), None).with_extent(segment.begin, end)
+        share = replace(
+            share, complete=True, offloaded_ms=offloaded_ms, end_entry_id=end_entry_ids[ledger_id]
+        )
+        shares = [share if each.uuid == uuid else each for each in shares_of(ledger)]
+        info = info.with_ledger(with_shares(ledger, shares, timestamp_ms=offloaded_ms))
+    return info
+
+
+def abandon_segment(
+    info: ManagedLedgerInfo, uuid: UUID, end: EntryPosition | None = None
+) -> ManagedLedgerInfo:
+    """Record that an attempt never becomes complete, before its objects are deleted: who made it may still be at it.
+
+    Its positions stay, for the next attempt. `end`, its last entry, closes a segment that was open.
+
+    Raises:
+        AttemptError: the segment is not recorded, or complete, or ends elsewhere.
+    """
+    segment = _unfinished(info, uuid)
+    if end is not None and segment.end is None:
+        info = _with_end(info, segment, end)
+        segment = _recorded(info, uuid)
+    elif end is not None and segment.end != end:
+        raise AttemptError("the segment ends elsewhere", expected=segment.end, found=end)
+    return _change(info, segment, lambda share: _leased(share, None).with_status(SegmentStatus.FAILED))
+
+
+def resume_segment(
+    info: ManagedLedgerInfo,
+    old_uuid: UUID,
+    new_uuid: UUID,
+    driver: DriverMetadata,
+    assigned_ms: int,
+    *,
+    lease: AttemptLease | None = None,
+) -> ManagedLedgerInfo:
+    """Record another attempt at the positions of one that was abandoned, whose objects are deleted.
+
+    Of a segment whose first ledgers are deleted meanwhile, what is left.
+
+    Raises:
+        AttemptError: the old attempt is not recorded, or it was not abandoned.
+    """
+    if find_segment(info, old_uuid) is None and find_segment(info, new_uuid) is not None:
+        return info
+    segment = _unfinished(info, old_uuid)
+    if segment.status is not SegmentStatus.FAILED:
+        raise AttemptError("a segment is resumed after its attempt was abandoned", found=old_uuid)
+    begin = segment.begin
+    if begin.ledger_id not in segment.ledger_ids:
+        begin = EntryPosition(segment.ledger_ids[0], 0)
+    fresh = with_lease(driver, lease)
+
+    def resume(share: OffloadSegment) -> OffloadSegment:
+        changed = replace(share, uuid=new_uuid, driver=fresh, assigned_ms=assigned_ms)
+        return changed.with_extent(begin, segment.end)
+
+    return _change(info, segment, resume)
+
+
+def forget_segment(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
+    """Forget a segment without entries, or whose entries are not to be offloaded any more; its objects are deleted.
+
+    Raises:
+        AttemptError: it is complete.
+    """
+    segment = find_segment(info, uuid)
+    if segment is None:
+        return info
+    segment = _unfinished(info, uuid)
+    for ledger_id in segment.ledger_ids:
+        info = info.with_ledger(without_share(ledger_of(info, ledger_id), uuid))
+    return info
+
+
+def with_ledger_closed(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    """The record of a ledger that was closed: offloaded as a whole, if all its entries are in complete segments."""
+    ledger = info.ledger(ledger_id)
+    return info if ledger is None else info.with_ledger(with_coverage(ledger))
+
+
+def mark_segmented_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    """Record that the hot copy of a ledger goes, all of whose entries lie in segments that were checked to be there.
+
+    Raises:
+        AttemptError: the ledger is not there, has no segments, or entries that are in none that is complete.
+    """
+    ledger = ledger_of(info, ledger_id)
+    if ledger.context is None or not ledger.context.segments or not ledger.context.complete:
+        raise AttemptError(
+            "the hot copy of a ledger is needed until all its entries are in complete segments",
+            ledger_id=ledger_id,
+        )
+    return info.with_ledger(replace(ledger, context=replace(ledger.context, bookkeeper_deleted=True)))
+
+
+def _with_end(info: ManagedLedgerInfo, segment: Segment, end: EntryPosition) -> ManagedLedgerInfo:
+    """An open segment with this last entry; ledgers behind it are not touched any more."""
+    if end < segment.begin or end.ledger_id not in segment.ledger_ids:
+        raise AttemptError(
+            "a segment ends with an entry behind its begin",
+            ledger_id=end.ledger_id,
+            expected=segment.begin,
+            found=end,
+        )
+    for ledger_id in segment.ledger_ids:
+        ledger = ledger_of(info, ledger_id)
+        if ledger_id > end.ledger_id:
+            info = info.with_ledger(without_share(ledger, segment.uuid))
+            continue
+        share = _share(ledger, segment.uuid).with_extent(segment.begin, end)
+        if ledger_id == end.ledger_id:
+            if ledger.info.is_closed and end.entry_id >= (ledger.info.entries or 0):
+                raise AttemptError("the ledger has no such entry", ledger_id=ledger_id, found=end)
+            share = replace(share, end_entry_id=end.entry_id)
+        info = info.with_ledger(with_share(ledger, share))
+    return info
+
+
+def _recorded(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
+    segment = find_segment(info, uuid)
+    if segment is None:
+        raise AttemptError(
+            "another attempt took the place of this segment's, or it was cleaned up",
+            expected=uuid,
+            found="none",
+        )
+    return segment
+
+
+def _unfinished(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
+    segment = _recorded(info, uuid)
+    if segment.is_finished:
+        raise AttemptError("the segment is complete already", found=uuid)
+    return segment
+
+
+def _assigned(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
+    segment = _unfinished(info, uuid)
+    if segment.status is SegmentStatus.FAILED:
+        raise AttemptError("the segment's attempt was abandoned", found=uuid)
+    return segment
+
+
+def _share(ledger: LedgerRecord, uuid: UUID) -> OffloadSegment:
+    share = share_of(ledger, uuid)
+    assert share is not None
+    return share
+
+
+def _leased(share: OffloadSegment, lease: AttemptLease | None) -> OffloadSegment:
+    driver = share.driver or DriverMetadata(name="")
+    return replace(share, driver=with_lease(driver, lease))
+
+
+def _change(
+    info: ManagedLedgerInfo, segment: Segment, change: Callable[[OffloadSegment], OffloadSegment]
+) -> ManagedLedgerInfo:
+    """The record with each of a segment's shares changed alike."""
+    for ledger_id in segment.ledger_ids:
+        ledger = ledger_of(info, ledger_id)
+        shares = [change(each) if each.uuid == segment.uuid else each for each in shares_of(ledger)]
+        info = info.with_ledger(with_shares(ledger, shares))
+    return info

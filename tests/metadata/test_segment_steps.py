@@ -1,0 +1,439 @@
+"""The steps of a streaming segment: what each records, what it refuses, and that it may be taken twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from records import DRIVER, closed, copied, managed_ledger, position, segment, still_open
+from tiers import uuid_of
+
+from offload_core.metadata import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    SegmentLayout,
+    SegmentStatus,
+    pack_managed_ledger_info,
+    parse_managed_ledger_info,
+)
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.segment_record import Segment, find_segment, segments_of, unfinished_segment
+from offload_core.metadata.segments import (
+    abandon_segment,
+    assign_segment,
+    complete_segment,
+    extend_segment,
+    forget_segment,
+    mark_segmented_hot_copy_deleted,
+    renew_segment,
+    resume_segment,
+    with_ledger_closed,
+)
+from offload_hooks.errors import AttemptError, MetadataError
+
+MINE, OTHER, LATER = uuid_of(1), uuid_of(2), uuid_of(3)
+ASSIGNED_MS, OFFLOADED_MS = 1_700_000_005_000, 1_700_000_006_000
+LEASE = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=ASSIGNED_MS + 60_000)
+FRESH = managed_ledger(still_open(9), closed(3, 10), closed(5, 4), closed(7, 20))
+
+Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
+
+
+def assign(info: ManagedLedgerInfo, ledger_id: int, entry_id: int = 0, **given: object) -> ManagedLedgerInfo:
+    options = {"uuid": MINE, "driver": DRIVER, "assigned_ms": ASSIGNED_MS} | given
+    return assign_segment(info, begin=position(ledger_id, entry_id), **options)  # type: ignore[arg-type]
+
+
+def complete(info: ManagedLedgerInfo, *ends: tuple[int, int], **given: object) -> ManagedLedgerInfo:
+    options = {"uuid": MINE, "offloaded_ms": OFFLOADED_MS} | given
+    return complete_segment(info, end=position(*ends[-1]), end_entry_ids=dict(ends), **options)  # type: ignore[arg-type]
+
+
+def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext | None:
+    ledger = info.ledger(ledger_id)
+    assert ledger is not None
+    return ledger.context
+
+
+def shares(info: ManagedLedgerInfo, ledger_id: int) -> tuple[OffloadSegment, ...]:
+    found = context(info, ledger_id)
+    return () if found is None else found.segments
+
+
+def placed(driver: DriverMetadata = DRIVER, **properties: str) -> DriverMetadata:
+    for name, value in properties.items():
+        driver = driver.with_property(name, value)
+    return driver
+
+
+def taken_twice(info: ManagedLedgerInfo, step: Step) -> ManagedLedgerInfo:
+    """The record after a step, which does nothing to its own result, and which is stored and read without loss."""
+    changed = step(info)
+    assert step(changed) == changed
+    assert parse_managed_ledger_info(pack_managed_ledger_info(changed)) == changed
+    assert [ledger.info for ledger in changed.ledgers] == [ledger.info for ledger in info.ledgers]
+    return changed
+
+
+# --- what each step records --------------------------------------------------------------------
+
+
+def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed() -> None:
+    info = managed_ledger(closed(3, 10), still_open(5))
+    info = taken_twice(info, partial(assign, ledger_id=3, lease=LEASE))
+    assert context(info, 3) == OffloadContext(
+        uuid=MINE,
+        driver=DRIVER,
+        segments=(
+            OffloadSegment(uuid=MINE, assigned_ms=ASSIGNED_MS, driver=placed(lease=str(LEASE), begin="3:0")),
+        ),
+    )
+    found = unfinished_segment(info)
+    assert found == Segment(
+        uuid=MINE,
+        begin=position(3, 0),
+        end=None,
+        status=SegmentStatus.ASSIGNED,
+        assigned_ms=ASSIGNED_MS,
+        offloaded_ms=None,
+        driver=placed(lease=str(LEASE), begin="3:0"),
+        ledger_ids=(3,),
+    )
+    info = taken_twice(info, lambda known: extend_segment(known, MINE, 5))
+    assert [share.end_entry_id for share in shares(info, 3) + shares(info, 5)] == [9, None]
+    assert {share.driver for share in shares(info, 3) + shares(info, 5)} == {found.driver}
+    info = taken_twice(info, lambda known: complete(known, (3, 9), (5, 6)))
+    driver = placed(begin="3:0", end="5:6")
+    done = partial(segment, MINE, assigned_ms=ASSIGNED_MS, offloaded_ms=OFFLOADED_MS, driver=driver)
+    assert context(info, 3) == OffloadContext(
+        uuid=MINE, driver=DRIVER, complete=True, timestamp_ms=OFFLOADED_MS, segments=(done(9),)
+    )
+    assert context(info, 5) == OffloadContext(
+        uuid=MINE, driver=DRIVER, timestamp_ms=OFFLOADED_MS, segments=(done(6),)
+    )
+    assert unfinished_segment(info) is None
+    assert [(found.ledger_ids, found.end, found.offloaded_ms) for found in segments_of(info)] == [
+        ((3, 5), position(5, 6), OFFLOADED_MS)
+    ]
+
+
+def test_a_ledger_of_several_segments_is_complete_with_the_last_and_when_it_is_closed() -> None:
+    info = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
+    info = assign(info, 3, 6, uuid=OTHER, driver=placed(bucket="other"))
+    info = complete(info, (3, 9), uuid=OTHER, offloaded_ms=OFFLOADED_MS + 1)
+    found = context(info, 3)
+    assert found is not None
+    assert (found.uuid, found.driver, found.timestamp_ms) == (MINE, DRIVER, OFFLOADED_MS + 1)
+    assert found.first_entry_ids() == (0, 6)
+    assert not found.complete, "it is open"
+    assert with_ledger_closed(info, 3) == info
+    for entries, is_complete in ((10, True), (11, False)):
+        ended = replace(closed(3, entries), context=found)
+        known = taken_twice(managed_ledger(ended), lambda info: with_ledger_closed(info, 3))
+        assert context(known, 3) == replace(found, complete=is_complete)
+    assert with_ledger_closed(info, 77) == info
+
+
+def test_a_segment_of_history_is_recorded_in_all_its_ledgers_at_once() -> None:
+    before = managed_ledger(*FRESH.ledgers, closed(4, 0))
+    info = taken_twice(before, partial(assign, ledger_id=3, end=position(7, 12)))
+    assert [shares(info, each)[0].end_entry_id for each in (3, 5, 7)] == [9, 3, 12]
+    assert {shares(info, each)[0].driver for each in (3, 5, 7)} == {placed(begin="3:0", end="7:12")}
+    assert context(info, 4) is None
+    found = unfinished_segment(info)
+    assert found is not None
+    assert (found.begin, found.end, found.ledger_ids) == (position(3, 0), position(7, 12), (3, 5, 7))
+    info = complete(info, (3, 9), (5, 3), (7, 12))
+    assert [context(info, each).complete for each in (3, 5, 7)] == [True, True, False]  # type: ignore[union-attr]
+    info = taken_twice(info, partial(assign, ledger_id=7, entry_id=13, uuid=OTHER, end=position(7, 19)))
+    info = complete(info, (7, 19), uuid=OTHER)
+    assert context(info, 7).complete  # type: ignore[union-attr]
+
+
+def test_a_lease_stands_in_every_share_until_the_attempt_has_ended() -> None:
+    info = extend_segment(assign(FRESH, 3, lease=LEASE), MINE, 5)
+    later = replace(LEASE, until_ms=LEASE.until_ms + 1)
+    renewed = taken_twice(info, lambda known: renew_segment(known, MINE, later))
+    assert [lease_of(share.driver) for share in shares(renewed, 3) + shares(renewed, 5)] == [later, later]
+    for ended in (complete(renewed, (3, 9), (5, 3)), abandon_segment(renewed, MINE)):
+        assert [lease_of(share.driver) for share in shares(ended, 3) + shares(ended, 5)] == [None, None]
+        with pytest.raises(AttemptError, match=r"complete already|was abandoned"):
+            renew_segment(ended, MINE, later)
+
+
+def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None:
+    info = extend_segment(assign(FRESH, 3, lease=LEASE), MINE, 5)
+    failed = taken_twice(info, lambda known: abandon_segment(known, MINE))
+    found = unfinished_segment(failed)
+    assert found is not None
+    assert (found.status, found.begin, found.end) == (SegmentStatus.FAILED, position(3, 0), None)
+    with pytest.raises(AttemptError, match="was abandoned"):
+        complete(failed, (3, 9), (5, 3))
+    with pytest.raises(AttemptError, match="was abandoned"):
+        extend_segment(failed, MINE, 7)
+    other = placed(bucket="other")
+    resumed = taken_twice(failed, lambda known: resume_segment(known, MINE, OTHER, other, 5, lease=LEASE))
+    assert segments_of(resumed) == (
+        Segment(
+            uuid=OTHER,
+            begin=position(3, 0),
+            end=None,
+            status=SegmentStatus.ASSIGNED,
+            assigned_ms=5,
+            offloaded_ms=None,
+            driver=placed(other, lease=str(LEASE), begin="3:0"),
+            ledger_ids=(3, 5),
+        ),
+    )
+    assert context(resumed, 3).uuid == OTHER  # type: ignore[union-attr]
+    with pytest.raises(AttemptError, match="took the place of this segment's"):
+        complete(resumed, (3, 9), (5, 3))
+    assert complete(extend_segment(resumed, OTHER, 7), (3, 9), (5, 3), (7, 0), uuid=OTHER) != resumed
+
+
+def test_an_abandoned_segment_may_get_an_end_and_what_is_behind_it_is_free_again() -> None:
+    info = extend_segment(extend_segment(assign(FRESH, 3), MINE, 5), MINE, 7)
+    failed = taken_twice(info, lambda known: abandon_segment(known, MINE, position(5, 2)))
+    assert context(failed, 7) is None
+    assert [share.end_entry_id for share in shares(failed, 3) + shares(failed, 5)] == [9, 2]
+    with pytest.raises(AttemptError, match="ends elsewhere"):
+        abandon_segment(failed, MINE, position(5, 3))
+    resumed = resume_segment(failed, MINE, OTHER, DRIVER, 5)
+    assert segments_of(resumed)[0].end == position(5, 2)
+    with pytest.raises(AttemptError, match="does not go on"):
+        extend_segment(resumed, OTHER, 7)
+    with pytest.raises(AttemptError, match="ends elsewhere"):
+        complete(resumed, (3, 9), (5, 3), uuid=OTHER)
+    assert segments_of(complete(resumed, (3, 9), (5, 2), uuid=OTHER))[0].is_finished
+
+
+def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next() -> None:
+    info = complete(assign(managed_ledger(still_open(3), still_open(5)), 3), (3, 9))
+    info = assign(info, 3, 10, uuid=OTHER)
+    ended = managed_ledger(replace(closed(3, 10), context=context(info, 3)), still_open(5))
+    info = taken_twice(ended, lambda known: extend_segment(known, OTHER, 5))
+    assert [share.uuid for share in shares(info, 3)] == [MINE]
+    assert context(info, 3).complete  # type: ignore[union-attr]
+    assert segments_of(info)[1].begin == position(5, 0)
+
+
+def test_a_ledger_that_a_segment_got_no_entry_of_is_not_touched_by_it() -> None:
+    info = extend_segment(assign(managed_ledger(closed(3, 10), still_open(5)), 3), MINE, 5)
+    assert context(complete(info, (3, 9)), 5) is None
+
+
+def test_a_segment_that_is_not_complete_can_be_forgotten() -> None:
+    one = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
+    two = assign(one, 3, 6, uuid=OTHER)
+    assert taken_twice(two, lambda known: forget_segment(known, OTHER)) == one
+    assert forget_segment(abandon_segment(two, OTHER), OTHER) == one
+    assert forget_segment(extend_segment(assign(FRESH, 3), MINE, 5), MINE) == FRESH
+    with pytest.raises(AttemptError, match="complete already"):
+        forget_segment(one, MINE)
+
+
+def test_what_is_not_known_is_kept_by_every_step() -> None:
+    unknown = bytes.fromhex("803f01")
+    info = managed_ledger(
+        replace(closed(3, 10), context=OffloadContext(unknown_fields=unknown)), closed(5, 4)
+    )
+    info = abandon_segment(extend_segment(assign(info, 3), MINE, 5), MINE)
+    info = complete(resume_segment(info, MINE, OTHER, DRIVER, 5), (3, 9), (5, 3), uuid=OTHER)
+    assert context(info, 3).unknown_fields == unknown  # type: ignore[union-attr]
+    assert forget_segment(assign(managed_ledger(*info.ledgers, closed(7, 2)), 7), MINE).ledger(
+        3
+    ) == info.ledger(3)
+
+
+def test_a_hot_copy_is_marked_as_gone_when_all_entries_are_in_complete_segments() -> None:
+    info = complete(assign(FRESH, 3), (3, 5))
+    with pytest.raises(AttemptError, match="is needed until"):
+        mark_segmented_hot_copy_deleted(info, 3)
+    info = complete(assign(info, 3, 6, uuid=OTHER), (3, 9), uuid=OTHER)
+    marked = taken_twice(info, lambda known: mark_segmented_hot_copy_deleted(known, 3))
+    assert context(marked, 3) == replace(context(info, 3), bookkeeper_deleted=True)  # type: ignore[type-var]
+    for ledger in (closed(3, 10), closed(3, 10, copied(MINE))):
+        with pytest.raises(AttemptError, match="is needed until"):
+            mark_segmented_hot_copy_deleted(managed_ledger(ledger), 3)
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [assign(FRESH, 3), abandon_segment(assign(FRESH, 3), MINE)])
+def test_a_segment_is_assigned_only_after_the_last_is_complete(before: ManagedLedgerInfo) -> None:
+    with pytest.raises(
+        AttemptError, match=r"assigned after the last one is complete.*resumed first"
+    ) as caught:
+        assign(before, 5, uuid=OTHER)
+    assert caught.value.found == MINE
+    assert assign(complete(assign(FRESH, 3), (3, 9)), 5, uuid=OTHER) != before
+
+
+@pytest.mark.parametrize(
+    ("ledger", "entry_id", "message"),
+    [
+        (closed(3, 10), 1, "directly behind"),
+        (still_open(3), 1, "directly behind"),
+        (closed(3, 0), 0, "directly behind"),
+        (closed(3, 10, OffloadContext.of_segments([segment(OTHER, 4)])), 0, "directly behind"),
+        (closed(3, 10, OffloadContext.of_segments([segment(OTHER, 4)])), 6, "directly behind"),
+        (closed(3, 5, OffloadContext.of_segments([segment(OTHER, 4)])), 5, "directly behind"),
+        (closed(3, 10, copied(OTHER)), 0, "as one object"),
+        (closed(3, 10, OffloadContext(uuid=OTHER, driver=DRIVER)), 0, "as one object"),
+        (closed(3, 10, OffloadContext(bookkeeper_deleted=True)), 0, "hot copy is gone"),
+        (closed(7, 10), 0, "no such ledger"),
+    ],
+)
+def test_a_segment_begins_only_where_nothing_is_left_out(
+    ledger: LedgerRecord, entry_id: int, message: str
+) -> None:
+    with pytest.raises(AttemptError, match=rf"{message}.*ledger 3"):
+        assign(managed_ledger(ledger), 3, entry_id)
+
+
+@pytest.mark.parametrize(
+    ("info", "end", "message"),
+    [
+        (FRESH, (5, 4), "ends with an entry"),
+        (FRESH, (9, 0), "closed ledgers only"),
+        (FRESH, (8, 0), "ends with an entry"),
+        (managed_ledger(closed(3, 10), closed(5, 4, copied(OTHER)), closed(7, 2)), (7, 1), "as one object"),
+        (
+            managed_ledger(closed(3, 10), closed(5, 4, OffloadContext.of_segments([segment(OTHER, 1)]))),
+            (5, 3),
+            "segments of its own",
+        ),
+    ],
+)
+def test_a_segment_with_an_end_has_closed_ledgers_without_copies(
+    info: ManagedLedgerInfo, end: tuple[int, int], message: str
+) -> None:
+    with pytest.raises(AttemptError, match=message):
+        assign(info, 3, end=position(*end))
+
+
+def test_a_segment_ends_behind_its_begin() -> None:
+    info = complete(assign(FRESH, 3), (3, 5))
+    with pytest.raises(AttemptError, match="behind its begin"):
+        assign(info, 3, 6, uuid=OTHER, end=position(3, 5))
+    for end in (position(3, 5), position(9, 0)):
+        with pytest.raises(AttemptError, match="behind its begin"):
+            abandon_segment(assign(info, 3, 6, uuid=OTHER), OTHER, end)
+    with pytest.raises(AttemptError, match="no such entry"):
+        abandon_segment(assign(info, 3, 6, uuid=OTHER), OTHER, position(3, 10))
+
+
+@pytest.mark.parametrize(
+    ("info", "ledger_id", "message"),
+    [
+        (assign(managed_ledger(still_open(3), still_open(5)), 3), 5, "when its ledger is closed"),
+        (assign(FRESH, 3), 7, "into the next ledger"),
+        (assign(FRESH, 3), 77, "into the next ledger"),
+        (assign(managed_ledger(closed(3, 1), closed(5, 1, copied(OTHER))), 3), 5, "as one object"),
+        (complete(assign(FRESH, 3), (3, 9)), 5, "complete already"),
+        (FRESH, 5, "cleaned up"),
+    ],
+)
+def test_a_segment_goes_on_into_the_next_ledger_only(
+    info: ManagedLedgerInfo, ledger_id: int, message: str
+) -> None:
+    with pytest.raises(AttemptError, match=message):
+        extend_segment(info, MINE, ledger_id)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        ([(3, 8), (5, 2)], "not all entries"),
+        ([(5, 2)], "not all entries"),
+        ([(3, 9), (5, 4)], "not all entries"),
+        ([(3, 9), (5, 3), (7, 1)], "other ledgers"),
+        ([(3, 9), (5, 3)], ""),
+        ([(3, 7)], ""),
+    ],
+)
+def test_a_segment_is_complete_with_all_entries_from_its_begin_to_its_end(
+    ends: list[tuple[int, int]], message: str
+) -> None:
+    info = extend_segment(assign(FRESH, 3), MINE, 5)
+    if not message:
+        assert complete(info, *ends) != info
+        return
+    with pytest.raises(AttemptError, match=message):
+        complete(info, *ends)
+
+
+def test_a_segment_that_is_complete_stays_as_it_is() -> None:
+    info = complete(assign(FRESH, 3), (3, 5))
+    assert complete(info, (3, 5), offloaded_ms=OFFLOADED_MS + 1) == info
+    with pytest.raises(AttemptError, match="complete already"):
+        complete(info, (3, 6))
+    with pytest.raises(AttemptError, match="complete already"):
+        abandon_segment(info, MINE)
+
+
+def test_only_an_attempt_that_was_abandoned_is_resumed() -> None:
+    with pytest.raises(AttemptError, match="after its attempt was abandoned"):
+        resume_segment(assign(FRESH, 3), MINE, OTHER, DRIVER, 5)
+    with pytest.raises(AttemptError, match="cleaned up"):
+        resume_segment(FRESH, MINE, OTHER, DRIVER, 5)
+    with pytest.raises(AttemptError, match="complete already"):
+        resume_segment(complete(assign(FRESH, 3), (3, 5)), MINE, OTHER, DRIVER, 5)
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", list(SegmentLayout))
+def test_segments_without_our_properties_are_read_in_both_layouts(layout: SegmentLayout) -> None:
+    written = managed_ledger(
+        closed(5, 4, OffloadContext.of_segments([segment(OTHER, 3)])),
+        closed(3, 10, OffloadContext.of_segments([segment(MINE, 5), segment(OTHER, 9)])),
+        still_open(7, OffloadContext.of_segments([segment(LATER, None, complete=False, offloaded_ms=None)])),
+    )
+    info = parse_managed_ledger_info(pack_managed_ledger_info(written, segment_layout=layout))
+    found = segments_of(info)
+    assert [(each.uuid, each.begin, each.end, each.ledger_ids) for each in found] == [
+        (MINE, position(3, 0), position(3, 5), (3,)),
+        (OTHER, position(3, 6), position(5, 3), (3, 5)),
+        (LATER, position(7, 0), None, (7,)),
+    ]
+    assert unfinished_segment(info) == found[2]
+    assert (found[0].driver, found[0].status) == (DRIVER, SegmentStatus.OFFLOADED)
+    resumed = resume_segment(abandon_segment(info, LATER), LATER, uuid_of(4), DRIVER, 5)
+    done = complete(resumed, (7, 0), uuid=uuid_of(4))
+    assert [each.is_finished for each in segments_of(done)] == [True, True, True]
+
+
+def test_a_segment_without_driver_metadata_can_be_abandoned() -> None:
+    bare = segment(MINE, None, complete=False, offloaded_ms=None, driver=None)
+    info = abandon_segment(managed_ledger(still_open(3, OffloadContext.of_segments([bare]))), MINE)
+    assert segments_of(info)[0].status is SegmentStatus.FAILED
+
+
+def test_a_begin_that_is_none_is_an_error() -> None:
+    wrong = segment(MINE, 5, driver=DRIVER.with_property("begin", "7"))
+    with pytest.raises(MetadataError, match="is no position"):
+        segments_of(managed_ledger(closed(3, 6, OffloadContext.of_segments([wrong]))))
+
+
+def test_ledgers_that_are_being_deleted_have_no_part_in_segments() -> None:
+    info = extend_segment(assign(FRESH, 3), MINE, 5)
+    first = info.ledger(3)
+    assert first is not None
+    assert first.context is not None
+    info = info.with_ledger(replace(first, context=replace(first.context, bookkeeper_deleted=True)))
+    info = abandon_segment(info, MINE)
+    found = find_segment(info, MINE)
+    assert found is not None
+    assert (found.begin, found.ledger_ids) == (position(3, 0), (5,))
+    resumed = resume_segment(info, MINE, OTHER, DRIVER, 5)
+    assert unfinished_segment(resumed) == find_segment(resumed, OTHER)
+    assert segments_of(resumed)[0].begin == position(5, 0)
+    assert [share.uuid for share in shares(resumed, 3)] == [MINE], "its objects are still to be deleted"
