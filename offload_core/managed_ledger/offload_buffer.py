@@ -41,9 +41,7 @@ class OffloadBuffer:
             if self._closed:
                 self._budget.give_back(taken)
                 return False
-            heappush(
-                self._put, (ledger_id, first_entry_id, first_entry_id + len(payloads), taken, payloads)
-            )
+            heappush(self._put, (ledger_id, first_entry_id, first_entry_id + len(payloads), taken, payloads))
             self.used_bytes += taken
         return True
 
@@ -79,6 +77,11 @@ class OffloadBuffer:
         """Forget all, and keep nothing any more."""
         with self._lock:
             self._closed = True
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
             self._put.clear()
             self._in_order.clear()
             self._budget.give_back(self.used_bytes)

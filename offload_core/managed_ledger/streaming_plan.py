@@ -7,10 +7,12 @@ ledger.
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_record import Segment
-from offload_core.metadata.segment_shares import offered_stop, shares_of
+from offload_core.metadata.segment_shares import offered_stop, share_of, shares_of
 
 
 def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
@@ -20,7 +22,11 @@ def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
     """
     for ledger in info.in_order:
         stop = offered_stop(ledger)
-        if has_whole_copy(ledger) or (ledger.info.is_closed and stop >= (ledger.info.entries or 0)):
+        if (
+            ledger.is_condemned
+            or has_whole_copy(ledger)
+            or (ledger.info.is_closed and stop >= (ledger.info.entries or 0))
+        ):
             continue
         if is_on or shares_of(ledger):
             return EntryPosition(ledger.ledger_id, stop)
@@ -37,7 +43,10 @@ def has_attempt(ledger: LedgerRecord) -> bool:
     """Whether an offload of the whole ledger is under way, or was left."""
     context = ledger.context
     return (
-        context is not None and context.uuid is not None and not context.segments and not has_whole_copy(ledger)
+        context is not None
+        and context.uuid is not None
+        and not context.segments
+        and not has_whole_copy(ledger)
     )
 
 
@@ -53,21 +62,23 @@ def following(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord | None:
     )
 
 
-def takes_segment(ledger: LedgerRecord) -> bool:
-    """Whether a segment of the ledger before may go on into this one."""
-    return ledger.context is None or (ledger.context.uuid is None and not ledger.context.bookkeeper_deleted)
+def takes_segment(ledger: LedgerRecord, uuid: UUID) -> bool:
+    """Whether a segment of the ledger before may go on into this one, or has."""
+    context = ledger.context
+    if context is None or share_of(ledger, uuid) is not None:
+        return True
+    return context.uuid is None and not context.bookkeeper_deleted
 
 
 def can_be_whole(info: ManagedLedgerInfo, segment: Segment) -> bool:
-    """Whether the entries of an unfinished segment are there: of ledgers that were cut, they may have gone."""
-    first = info.ledger(segment.begin.ledger_id)
-    if segment.end is not None:
-        last = info.ledger(segment.end.ledger_id)
-        if last is None or (last.info.is_closed and segment.end.entry_id >= (last.info.entries or 0)):
-            return False
-    if first is None or not first.info.is_closed or segment.begin.entry_id < (first.info.entries or 0):
-        return True
-    return segment.ledger_ids[-1] > first.ledger_id
+    """Whether the entries of an unfinished segment are there: of a ledger that was cut, they may have gone."""
+    known = (position for position in (segment.begin, segment.end) if position is not None)
+    return all(_may_have(info.ledger(position.ledger_id), position) for position in known)
+
+
+def _may_have(ledger: LedgerRecord | None, position: EntryPosition) -> bool:
+    """Whether a ledger has an entry, or may get it; one that was deleted need not."""
+    return ledger is None or not ledger.info.is_closed or position.entry_id < (ledger.info.entries or 0)
 
 
 def pending_bytes(info: ManagedLedgerInfo, view: LedgersView, begin: EntryPosition, enough: int) -> int:

@@ -76,6 +76,7 @@ class StreamingPool:
         self._woken: deque[Streamed] = deque()
         self._lock = threading.Lock()
         self._timers: list[tuple[int, int, Streamed]] = []
+        self._due_ms: dict[Streamed, int] = {}
         self._numbers = itertools.count()
         self._running: set[Streamed] = set()
         self._open: dict[Streamed, None] = {}
@@ -117,7 +118,9 @@ class StreamingPool:
     def wake_at(self, topic: Streamed, due_ms: int) -> None:
         """Give a topic a turn at this time, or soon after it."""
         with self._lock:
-            heappush(self._timers, (due_ms, next(self._numbers), topic))
+            if due_ms < self._due_ms.get(topic, due_ms + 1):  # else it has one before, and then says it again
+                self._due_ms[topic] = due_ms
+                heappush(self._timers, (due_ms, next(self._numbers), topic))
 
     def note_open(self, topic: Streamed, *, is_open: bool) -> None:
         """A topic has an open segment from now on, or none any more."""
@@ -164,7 +167,10 @@ class StreamingPool:
         now, due = self.now_ms(), []
         with self._lock:
             while self._timers and self._timers[0][0] <= now:
-                self._woken.append(heappop(self._timers)[2])
+                due_ms, _, topic = heappop(self._timers)
+                if self._due_ms.get(topic) == due_ms:
+                    del self._due_ms[topic]
+                    self._woken.append(topic)
             for _ in range(len(self._woken)):
                 topic = self._woken.popleft()
                 if topic in self._running:
@@ -193,7 +199,7 @@ class _Queue(Executor):
     def __len__(self) -> int:
         return len(self._calls)
 
-    def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:  # type: ignore[override]
+    def submit(self, call: Callable[..., Any], /, *given: Any, **named: Any) -> Future[Any]:
         """See `Executor`; nothing is told of the outcome."""
         self._calls.append(lambda: call(*given, **named))
         return Future()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from offload_core.offload.growing_block import LEAST_BLOCK_BYTES
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
+from offload_core.offload.recorded_segments import SegmentBounds
 from offload_core.offload.streaming_blocks import LEAST_EARLY_BYTES
 from offload_hooks.errors import OptionError
 
@@ -40,3 +41,8 @@ class StreamingSettings:
     def feed_bytes(self) -> int:
         """How much has to wait before it is offloaded, where nothing else asks for it: enough for a block to go."""
         return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
+
+    @property
+    def of_segments(self) -> SegmentBounds:
+        """What is said of one segment."""
+        return SegmentBounds(max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes)

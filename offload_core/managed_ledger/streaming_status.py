@@ -14,6 +14,15 @@ StreamingState = Literal["off", "idle", "open", "closing", "waiting", "ended"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EntryCounts:
+    """How many entries came from the offload buffer, the tail cache and the hot tier."""
+
+    buffer: int = 0
+    cache: int = 0
+    hot: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamingStatus:
     """How the streaming of a topic stands.
 
@@ -24,7 +33,7 @@ class StreamingStatus:
         completed: how many segments were completed since the topic was opened.
         last_end: the last entry of the last of them.
         buffered_bytes: what waits in the offload buffer.
-        from_buffer, from_cache, from_hot: how many entries came from the buffer, the tail cache and the hot tier.
+        read_from: where entries came from.
         failures_in_a_row: since the last success.
         last_error: the newest failure, also after a success.
         next_try_ms: when the next try is, in ms since 1970, UTC; None if none waits.
@@ -37,9 +46,7 @@ class StreamingStatus:
     completed: int = 0
     last_end: EntryPosition | None = None
     buffered_bytes: int = 0
-    from_buffer: int = 0
-    from_cache: int = 0
-    from_hot: int = 0
+    read_from: EntryCounts = EntryCounts()
     failures_in_a_row: int = 0
     last_error: OffloadError | None = None
     next_try_ms: int | None = None

@@ -13,23 +13,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.managed_ledger.entry_source import EntrySource
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.offload_buffer import OffloadBuffer
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.segment_feed import SegmentFeed
+from offload_core.managed_ledger.segment_feed import Fed, SegmentFeed
+from offload_core.managed_ledger.segment_waiters import SegmentWaiters
 from offload_core.managed_ledger.streaming_plan import (
     can_be_whole,
-    following,
     has_attempt,
     next_begin,
     pending_bytes,
-    takes_segment,
 )
 from offload_core.managed_ledger.streaming_pool import StreamingPool
 from offload_core.managed_ledger.streaming_settings import StreamingSettings
@@ -38,8 +37,7 @@ from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.segment_record import unfinished_segment
-from offload_core.offload import OfferResult
-from offload_core.offload.recorded_segments import RecordedSegment, RecordedSegments, SegmentBounds
+from offload_core.offload.recorded_segments import RecordedSegment, RecordedSegments
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,
@@ -97,8 +95,8 @@ class TopicStreaming:
             lease_s=pool.lease_s,
         )
         self._buffer = OffloadBuffer(pool.buffer_budget)
-        self._feed = SegmentFeed(self._buffer, cache, environment.hot.store)
-        self._lock = threading.Lock()
+        self._source = EntrySource(self._buffer, cache, environment.hot.store)
+        self._feed = SegmentFeed(self._source, owned, view)
         self._turning = threading.Lock()
         self._settings: StreamingSettings | None = None
         self._bounds = StreamingSettings()
@@ -107,17 +105,13 @@ class TopicStreaming:
         self._since_ms: int | None = None
         self._closes_early = False
         self._stalled = 0
-        self._waiters: list[tuple[EntryPosition, Future[None]]] = []
+        self._waiters = SegmentWaiters()
         self._status = StreamingStatus()
         self._not_before_ms = 0
         self._is_closed = False
         # of appends, under no lock: a turn too many does no harm
-        self._is_active = self._is_woken = self._is_armed = False
+        self._finishes = self._is_woken = self._is_armed = False
         self._fresh_bytes = self._wake_bytes = 0
-        info = owned.info
-        if unfinished_segment(info) is not None or next_begin(info, is_on=False) is not None:
-            self._is_active = True
-            self.wake()
 
     # --- from other threads --------------------------------------------------------------------
 
@@ -127,11 +121,11 @@ class TopicStreaming:
         return self._settings
 
     def set(self, settings: StreamingSettings | None) -> None:
-        """Switch on, with these bounds for segments from the next one on, or off."""
+        """Switch on, with these bounds for segments from the next one on, or off. Nothing is done before."""
         self._settings = settings
         if settings is not None:
             self._bounds = settings
-            self._is_active = True
+        self._finishes = True  # the next turn sees whether there is anything to be finished
         self.wake()
 
     def offer(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
@@ -160,12 +154,10 @@ class TopicStreaming:
         target = self._view().last_position()
         if target is None:
             return
-        done: Future[None] = Future()
-        with self._lock:
-            if self._is_closed:
-                raise self._stopped()
-            self._waiters.append((target, done))
-            self._not_before_ms = 0
+        done = self._waiters.add(target)
+        if self._is_closed:
+            self._waiters.tell(self._stopped())
+        self._finishes, self._not_before_ms = True, 0
         self.wake()
         if not self._pool.wait(done, timeout_s):
             raise OffloadStoppedError(
@@ -176,7 +168,7 @@ class TopicStreaming:
     @property
     def status(self) -> StreamingStatus:
         """See `ManagedLedger.streaming_status`."""
-        segment, status, feed = self._segment, self._status, self._feed
+        segment, status = self._segment, self._status
         state: StreamingState
         if self._is_closed:
             state = "ended"
@@ -193,15 +185,12 @@ class TopicStreaming:
             begin=None if segment is None else segment.begin,
             next_position=None if segment is None else segment.next,
             buffered_bytes=self._buffer.used_bytes,
-            from_buffer=feed.from_buffer,
-            from_cache=feed.from_cache,
-            from_hot=feed.from_hot,
+            read_from=self._source.counts,
         )
 
     def close(self, timeout_s: float) -> None:
         """Stream no more. A segment that is closed already is waited for, so long at most; others stay recorded."""
-        with self._lock:
-            self._is_closed = True
+        self._is_closed = True
         if not self._turning.acquire(timeout=timeout_s):
             _log.warning("a turn of the streaming of %s did not end in %g s", self._owned.name, timeout_s)
             return
@@ -218,7 +207,7 @@ class TopicStreaming:
             self._leave()
         finally:
             self._turning.release()
-            self._tell_waiters(self._stopped())
+            self._waiters.tell(self._stopped())
 
     # --- turns ---------------------------------------------------------------------------------
 
@@ -226,7 +215,7 @@ class TopicStreaming:
         """See `Streamed`."""
         with self._turning:
             self._is_woken = False
-            if self._is_closed:
+            if self._is_closed or not self._is_active:
                 return
             if self._now_ms() < self._not_before_ms:
                 self._pool.wake_at(self, self._not_before_ms)
@@ -242,7 +231,7 @@ class TopicStreaming:
                 self._is_closed = True
                 self._buffer.close()
                 self._leave()
-                self._tell_waiters(error)
+                self._waiters.tell(error)
             except OffloadError as error:
                 self._note_failure(error)
             except Exception as error:
@@ -251,7 +240,7 @@ class TopicStreaming:
                     StoreError(f"streaming failed by a fault of its own: {type(error).__name__}")
                 )
             finally:
-                self._feed.rest()
+                self._source.rest()
 
     def _step(self) -> bool:
         """Do the next thing; whether there may be another one to do at once."""
@@ -275,16 +264,18 @@ class TopicStreaming:
         old = unfinished_segment(info)
         if old is not None:
             if can_be_whole(info, old):
-                self._start(self._segments.resume(old, self._segment_bounds))
+                self._start(self._segments.resume(old, self._bounds.of_segments))
             else:
                 self._segments.forget(old)
             return True
         begin = next_begin(info, is_on=self._settings is not None)
-        self._is_active = self._settings is not None or begin is not None
-        self._tell_done(begin)
+        self._finishes = begin is not None
+        self._waiters.tell_done(begin)
         waiting = 0 if begin is None else self._pending(info, begin)
         if begin is None or not waiting:
             self._since_ms, self._is_armed = None, False
+            if not self._is_active:
+                self._buffer.clear()
             return False
         if self._since_ms is None:
             self._since_ms = self._now_ms()
@@ -294,68 +285,124 @@ class TopicStreaming:
         ledger = info.ledger(begin.ledger_id)
         if ledger is not None and has_attempt(ledger):
             self._segments.clear(ledger)
-        self._start(self._segments.assign(begin, self._segment_bounds))
+        self._start(self._segments.assign(begin, self._bounds.of_segments))
         return True
 
     def _start(self, segment: RecordedSegment) -> None:
         self._segment = segment
-        self._close_behind = None
-        self._closes_early = False
-        if self._since_ms is None:
-            self._since_ms = self._now_ms()
+        self._close_behind, self._closes_early = None, False
+        self._since_ms = self._now_ms() if self._since_ms is None else self._since_ms
         self._pool.note_open(self, is_open=True)
         segment.outcome.add_done_callback(lambda _: self.wake())
 
     def _feed_on(self, segment: RecordedSegment) -> bool:
-        """Offer entries, go on into the next ledger, or close the segment."""
-        view, info = self._view(), self._owned.info
-        ledger_id, next_id = segment.next.ledger_id, segment.next.entry_id
-        ledger = info.ledger(ledger_id)
-        if ledger is None or not view.has(ledger_id):
-            self._leave()
-            raise UnknownLedgerError("a ledger of the open segment was deleted", ledger_id=ledger_id)
+        """Feed the open segment, if enough waits, or it is to close."""
         if self._close_behind is None and self._is_due(segment.begin):
-            self._close_behind = segment.end or view.last_position()
-        waiting = self._pending(info, segment.next)
+            self._close_behind = segment.end or self._view().last_position()
+        waiting = self._pending(self._owned.info, segment.next)
         if self._close_behind is None and waiting < self._bounds.feed_bytes:
             self._rest(waiting)
             return False
-        stop = view.entry_count(view.find(ledger_id))
-        if segment.end is not None and segment.end.ledger_id == ledger_id:
-            stop = min(stop, segment.end.entry_id + 1)
-        if next_id < stop:
-            return self._offer(segment, ledger_id, next_id, stop)
-        ended = ledger.info if ledger.info.is_closed and ledger.info.entries == next_id else None
-        if self._close_behind is not None and segment.next > self._close_behind:
-            self._close(segment, ended)
-        elif ended is not None:
-            after = following(self._owned.read(), ledger_id)
-            if self._settings is None and segment.end is None or (after and not takes_segment(after)):
-                self._close(segment, ended)
-            elif after is not None:
-                segment.extend(ended, after.ledger_id)
-                return True
-        return False
-
-    def _offer(self, segment: RecordedSegment, ledger_id: int, first: int, stop: int) -> bool:
-        entries = self._feed.read(ledger_id, first, stop)
-        offered = segment.offer(ledger_id, entries)
-        if offered.result is OfferResult.NOT_CONSECUTIVE:
-            raise AttemptError("a segment was offered another entry than its next", ledger_id=ledger_id)
-        if segment.is_closed:
+        try:
+            fed = self._feed.step(segment, is_on=self._settings is not None, close_behind=self._close_behind)
+        except UnknownLedgerError:
+            self._leave()
+            raise
+        self._stalled = self._stalled + 1 if fed is Fed.STALLED else 0
+        if self._stalled == STALLED_TURNS:
+            self._pool.relieve()
+            self._stalled = 0
+        if fed in (Fed.FULL, Fed.STALLED):
+            self.wake()
+        elif fed is Fed.CLOSED:
             self._pool.note_open(self, is_open=False)
             return segment.has_ended
-        if self._close_behind is not None and segment.next > self._close_behind:
-            return True  # the next step closes it
-        if offered.result is OfferResult.BUFFER_FULL:
-            self._stalled = 0 if offered.accepted else self._stalled + 1
-            if self._stalled >= STALLED_TURNS:
-                self._stalled = 0
-                self._pool.relieve()
-            self.wake()
-            return False
-        self._stalled = 0
-        return True
+        elif fed is Fed.ALL:
+            self._rest(waiting)
+        return fed is Fed.MORE
 
-    def _close(self, segment: RecordedSegment, ended: object) -> None:
-        ...
+    def _settle(self, segment: RecordedSegment) -> None:
+        """Record how a segment ended."""
+        failure = segment.failure
+        if failure is not None:
+            self._leave()
+            raise failure
+        try:
+            done = segment.complete()
+        except AttemptError:
+            self._leave()
+            self._segments.delete_lost(segment)
+            raise
+        self._segment, self._since_ms = None, None
+        self._pool.note_open(self, is_open=False)
+        status = self._status
+        self._status = replace(status, completed=status.completed + 1, last_end=done.end, failures_in_a_row=0)
+        for ledger_id in done.end_entry_ids:
+            self._moved(ledger_id)
+
+    def _leave(self) -> None:
+        """Give the segment up; it stays recorded, for who resumes it."""
+        segment, self._segment = self._segment, None
+        self._pool.note_open(self, is_open=False)
+        if segment is not None:
+            segment.give_up()
+
+    # --- what is due ---------------------------------------------------------------------------
+
+    @property
+    def _is_active(self) -> bool:
+        """Whether it is switched on, or there is something to be finished."""
+        return self._settings is not None or self._finishes
+
+    def _is_due(self, begin: EntryPosition) -> bool:
+        """Whether a segment that begins there is to close with what there is."""
+        has_end = self._segment is not None and self._segment.end is not None
+        if self._waiters or self._closes_early or has_end:
+            return True
+        if self._since_ms is not None and self._now_ms() >= self._age_due_ms(self._since_ms):
+            return True
+        if self._settings is not None:
+            return False
+        ledger = self._owned.info.ledger(begin.ledger_id)
+        return ledger is not None and ledger.info.is_closed
+
+    def _age_due_ms(self, since_ms: int) -> int:
+        return since_ms + int(self._bounds.max_segment_age_s * 1000)
+
+    def _pending(self, info: ManagedLedgerInfo, begin: EntryPosition) -> int:
+        return pending_bytes(info, self._view(), begin, self._bounds.feed_bytes)
+
+    def _rest(self, waiting: int) -> None:
+        """Nothing is to be done before more comes, or a time does."""
+        self._fresh_bytes, self._wake_bytes, self._is_armed = 0, self._bounds.feed_bytes - waiting, True
+        due = [] if self._segment is None else [self._segment.lease_due_ms]
+        if self._since_ms is not None:
+            due.append(self._age_due_ms(self._since_ms))
+        self._pool.wake_at(self, min(due))
+
+    # --- telling -------------------------------------------------------------------------------
+
+    def _note_failure(self, error: OffloadError) -> None:
+        failures = self._status.failures_in_a_row + 1
+        wait_s = min(FIRST_RETRY_S * 2 ** (failures - 1), LONGEST_RETRY_S)
+        self._not_before_ms = self._now_ms() + int(wait_s * 1000)
+        self._status = replace(
+            self._status,
+            failures_in_a_row=failures,
+            last_error=error,
+            next_try_ms=self._not_before_ms,
+        )
+        _log.warning(
+            "streaming of %s failed, and is tried again in %g s: %s", self._owned.name, wait_s, error
+        )
+        self._pool.wake_at(self, self._not_before_ms)
+        self._buffer.clear()
+        self._waiters.tell(error)
+
+    def _stopped(self) -> OffloadStoppedError:
+        return OffloadStoppedError(f"the streaming of {self._owned.name} was stopped")
+
+    def _announce(self, ledger_id: int, uuid: UUID, why: str) -> None:
+        self._audit.record(
+            Deletion(managed_ledger=self._owned.name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid)
+        )

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -47,7 +46,7 @@ from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.offload_handle import Offered, OfferResult, OffloadHandle
 from offload_core.offload.running_attempt import at_attempt, check_not_alive, check_over, lease_from
 from offload_core.offload.segment_offloader import SegmentOffloader, segment_key
-from offload_core.offload.segment_upload import OffloadedSegment
+from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome
 from offload_core.tier import MemoryBudget
 from offload_hooks.errors import AttemptError, OffloadError, UnknownTopicError
 from offload_hooks.ledger_stores import EntryBatch
@@ -234,18 +233,19 @@ class RecordedSegment:
         self._note_lease()
 
     @property
+    def outcome(self) -> SegmentOutcome:
+        """What becomes of it; see `OffloadHandle.result`."""
+        return self._handle.result()
+
+    @property
     def has_ended(self) -> bool:
         """Whether its outcome is there."""
-        return self._handle.result().done()
+        return self.outcome.done()
 
     @property
     def last_offered(self) -> EntryPosition | None:
         """Its last entry so far; None if it has none."""
         return self._handle.last_offered()
-
-    def when_ended(self, call: Callable[[], None]) -> None:
-        """Have this called when the outcome is there."""
-        self._handle.result().add_done_callback(lambda _: call())
 
     def offer(self, ledger_id: int, entries: EntryBatch) -> Offered:
         """See `OffloadHandle.offer_entries`; the segment is closed if it takes no more."""
@@ -284,14 +284,14 @@ class RecordedSegment:
     @property
     def failure(self) -> BaseException | None:
         """Of a segment that has ended: why it failed; None if it lies in the tier."""
-        return self._handle.result().exception()
+        return self.outcome.exception()
 
     def complete(self) -> OffloadedSegment:
         """Record a segment that has ended and did not fail; it can be called again.
 
         Errors as `complete_segment` and of the record.
         """
-        offloaded = self._handle.result().result()
+        offloaded = self.outcome.result()
         now = self._segments.now_ms()
         self._segments.update(
             partial(
@@ -322,11 +322,7 @@ class RecordedSegment:
 
     def release(self) -> None:
         """This process is not at it any more, as soon as nothing of it is under way."""
-        self._handle.result().add_done_callback(lambda _: self._held.close())
-
-    def wait(self, timeout_s: float) -> None:
-        """Wait until it has ended, so long at most."""
-        wait_for([self._handle.result()], timeout_s)
+        self.outcome.add_done_callback(lambda _: self._held.close())
 
     def _note_lease(self) -> None:
         self.lease_due_ms = self._segments.now_ms() + int(self._segments.lease_s * 1000 / 3)
