@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from offload_core.metadata import DriverMetadata
-from offload_core.metadata.attempt_lease import LEASE_PROPERTY
 from offload_core.metadata.offload_context import STATUS_PROPERTY
+from offload_core.metadata.segment_shares import place_of
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
 
@@ -83,9 +83,5 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
     if location is not None:
         same_service = (ours.get("serviceEndpoint") or "") == (recorded.get("serviceEndpoint") or "")
         return location == ours.get(_LOCATION) and same_service
-    given = {
-        name: value
-        for name, value in recorded.properties
-        if value and name not in ("region", STATUS_PROPERTY, LEASE_PROPERTY)
-    }
+    given = {name: value for name, value in place_of(recorded).properties if value and name != "region"}
     return bool(given) and all(ours.get(name) == value for name, value in given.items())

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 from uuid import UUID
 
+from offload_core.metadata import EntryPosition
 from offload_core.offload.clock import system_now_ms
 from offload_hooks.errors import StoreError
 
@@ -34,6 +35,7 @@ class Deletion:
         why: in words.
         uuid: of a cold copy: the attempt's.
         entries, size_bytes: what the ledger has, where the record says it.
+        begin, end: of a segment: its first and last entry, perhaps of other ledgers, where the record says it.
     """
 
     managed_ledger: str
@@ -43,6 +45,8 @@ class Deletion:
     uuid: UUID | None = None
     entries: int | None = None
     size_bytes: int | None = None
+    begin: EntryPosition | None = None
+    end: EntryPosition | None = None
 
 
 class AuditLog(Protocol):
@@ -96,6 +100,11 @@ class FileAuditLog:
             "uuid": None if deletion.uuid is None else str(deletion.uuid),
             "entries": deletion.entries,
             "size_bytes": deletion.size_bytes,
+            **{
+                name: str(position)
+                for name, position in (("begin", deletion.begin), ("end", deletion.end))
+                if position is not None
+            },
             "why": deletion.why,
         }
         data = json.dumps(line).encode() + b"\n"

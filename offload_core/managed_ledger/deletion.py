@@ -1,7 +1,7 @@
 """Deletes ledgers with all their copies, and whole topics.
 
     1. record: the ledgers are condemned      no copy of them is read any more, and no offload of them can complete
-    2. audit log, cold copy, hot copy         of each, the oldest first
+    2. audit log, cold copy, hot copy         of each, the oldest first; an object of several with the last of them
     3. record: they are forgotten             of a topic: the record itself, then its policies
 
 What a crash leaves are condemned ledgers in a record; whoever trims or deletes next goes on with them. A topic's record
@@ -10,63 +10,88 @@ also has a mark that it is being deleted; then it cannot be opened, so nobody ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
-from offload_core.metadata import LedgerRecord
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_deletion import objects_to_delete
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
 _TRIES = 10
 
 
-def delete_copies(environment: Environment, name: str, ledger: LedgerRecord, why: str) -> None:
-    """Step 2, of a ledger that is condemned.
+class CopyDeletion:
+    """Step 2, of ledgers that are condemned; an object of several of them is deleted once.
 
-    Raises:
-        OptionError: its cold copy lies in a tier that is not configured; nothing was deleted.
-        StoreError: of a tier or the audit log; it can be called again.
+    Args:
+        info: a record in which they are condemned.
     """
-    uuid = None if ledger.context is None else ledger.context.uuid
-    deletion = partial(
-        Deletion,
-        managed_ledger=name,
-        ledger_id=ledger.ledger_id,
-        why=why,
-        entries=ledger.info.entries,
-        size_bytes=ledger.info.size,
-    )
-    if uuid is not None:
-        if environment.offloads is None:
-            raise OptionError(
-                f"a ledger of {name} has a cold copy, and no tier is configured", ledger_id=ledger.ledger_id
-            )
-        environment.audit.record(deletion(copy="cold", uuid=uuid))
-        environment.offloads.delete_cold_copy(name, ledger)
-    delete_hot(environment, deletion(copy="hot"))
+
+    def __init__(self, environment: Environment, name: str, info: ManagedLedgerInfo) -> None:
+        self._environment = environment
+        self._name = name
+        self._info = info
+        self._deleted_segments: set[UUID] = set()
+
+    def delete_copies(self, ledger: LedgerRecord, why: str) -> None:
+        """Delete a ledger's copies, but for objects that another ledger needs.
+
+        Raises:
+            OptionError: a cold copy lies in a tier that is not configured.
+            StoreError: of a tier or the audit log; it can be called again.
+        """
+        environment, name, context = self._environment, self._name, ledger.context
+        deletion = partial(
+            Deletion,
+            managed_ledger=name,
+            ledger_id=ledger.ledger_id,
+            why=why,
+            entries=ledger.info.entries,
+            size_bytes=ledger.info.size,
+        )
+        if context is not None and context.uuid is not None:
+            offloads = environment.offloads
+            if offloads is None:
+                raise OptionError(
+                    f"a ledger of {name} has a cold copy, and no tier is configured",
+                    ledger_id=ledger.ledger_id,
+                )
+            if not context.segments:
+                environment.audit.record(deletion(copy="cold", uuid=context.uuid))
+                offloads.delete_cold_copy(name, ledger)
+            for share in objects_to_delete(self._info, ledger):
+                if share.uuid not in self._deleted_segments:
+                    environment.audit.record(
+                        deletion(copy="cold", uuid=share.uuid, begin=share.begin, end=share.end)
+                    )
+                    offloads.delete_segment(name, share.uuid, share.driver or context.driver)
+                    self._deleted_segments.add(share.uuid)
+        delete_hot(environment, deletion(copy="hot"))
 
 
 def delete_condemned(
     environment: Environment,
     name: str,
-    ledgers: Sequence[LedgerRecord],
+    info: ManagedLedgerInfo,
     why: Mapping[int, str],
     listener: Callable[[int], None] | None = None,
 ) -> tuple[list[int], list[OffloadError]]:
-    """Step 2, of several: those that were deleted, of which the listener is told, and what failed.
+    """Step 2, of all that are condemned: those that were deleted, of which the listener is told, and what failed.
 
     A failure that the others would share ends it; else they are deleted all the same.
     """
     deleted: list[int] = []
     failures: list[OffloadError] = []
-    for ledger in ledgers:
+    copies = CopyDeletion(environment, name, info)
+    for ledger in info.in_order:
+        if not ledger.is_condemned:
+            continue
         try:
-            delete_copies(
-                environment, name, ledger, why.get(ledger.ledger_id, "its deletion was begun before")
-            )
+            copies.delete_copies(ledger, why.get(ledger.ledger_id, "its deletion was begun before"))
         except OffloadError as error:
             failures.append(error)
             if error.retryable:
@@ -92,7 +117,6 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
 
     Raises:
         OptionError: a cold copy lies in a tier that is not configured.
-        AttemptError: a ledger is offloaded by streaming segments; nothing was deleted.
         StoreError, OutcomeUnknownError: of the tiers, the metadata or the audit log.
     """
     why = "its topic is deleted"
@@ -103,10 +127,11 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
         return False
     mark = get_property(info, DELETION_PROPERTY)
     for is_last in (*[False] * _TRIES, True):
+        copies = CopyDeletion(environment, name, info)
         for ledger in sorted(
             info.in_order, key=_is_closed
         ):  # what is written goes first: its writer is fenced
-            delete_copies(environment, name, ledger, why)
+            copies.delete_copies(ledger, why)
         # looked for before the mark is seen again: then they are not of a topic that was made anew
         unrecorded = environment.hot.of(name)
         known = environment.records.read(name)

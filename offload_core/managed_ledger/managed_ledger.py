@@ -12,11 +12,7 @@ from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S, OffloadStatus, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
-from offload_core.managed_ledger.record_changes import (
-    condemn_ledgers,
-    terminate,
-    without_ledgers,
-)
+from offload_core.managed_ledger.record_changes import terminate, without_ledgers
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.streaming_settings import StreamingSettings
@@ -25,6 +21,7 @@ from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.managed_ledger.topic_streaming import TopicStreaming
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority, RetentionPolicies
 from offload_hooks.errors import AttemptError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
@@ -263,7 +260,8 @@ class ManagedLedger:
     ) -> list[int]:
         """Delete whole ledgers that retention does not keep, from the oldest on, with all copies; their ids.
 
-        What an earlier call condemned and did not delete is deleted as well. The ledger that is written stays.
+        What an earlier call condemned and did not delete is deleted as well. The ledger that is written stays, and so
+        do those that a segment is being offloaded of. An object of several ledgers goes with the last of them.
 
         Args:
             consumed_before: ledgers with entries from here on stay, whatever retention says; None for none.
@@ -287,10 +285,11 @@ class ManagedLedger:
             why.update(chosen)
             return condemn_ledgers(info, chosen)
 
-        condemned = [ledger for ledger in self._appender.change(condemn).in_order if ledger.is_condemned]
-        for ledger in condemned:
-            self._reader.readers.forget(ledger.ledger_id)
-        deleted, failures = delete_condemned(self._environment, self.name, condemned, why, listener)
+        known = self._appender.change(condemn)
+        for ledger in known.ledgers:
+            if ledger.is_condemned:
+                self._reader.readers.forget(ledger.ledger_id)
+        deleted, failures = delete_condemned(self._environment, self.name, known, why, listener)
         self._appender.change(lambda info: without_ledgers(info, deleted))
         if failures:
             raise failures[0]

@@ -6,15 +6,17 @@ that is configured beside them, see `policy_tiers`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.managed_ledger.counted_offloads import CountedOffloader
 from offload_core.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import ProgressListener
 from offload_core.offload.offloads import Announce, to_nobody
@@ -95,13 +97,23 @@ class PolicyOffloads:
 
     def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
         """See `RecordedOffloads`; `OptionError` also where no tier is known."""
+        with self._deleting(name) as offloads:
+            offloads.delete_cold_copy(name, ledger)
+
+    def delete_segment(self, name: str, uuid: UUID, driver: DriverMetadata | None) -> None:
+        """See `RecordedOffloads`; `OptionError` as `delete_cold_copy`."""
+        with self._deleting(name) as offloads:
+            offloads.delete_segment(name, uuid, driver)
+
+    @contextmanager
+    def _deleting(self, name: str) -> Iterator[RecordedOffloads]:
         lease = self.lease(name)
         if lease is None:
-            raise OptionError(f"no tier is configured in which {name} could be", ledger_id=ledger.ledger_id)
+            raise OptionError(f"no tier is configured in which {name} could be")
         succeeded = False
         try:
             with lease as tiers:
-                self._in(tiers).delete_cold_copy(name, ledger)
+                yield self._in(tiers)
             succeeded = True
         finally:
             if self._stats is not None:

@@ -203,9 +203,9 @@ def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
     for ledger in info.in_order:
         if ledger.is_condemned:
             continue
-        if not ledger.has_complete_copy:
-            return EntryPosition(ledger.ledger_id, 0)
         end = EntryPosition(ledger.ledger_id, ledger.offloaded_stop or 0)
+        if not ledger.info.is_closed or end.entry_id < (ledger.info.entries or 0):
+            return end
     return end
 
 

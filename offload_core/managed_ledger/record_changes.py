@@ -4,8 +4,7 @@
     begin_ledger        the ledger that entries are appended to from now on
     end_ledger          it is sealed, with what it has; forgotten if it is empty
     terminate           nothing is added any more
-    condemn_ledgers     ledgers are to be deleted: no copy of them may be read or made
-    without_ledgers     and then: they are forgotten
+    without_ledgers     ledgers that were condemned (`condemn_ledgers`) and deleted are forgotten
     begin_deletion      the whole topic is to be deleted
 
 Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update` and made again after an
@@ -18,11 +17,10 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, OffloadContext
-from offload_core.metadata.attempt_lease import with_lease
-from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.metadata.segments import with_ledger_closed
-from offload_hooks.errors import AttemptError, OwnershipLostError, TopicDeletedError, TopicTerminatedError
+from offload_hooks.errors import OwnershipLostError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
 OWNER_PROPERTY = "pulsar-offload.owner"
@@ -125,31 +123,8 @@ def terminate(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
     return replace(info, terminated_at=max(ends, default=_NOWHERE))
 
 
-def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
-    """Record that ledgers are to be deleted, with all their copies. An attempt that is under way cannot complete.
-
-    Raises:
-        AttemptError: one is offloaded by streaming segments.
-    """
-    for ledger_id in ledger_ids:
-        ledger = info.ledger(ledger_id)
-        if ledger is None or ledger.is_condemned:
-            continue
-        context = ledger.context or OffloadContext()
-        if context.segments:
-            raise AttemptError(
-                "a ledger that is offloaded by streaming segments is not deleted", ledger_id=ledger_id
-            )
-        driver = context.driver
-        if driver is not None:
-            driver = with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED)
-        context = replace(context, complete=False, bookkeeper_deleted=True, driver=driver)
-        info = info.with_ledger(replace(ledger, context=context))
-    return info
-
-
 def begin_deletion(info: ManagedLedgerInfo, deletion: str) -> ManagedLedgerInfo:
-    """Record that the whole topic is to be deleted, and is nobody's any more. Errors as `condemn_ledgers`."""
+    """Record that the whole topic is to be deleted, and is nobody's any more."""
     if get_property(info, DELETION_PROPERTY) is not None:
         return info
     info = condemn_ledgers(info, [ledger.ledger_id for ledger in info.ledgers])

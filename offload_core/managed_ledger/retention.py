@@ -1,13 +1,19 @@
 """Which ledgers retention deletes: whole ones, from the oldest on, as Pulsar does.
 
 A ledger is deleted if it is sealed for longer than retention's time, or if without it there is still as much as
-retention's size: either is enough; −1 keeps for ever, 0 nothing. Ledgers with streaming segments stay. Source: Pulsar's
-`ManagedLedgerImpl`.
+retention's size: either is enough; −1 keeps for ever, 0 nothing. A ledger that a streaming segment is being offloaded
+of stays until that has ended, well or not. Source: Pulsar's `ManagedLedgerImpl`.
 """
 
 from __future__ import annotations
 
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    SegmentStatus,
+    unfinished_segment,
+)
 from offload_core.policies import RetentionPolicies
 
 _MIB = 1 << 20
@@ -30,9 +36,10 @@ def ledgers_to_trim(
     ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
     left = open_bytes + sum(ledger.info.size or 0 for ledger in ledgers)
     chosen: dict[int, str] = {}
+    unfinished = unfinished_segment(info)
+    busy = unfinished.ledger_ids if unfinished and unfinished.status is SegmentStatus.ASSIGNED else ()
     for ledger in ledgers:
-        has_segments = ledger.context is not None and ledger.context.segments
-        if has_segments or not ledger.info.is_closed or not _is_before(ledger, consumed_before):
+        if ledger.ledger_id in busy or not ledger.info.is_closed or not _is_before(ledger, consumed_before):
             break
         left -= ledger.info.size or 0
         age_minutes = (now_ms - (ledger.info.timestamp_ms or 0)) / 60_000

@@ -54,11 +54,10 @@ def with_shares(
     """The ledger with these shares and what its context says of them; `timestamp_ms` if one was completed."""
     old = ledger.context or OffloadContext()
     if shares:
-        bare = None if shares[0].driver is None else _bare(shares[0].driver)
         context = replace(
             old,
             uuid=shares[0].uuid,
-            driver=bare,
+            driver=old.driver if shares[0].driver is None else place_of(shares[0].driver),
             segments=tuple(shares),
             timestamp_ms=old.timestamp_ms if timestamp_ms is None else timestamp_ms,
         )
@@ -105,8 +104,8 @@ def _stop_of(shares: Sequence[OffloadSegment]) -> int:
     return max(ends, default=-1) + 1
 
 
-def _bare(driver: DriverMetadata) -> DriverMetadata:
-    """Where a copy is, without what is said of one attempt."""
+def place_of(driver: DriverMetadata) -> DriverMetadata:
+    """Where a copy is, without what is said of its attempt."""
     for name in (LEASE_PROPERTY, STATUS_PROPERTY, BEGIN_PROPERTY, END_PROPERTY):
         driver = driver.with_property(name, None)
     return driver

@@ -336,8 +336,12 @@ def _change(
     info: ManagedLedgerInfo, segment: Segment, change: Callable[[OffloadSegment], OffloadSegment]
 ) -> ManagedLedgerInfo:
     """The record with each of a segment's shares changed alike."""
-    for ledger_id in segment.ledger_ids:
-        ledger = ledger_of(info, ledger_id)
-        shares = [change(each) if each.uuid == segment.uuid else each for each in shares_of(ledger)]
-        info = info.with_ledger(with_shares(ledger, shares))
-    return info
+    touched = set(segment.ledger_ids)
+    ledgers = []
+    for ledger in info.ledgers:
+        if ledger.ledger_id in touched:
+            shares = [change(each) if each.uuid == segment.uuid else each for each in shares_of(ledger)]
+            ledgers.append(with_shares(ledger, shares))
+        else:
+            ledgers.append(ledger)
+    return replace(info, ledgers=tuple(ledgers))

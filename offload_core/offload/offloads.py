@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from offload_core.metadata import LedgerRecord
+from offload_core.metadata import DriverMetadata, LedgerRecord
 from offload_core.offload.ledger_offloader import ProgressListener
 
 Announce = Callable[[UUID, str], None]
@@ -36,4 +36,7 @@ class Offloads(Protocol):
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now."""
 
     def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
-        """Delete the objects of a ledger of a managed ledger, whose record says that it is not to be read any more."""
+        """Delete the object of a ledger of a managed ledger, whose record says that it is not to be read any more."""
+
+    def delete_segment(self, name: str, uuid: UUID, driver: DriverMetadata | None) -> None:
+        """Delete the objects of a segment that no ledger of a managed ledger has, but such as are to be deleted."""

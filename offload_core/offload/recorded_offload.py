@@ -17,6 +17,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -25,9 +26,12 @@ from offload_core.metadata import (
     abandon_attempt,
     complete_attempt,
     fail_attempt,
+    find_segment,
     mark_hot_copy_deleted,
+    mark_segmented_hot_copy_deleted,
     prepare_attempt,
 )
+from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.cold_check import check_cold_copy
 from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
@@ -38,6 +42,7 @@ from offload_core.offload.running_attempt import (
     check_lease_length,
     check_not_alive,
 )
+from offload_core.offload.segment_check import check_segments
 from offload_core.tier import Tier
 from offload_hooks.errors import (
     AttemptError,
@@ -162,21 +167,27 @@ class RecordedOffloads:
         """
         ledger = self._ledger(name, ledger_id)
         context = ledger.context
-        if context is None or not context.complete or context.uuid is None or context.segments:
+        if context is None or not context.complete or context.uuid is None:
             return False
         uuid = context.uuid
         if not context.bookkeeper_deleted:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms:
                 return False
-            check_cold_copy(self._tiers.find(context.driver), ledger, uuid)
-            self._records.update(name, lambda info: mark_hot_copy_deleted(info, ledger_id, uuid))
+            if context.segments:
+                check_segments(self._tiers, ledger)
+                self._records.update(name, lambda info: mark_segmented_hot_copy_deleted(info, ledger_id))
+            else:
+                check_cold_copy(self._tiers.find(context.driver), ledger, uuid)
+                self._records.update(name, lambda info: mark_hot_copy_deleted(info, ledger_id, uuid))
         if announce is not None:
             announce()
         self._hot.delete(ledger_id)
         return True
 
     def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
-        """Delete the objects of a ledger whose record says that it is not to be read any more; it can be called again.
+        """Delete the object of a ledger whose record says that it is not to be read any more; it can be called again.
+
+        One that is offloaded by segments has none of its own, see `delete_segment`.
 
         Raises:
             AttemptError: the record says that the copy is complete.
@@ -184,7 +195,7 @@ class RecordedOffloads:
             StoreError: of the tier.
         """
         context = ledger.context
-        if context is None or context.uuid is None:
+        if context is None or context.uuid is None or context.segments:
             return
         if ledger.has_complete_copy:
             raise AttemptError(
@@ -194,6 +205,21 @@ class RecordedOffloads:
             )
         offloader = self._offloader_of(self._tiers.find(context.driver))
         offloader.delete_offloaded(ledger.ledger_id, context.uuid)
+
+    def delete_segment(self, name: str, uuid: UUID, driver: DriverMetadata | None) -> None:
+        """Delete the objects of a segment that no ledger has, but such as are condemned; it can be called again.
+
+        Raises:
+            AttemptError: another ledger has it.
+            OptionError: it lies in a tier that is not configured.
+            StoreError: of the tier or the metadata.
+        """
+        known = self._records.read(name)
+        if known is not None and find_segment(known.info, uuid) is not None:
+            raise AttemptError(f"a segment of {name} is deleted when no ledger needs it any more", found=uuid)
+        delete_attempt(
+            self._tiers.find(driver), ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False)
+        )
 
     def _ledger(self, name: str, ledger_id: int) -> LedgerRecord:
         known = self._records.read(name)

@@ -2,6 +2,8 @@
 
 By a `*_FIRST` priority the other copy is read when the first is missing, damaged, out of reach or denied, at opening
 and between two reads, from the entry on that was asked for. By `*_ONLY` its error is what the reader gets.
+
+A ledger may be cold only to some entry, by streaming segments: what is behind that is read hot, which is no fallback.
 """
 
 from __future__ import annotations
@@ -119,7 +121,8 @@ class TieredReader:
         self._current = next(iter(copies))
         self._opened: dict[Copy, LedgerReader] = {}
         self._closed = False
-        self._try(None, lambda reader: reader)
+        self._cold_stop = _cold_stop(record)
+        self._try(None, lambda _, reader: reader)
 
     @property
     def ledger_id(self) -> int:
@@ -132,21 +135,36 @@ class TieredReader:
         return self._current
 
     def status(self) -> LedgerStatus:
-        """See `LedgerReader`."""
-        return self._try(None, lambda reader: reader.status())
+        """See `LedgerReader`. Of a ledger that is partly cold, what the hot tier says, as long as that answers."""
+        first_hot = (Copy.HOT, Copy.COLD) if self._cold_stop is not None else None
+        return self._try(None, lambda _, reader: reader.status(), first_hot)
 
     def read(
         self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
     ) -> EntryBatch:
         """See `LedgerReader`; of a cold copy with gaps, see `ColdReader.read`.
 
+        Of a ledger that is partly cold and open, the end of a range that begins in the cold part is not checked.
+
         Raises:
             RangeError: the ledger does not have these entries.
             NoReadableCopyError: by `*_FIRST`, neither copy can be read.
             OffloadError: see `TieredReaders.open`.
         """
-        check_range(self._bounds(), first_entry_id, last_entry_id, max_bytes)
-        return self._try(first_entry_id, lambda reader: reader.read(first_entry_id, last_entry_id, max_bytes))
+        stop, last_cold = self._cold_stop, last_entry_id
+        if stop is not None and first_entry_id < stop:
+            last_cold = min(last_entry_id, stop - 1)
+        if last_cold != last_entry_id and not self._record.info.is_closed:
+            check_range(self._status_of(last_cold + 1), first_entry_id, last_cold, max_bytes)
+        else:
+            check_range(self._bounds(), first_entry_id, last_entry_id, max_bytes)
+
+        def read(copy: Copy, reader: LedgerReader) -> EntryBatch:
+            last = last_cold if copy is Copy.COLD else last_entry_id
+            return reader.read(first_entry_id, last, max_bytes)
+
+        only_hot = stop is not None and first_entry_id >= stop and Copy.HOT in self._copies
+        return self._try(first_entry_id, read, (Copy.HOT,) if only_hot else None)
 
     def close(self) -> None:
         """See `LedgerReader`."""
@@ -162,38 +180,48 @@ class TieredReader:
         info = self._record.info
         if not info.is_closed or info.entries is None:
             return self.status()
+        return self._status_of(info.entries)
+
+    def _status_of(self, entries: int) -> LedgerStatus:
+        info = self._record.info
         return LedgerStatus(
             ledger_id=info.ledger_id,
-            entry_count=info.entries,
+            entry_count=entries,
             size_bytes=info.size or 0,
-            sealed=True,
+            sealed=info.is_closed,
             created_at_ms=0,
         )
 
-    def _try(self, entry_id: int | None, call: Callable[[LedgerReader], _T]) -> _T:
-        """Ask the copy that is read now; if it cannot answer, the other one; each once."""
+    def _try(
+        self,
+        entry_id: int | None,
+        call: Callable[[Copy, LedgerReader], _T],
+        only: tuple[Copy, ...] | None = None,
+    ) -> _T:
+        """Ask the copy that is read now; if it cannot answer, the other one; each once. Or those of `only`, in turn."""
+        turned = (self._current, *(copy for copy in self._copies if copy is not self._current))
+        copies = [copy for copy in only or turned if copy in self._copies]
         failed: dict[Copy, OffloadError] = {}
-        copy = self._current
-        while True:
+        for copy in copies:
             try:
-                answer = call(self._reader(copy))
+                answer = call(copy, self._reader(copy))
             except OffloadError as error:
                 reason = reason_of(error)
-                if reason is None or len(self._copies) == 1:
+                if reason is None or len(copies) == 1:
                     raise
                 failed[copy] = error
-                other = next((each for each in self._copies if each not in failed), None)
-                if other is None:
+                if len(failed) == len(copies):
                     raise _neither(self.ledger_id, entry_id, failed) from error
                 self._fallbacks.tell(
                     Fallback(
                         ledger_id=self.ledger_id, copy=copy, reason=reason, entry_id=entry_id, error=error
                     )
                 )
-                copy = other
             else:
-                self._current = copy
+                if only is None:
+                    self._current = copy
                 return answer
+        raise AssertionError("the last copy answers or raises")
 
     def _reader(self, copy: Copy) -> LedgerReader:
         with self._lock:
@@ -202,6 +230,14 @@ class TieredReader:
             if copy not in self._opened:
                 self._opened[copy] = self._copies[copy]()
             return self._opened[copy]
+
+
+def _cold_stop(record: LedgerRecord) -> int | None:
+    """One past the last entry of a ledger that is cold in part; None where all of it is, or nothing, or who knows."""
+    stop, info = record.offloaded_stop, record.info
+    if stop is None or record.context is None or not record.context.segments:
+        return None
+    return None if info.is_closed and stop >= (info.entries or 0) else stop
 
 
 def _neither(

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME
 
 from offload_core.managed_ledger import delete_managed_ledger
-from offload_core.metadata import EntryPosition, OffloadContext, OffloadSegment
+from offload_core.metadata import EntryPosition
 from offload_hooks.errors import (
-    AttemptError,
     LedgerClosedError,
     OffloadError,
     OptionError,
@@ -189,17 +187,6 @@ def test_a_topic_that_is_made_anew_survives_who_ends_the_deletion_of_the_one_bef
     assert delete_managed_ledger(replace(environment, hot=Stopped()), NAME)
     anew[0].add_entry(b"newer")
     assert [bytes(payload) for _, payload in opened().read_entries(START, 9)] == [b"new", b"newer"]
-
-
-def test_a_topic_with_streaming_segments_is_not_deleted(offloaded, environment, records, recorded, hot):
-    segment = OffloadSegment(uuid=UUID(int=7), complete=True, end_entry_id=0)
-    context = OffloadContext.of_segments([segment], complete=True)
-    records.update(NAME, lambda info: info.with_ledger(replace(info.in_order[2], context=context)))
-    before, ids = recorded(), hot.ledger_ids()
-    with pytest.raises(AttemptError) as caught:
-        delete_managed_ledger(environment, NAME)
-    assert caught.value.ledger_id == before.in_order[2].ledger_id
-    assert (recorded(), hot.ledger_ids()) == (before, ids)
 
 
 def test_a_topic_whose_tier_is_not_configured_stays_marked(offloaded, environment, opened, cold, records):

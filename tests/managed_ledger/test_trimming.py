@@ -14,11 +14,13 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.metadata import (
+    DriverMetadata,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
-    OffloadContext,
-    OffloadSegment,
+    abandon_segment,
+    assign_segment,
+    complete_segment,
 )
 from offload_core.policies import RetentionPolicies
 from offload_hooks.errors import AttemptError, OffloadError, OptionError, StoreUnavailableError
@@ -80,15 +82,23 @@ def test_what_is_not_consumed_stays(clock, position, trimmed):
     assert len(chosen) == trimmed
 
 
-def test_open_ledgers_and_those_with_segments_stay(clock):
+@pytest.mark.parametrize(("segment", "trimmed"), [("offloaded", 3), ("assigned", 1), ("failed", 3)])
+def test_ledgers_that_a_segment_is_being_offloaded_of_stay(clock, segment, trimmed):
+    info = info_of([(9, 1)] * 3, clock.now_ms)
+    info = assign_segment(
+        info, UUID(int=7), EntryPosition(1, 0), DriverMetadata(name="S3"), 5, end=EntryPosition(2, 3)
+    )
+    if segment == "offloaded":
+        info = complete_segment(info, UUID(int=7), EntryPosition(2, 3), {1: 9, 2: 3}, 6)
+    elif segment == "failed":
+        info = abandon_segment(info, UUID(int=7))
+    assert len(ledgers_to_trim(info, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == trimmed
+
+
+def test_open_ledgers_stay(clock):
     info = info_of([(9, 1)] * 3, clock.now_ms)
     opened = replace(info, ledgers=(*info.ledgers[:2], LedgerRecord(info=LedgerInfo(ledger_id=2))))
     assert list(ledgers_to_trim(opened, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == [0, 1]
-    segment = OffloadSegment(uuid=UUID(int=7), complete=True, end_entry_id=9)
-    streamed = info.with_ledger(
-        replace(info.ledgers[1], context=OffloadContext.of_segments([segment], complete=True))
-    )
-    assert list(ledgers_to_trim(streamed, EVERYTHING, now_ms=clock.now_ms, open_bytes=0)) == [0]
 
 
 @given(

@@ -1,0 +1,78 @@
+"""Whether the segments of a ledger are there as its record says, before its hot copy goes."""
+
+from __future__ import annotations
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.catalogue.reading import read_index
+from offload_core.codec.index import LedgerIndex
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.object_format import FILTERED_KEY, ObjectKey
+from offload_core.metadata import LedgerRecord, OffloadSegment
+from offload_hooks.errors import DataLossError, ObjectNotFoundError
+
+
+def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
+    """Each of the ledger's segments has an index that can be read, of data of that length, with its entries from the
+    one behind the last segment's; and they go to the ledger's end.
+
+    Raises:
+        DataLossError: it is not so.
+        OptionError: a segment lies in a tier that is not configured.
+        FormatError, StoreError: of an index and a tier.
+    """
+    context = ledger.context
+    assert context is not None
+    stop = 0
+    for share in context.segments:
+        key = ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False)
+        tier = tiers.find(share.driver or context.driver)
+        try:
+            data, stored = tier.stat(key.data_key), tier.stat(key.index_key)
+            index = read_index(tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
+        except ObjectNotFoundError as error:
+            raise DataLossError(
+                "a segment that is recorded as complete is not there",
+                key=error.key,
+                ledger_id=ledger.ledger_id,
+            ) from error
+        found = next((each for each in index.ledgers if each.ledger_id == ledger.ledger_id), None)
+        has_gaps = FILTERED_KEY in data.user_metadata
+        if (
+            index.data_length != data.size_bytes
+            or found is None
+            or not _holds(found, share, stop, has_gaps=has_gaps)
+        ):
+            raise DataLossError(
+                "a segment that is recorded as complete is not what its ledger's record says",
+                key=key.data_key,
+                ledger_id=ledger.ledger_id,
+                expected=f"entries {stop} to {share.end_entry_id} in {index.data_length} bytes",
+                found=f"{_described(found)} in {data.size_bytes} bytes",
+            )
+        assert share.end_entry_id is not None
+        stop = share.end_entry_id + 1
+    if stop != ledger.info.entries:
+        raise DataLossError(
+            "the segments of a ledger do not go to its end",
+            ledger_id=ledger.ledger_id,
+            expected=f"{ledger.info.entries} entries",
+            found=stop,
+        )
+
+
+def _holds(found: LedgerIndex, share: OffloadSegment, first: int, *, has_gaps: bool) -> bool:
+    """Whether an index has a share's entries. It tells where blocks begin, and how far the ledger went."""
+    if not share.complete or share.end_entry_id is None:
+        return False
+    if found.first_entry_id < first or (found.first_entry_id > first and not has_gaps):
+        return False
+    entries = found.metadata.entries if isinstance(found.metadata, LedgerInfo) else None
+    return found.blocks[-1].first_entry_id <= share.end_entry_id < (entries or 0)
+
+
+def _described(found: LedgerIndex | None) -> str:
+    if found is None:
+        return "none"
+    return (
+        f"blocks from entry {found.first_entry_id} to one that begins with {found.blocks[-1].first_entry_id}"
+    )
