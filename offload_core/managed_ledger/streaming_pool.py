@@ -14,12 +14,17 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
 from contextlib import AbstractContextManager
+from functools import partial
 from heapq import heappop, heappush
 from types import TracebackType
 from typing import Any, Protocol, Self
+from uuid import UUID
 
 from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
+from offload_core.offload.recorded_segments import RecordedSegments
 from offload_core.offload.running_attempt import check_lease_length
 from offload_core.tier import MemoryBudget
 from offload_core.tier.memory_budget import DEFAULT_BUDGET_BYTES
@@ -68,11 +73,11 @@ class StreamingPool:
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
         check_lease_length(lease_s)
-        self.tiers_of = tiers_of
         self.budget = MemoryBudget(budget_bytes)
         self.buffer_budget = MemoryBudget(buffer_bytes)
-        self.lease_s = lease_s
-        self.now_ms = now_ms
+        self._tiers_of = tiers_of
+        self._lease_s = lease_s
+        self._now_ms = now_ms
         self._woken: deque[Streamed] = deque()
         self._lock = threading.Lock()
         self._timers: list[tuple[int, int, Streamed]] = []
@@ -83,15 +88,15 @@ class StreamingPool:
         self._ended = threading.Event()
         self._clock: threading.Thread | None = None
         self._queue: _Queue | None = None
-        self.executor: Executor
+        self._stores: Executor
         self._turns: Executor
         if threads:
-            self.executor = ThreadPoolExecutor(threads, thread_name_prefix="streaming-store")
+            self._stores = ThreadPoolExecutor(threads, thread_name_prefix="streaming-store")
             self._turns = ThreadPoolExecutor(_TURN_THREADS, thread_name_prefix="streaming-turn")
             self._clock = threading.Thread(target=self._tick_on, name="streaming-clock", daemon=True)
             self._clock.start()
         else:
-            self.executor = self._turns = self._queue = _Queue()
+            self._stores = self._turns = self._queue = _Queue()
 
     def __enter__(self) -> Self:
         return self
@@ -107,9 +112,29 @@ class StreamingPool:
         if self._clock is not None:
             self._clock.join()
         self._turns.shutdown(wait=True, cancel_futures=True)
-        self.executor.shutdown(wait=True)
+        self._stores.shutdown(wait=True)
 
     # --- for topics ----------------------------------------------------------------------------
+
+    def segments_of(
+        self,
+        owned: OwnedRecord,
+        records: ManagedLedgerRecords,
+        announce: Callable[[int, UUID, str], None],
+        now_ms: Callable[[], int],
+    ) -> RecordedSegments:
+        """The segments of a topic; see `RecordedSegments`."""
+        return RecordedSegments(
+            records,
+            owned.name,
+            owned.update,
+            partial(self._tiers_of, owned.name),
+            executor=self._stores,
+            budget=self.budget,
+            announce=announce,
+            now_ms=now_ms,
+            lease_s=self._lease_s,
+        )
 
     def wake(self, topic: Streamed) -> None:
         """Give a topic a turn soon."""
@@ -164,7 +189,7 @@ class StreamingPool:
 
     def _give_turns(self) -> int:
         """Begin the turns that are due; how many."""
-        now, due = self.now_ms(), []
+        now, due = self._now_ms(), []
         with self._lock:
             while self._timers and self._timers[0][0] <= now:
                 due_ms, _, topic = heappop(self._timers)

@@ -14,7 +14,6 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from uuid import UUID
 
 from offload_core.managed_ledger.audit_log import Deletion
@@ -37,7 +36,7 @@ from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.segment_record import unfinished_segment
-from offload_core.offload.recorded_segments import RecordedSegment, RecordedSegments
+from offload_core.offload.recorded_segments import RecordedSegment
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,
@@ -83,17 +82,7 @@ class TopicStreaming:
         self._is_offloading = is_offloading
         self._audit = environment.audit
         self._now_ms = environment.now_ms
-        self._segments = RecordedSegments(
-            environment.records,
-            owned.name,
-            owned.update,
-            partial(pool.tiers_of, owned.name),
-            executor=pool.executor,
-            budget=pool.budget,
-            announce=self._announce,
-            now_ms=environment.now_ms,
-            lease_s=pool.lease_s,
-        )
+        self._segments = pool.segments_of(owned, environment.records, self._announce, environment.now_ms)
         self._buffer = OffloadBuffer(pool.buffer_budget)
         self._source = EntrySource(self._buffer, cache, environment.hot.store)
         self._feed = SegmentFeed(self._source, owned, view)
