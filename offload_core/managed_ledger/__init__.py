@@ -13,6 +13,9 @@ from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.managed_ledger.prefix_offload import OffloadStatus, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.streaming_pool import StreamingPool
+from offload_core.managed_ledger.streaming_settings import StreamingSettings
+from offload_core.managed_ledger.streaming_status import StreamingStatus
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
@@ -37,6 +40,9 @@ __all__ = [
     "PolicyOffloads",
     "PolicyReads",
     "RolloverPolicy",
+    "StreamingPool",
+    "StreamingSettings",
+    "StreamingStatus",
     "TopicOffloads",
     "UpkeepLoop",
     "UpkeepRound",

@@ -38,8 +38,8 @@ from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgre
 from offload_core.offload.offloads import Announce, to_nobody
 from offload_core.offload.running_attempt import (
     DEFAULT_LEASE_S,
-    LONGEST_LEASE_S,
     RunningAttempt,
+    check_lease_length,
     check_not_alive,
 )
 from offload_core.offload.segment_check import check_segments
@@ -48,7 +48,6 @@ from offload_hooks.errors import (
     AttemptError,
     OffloadError,
     OffloadStoppedError,
-    OptionError,
     OutcomeUnknownError,
     UnknownLedgerError,
     UnknownTopicError,
@@ -86,8 +85,7 @@ class RecordedOffloads:
         now_ms: Callable[[], int] = system_now_ms,
         lease_s: float = DEFAULT_LEASE_S,
     ) -> None:
-        if not 0 < lease_s <= LONGEST_LEASE_S:
-            raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
+        check_lease_length(lease_s)
         self._records = records
         self._hot = hot
         self._tiers = tiers
