@@ -46,9 +46,7 @@ def layout(environment: Environment, _: PolicyStore, topic: Topic, as_json: AsJs
     if as_json:
         out.print_json(data=[_to_json(each) for each in ranges])
         return
-    letters = dict(
-        zip(dict.fromkeys(each.key for each in ranges if each.key is not None), cycle(_LETTERS))
-    )
+    letters = dict(zip(dict.fromkeys(each.key for each in ranges if each.key is not None), cycle(_LETTERS)))
     out.print(_drawn(ranges, letters))
     out.print(_listed(ranges, letters))
 

@@ -1,6 +1,7 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
+from offload_core.managed_ledger.completion_requests import request_completion
 from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
@@ -10,7 +11,7 @@ from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
-from offload_core.managed_ledger.prefix_offload import OffloadStatus, no_tier
+from offload_core.managed_ledger.prefix_offload import OffloadStatus, first_unoffloaded, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.streaming_pool import StreamingPool
@@ -49,11 +50,13 @@ __all__ = [
     "UpkeepStatus",
     "delete_managed_ledger",
     "due_ledgers",
+    "first_unoffloaded",
     "keep_up",
     "no_tier",
     "open_environment",
     "open_managed_ledger",
     "policies_by_name",
+    "request_completion",
     "system_now_ms",
     "topic_offloads",
 ]

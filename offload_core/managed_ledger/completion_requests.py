@@ -47,8 +47,10 @@ def request_completion(
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     wait: Callable[[float], None] = time.sleep,
-) -> None:
-    """Have a topic's owner complete the segment that it writes; all that was appended before is then in the tier.
+) -> ManagedLedgerInfo:
+    """Have a topic's owner complete the segment that it writes; the record as it is then.
+
+    All that was appended before the call is in the tier when it returns.
 
     The owner answers in its upkeep, so within one interval of that and the time that the upload takes.
 
@@ -85,6 +87,7 @@ def request_completion(
         if known is None:
             raise UnknownTopicError("the topic was deleted meanwhile", found=name)
         info = known.info
+    return info
 
 
 def _with_requests(info: ManagedLedgerInfo, marks: Collection[str]) -> ManagedLedgerInfo:

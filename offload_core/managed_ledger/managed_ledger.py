@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender
+from offload_core.managed_ledger.completion_requests import requests_of, without_requests
 from offload_core.managed_ledger.deletion import delete_condemned, delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
@@ -202,9 +204,14 @@ class ManagedLedger:
         self._streams().set(settings)
 
     @property
+    def streaming(self) -> StreamingSettings | None:
+        """How the topic is streamed; None if it is not."""
+        return None if self._streaming is None else self._streaming.settings
+
+    @property
     def is_streamed(self) -> bool:
         """Whether streaming is switched on."""
-        return self._streaming is not None and self._streaming.settings is not None
+        return self.streaming is not None
 
     @property
     def streaming_status(self) -> StreamingStatus:
@@ -223,6 +230,19 @@ class ManagedLedger:
         """
         self._appender.check_open()
         self._streams().complete(timeout_s)
+
+    def answer_requests(self, timeout_s: float | None = None) -> bool:
+        """Complete the segment for those who asked for it by `request_completion`; whether anybody did.
+
+        Raises: as `complete_segment`; then they go on waiting.
+        """
+        asked = requests_of(self._owned.read())
+        if not asked:
+            return False
+        if self._streaming is not None:
+            self.complete_segment(timeout_s)
+        self._appender.change(partial(without_requests, marks=asked))
+        return True
 
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """Delete the hot copies of ledgers that were offloaded `lag_s` seconds ago or before; their ids.
