@@ -23,6 +23,7 @@ from offload_core.managed_ledger.offload_buffer import OffloadBuffer
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.segment_feed import Fed, SegmentFeed
 from offload_core.managed_ledger.segment_waiters import SegmentWaiters
+from offload_core.managed_ledger.streaming_history import planned_end
 from offload_core.managed_ledger.streaming_plan import (
     can_be_whole,
     has_attempt,
@@ -84,7 +85,8 @@ class TopicStreaming:
         self._now_ms = environment.now_ms
         self._segments = pool.segments_of(owned, environment.records, self._announce, environment.now_ms)
         self._buffer = OffloadBuffer(pool.buffer_budget)
-        self._source = EntrySource(self._buffer, cache, environment.hot.store)
+        self._hot = environment.hot.store
+        self._source = EntrySource(self._buffer, cache, self._hot)
         self._feed = SegmentFeed(self._source, owned, view)
         self._turning = threading.Lock()
         self._settings: StreamingSettings | None = None
@@ -274,7 +276,8 @@ class TopicStreaming:
         ledger = info.ledger(begin.ledger_id)
         if ledger is not None and has_attempt(ledger):
             self._segments.clear(ledger)
-        self._start(self._segments.assign(begin, self._bounds.of_segments))
+        end = planned_end(info, begin, self._bounds.max_segment_bytes, self._hot) if self._settings else None
+        self._start(self._segments.assign(begin, self._bounds.of_segments, end))
         return True
 
     def _start(self, segment: RecordedSegment) -> None:
