@@ -185,20 +185,21 @@ class TopicStreaming:
         if not self._turning.acquire(timeout=timeout_s):
             _log.warning("a turn of the streaming of %s did not end in %g s", self._owned.name, timeout_s)
             return
+        self._buffer.close()
+        segment = self._segment
         try:
-            self._buffer.close()
-            segment = self._segment
             if segment is not None and segment.is_closed:
                 self._pool.wait(segment.outcome, timeout_s)
                 if segment.has_ended:
                     self._settle(segment)
-            self._leave()
         except OffloadError as error:
             _log.warning("the last segment of %s is not complete: %s", self._owned.name, error)
-            self._leave()
         finally:
+            self._leave()
             self._turning.release()
             self._waiters.tell(self._stopped())
+        if segment is not None:
+            self._pool.wait(segment.outcome, timeout_s)  # until what it left in the tier is deleted
 
     # --- turns ---------------------------------------------------------------------------------
 
@@ -351,15 +352,12 @@ class TopicStreaming:
         has_end = self._segment is not None and self._segment.end is not None
         if self._waiters or self._closes_early or has_end:
             return True
-        if self._since_ms is not None and self._now_ms() >= self._age_due_ms(self._since_ms):
+        if self._since_ms is not None and self._now_ms() >= self._since_ms + self._bounds.max_age_ms:
             return True
         if self._settings is not None:
             return False
         ledger = self._owned.info.ledger(begin.ledger_id)
         return ledger is not None and ledger.info.is_closed
-
-    def _age_due_ms(self, since_ms: int) -> int:
-        return since_ms + int(self._bounds.max_segment_age_s * 1000)
 
     def _pending(self, info: ManagedLedgerInfo, begin: EntryPosition) -> int:
         return pending_bytes(info, self._view(), begin, self._bounds.feed_bytes)
@@ -369,7 +367,7 @@ class TopicStreaming:
         self._fresh_bytes, self._wake_bytes, self._is_armed = 0, self._bounds.feed_bytes - waiting, True
         due = [] if self._segment is None else [self._segment.lease_due_ms]
         if self._since_ms is not None:
-            due.append(self._age_due_ms(self._since_ms))
+            due.append(self._since_ms + self._bounds.max_age_ms)
         self._pool.wake_at(self, min(due))
 
     # --- telling -------------------------------------------------------------------------------

@@ -57,7 +57,11 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
     with _noted(failures, "offload"):
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped
-        if due.target is not None:
+        if isinstance(topic, ManagedLedger) and topic.is_streamed:
+            skipped = dict(
+                sorted({**skipped, **dict.fromkeys(due.ledger_ids, "its topic is streamed")}.items())
+            )
+        elif due.target is not None:
             try:
                 topic.offload_prefix(due.target)
             except (LiveAttemptError, OffloadStoppedError) as error:
