@@ -108,7 +108,7 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data
     trimmed = condemn_ledgers(topic.info, [each for each in topic.payloads if each <= first])
     left = [each for each in topic.cold_entries() if each[0] > first]
     assert scanned(trimmed) == left
-    topics = tier.look(Selection(topics_pattern=".*"), records={TOPIC: trimmed})
+    topics = tier.look(Selection(topics_pattern=".*"), records={TOPIC: trimmed}).topics
     reached = advance(topics, {}, Budget(), fail_on_data_loss=True)
     last = Position(left[-1][0], left[-1][1]) if left else Position(0, 0)
     assert all(position > last for position in reached.values()), "a stream comes as far"
