@@ -48,11 +48,10 @@ class OffloadBuffer:
     def get(self, ledger_id: int, first_entry_id: int, stop: int, max_bytes: int) -> EntryBatch | None:
         """Entries of a ledger from `first_entry_id` on and before `stop`, about `max_bytes`; None if it is not here.
 
-        All before it is dropped; what is given stays until a later one is asked for.
+        What is given stays, until it is passed.
         """
+        self.drop_before(ledger_id, first_entry_id)
         with self._lock:
-            while self._in_order and _stop(self._in_order[0]) <= (ledger_id, first_entry_id):
-                self._give_back(self._in_order.popleft())
             if self._in_order and self._in_order[0][:2] > (ledger_id, first_entry_id):
                 for each in self._in_order:  # it was asked for something earlier again
                     heappush(self._put, each)
@@ -73,6 +72,14 @@ class OffloadBuffer:
         offsets = array("q", accumulate(map(len, payloads), initial=0))
         return EntryBatch(first_entry_id, memoryview(b"".join(payloads)), memoryview(offsets))
 
+    def drop_before(self, ledger_id: int, entry_id: int) -> None:
+        """All before this entry is not needed any more."""
+        with self._lock:
+            while self._in_order and _stop(self._in_order[0]) <= (ledger_id, entry_id):
+                self._give_back(self._in_order.popleft())
+            while self._put and _stop(self._put[0]) <= (ledger_id, entry_id):
+                self._give_back(heappop(self._put))
+
     def close(self) -> None:
         """Forget all, and keep nothing any more."""
         with self._lock:
@@ -88,7 +95,7 @@ class OffloadBuffer:
             self.used_bytes = 0
 
     def _line_up(self, ledger_id: int, entry_id: int, max_bytes: int) -> None:
-        """Move to `_in_order` what follows from this entry on; drop what is before it."""
+        """Move to `_in_order` what follows from this entry on."""
         size = sum(taken for _, _, _, taken, _ in self._in_order)
         if self._in_order:
             entry_id = self._in_order[-1][2]

@@ -70,6 +70,7 @@ class SegmentFeed:
 
     def _offer(self, segment: RecordedSegment, ledger_id: int, first: int, stop: int) -> Fed:
         offered = segment.offer(ledger_id, self._source.read(ledger_id, first, stop))
+        self._source.pass_by(offered.accepted, ledger_id, first + offered.accepted)
         if offered.result is OfferResult.NOT_CONSECUTIVE:
             raise AttemptError("a segment was offered another entry than its next", ledger_id=ledger_id)
         if segment.is_closed:

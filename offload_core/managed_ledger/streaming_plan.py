@@ -62,10 +62,10 @@ def following(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord | None:
     )
 
 
-def takes_segment(ledger: LedgerRecord, uuid: UUID) -> bool:
-    """Whether a segment of the ledger before may go on into this one, or has."""
+def takes_segment(ledger: LedgerRecord, uuid: UUID | None = None) -> bool:
+    """Whether a segment of the ledger before may go on into this one, or, if it is this one, has."""
     context = ledger.context
-    if context is None or share_of(ledger, uuid) is not None:
+    if context is None or (uuid is not None and share_of(ledger, uuid) is not None):
         return True
     return context.uuid is None and not context.bookkeeper_deleted
 

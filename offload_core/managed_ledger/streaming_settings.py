@@ -43,6 +43,11 @@ class StreamingSettings:
         return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
 
     @property
+    def max_age_ms(self) -> int:
+        """The age in ms."""
+        return int(self.max_segment_age_s * 1000)
+
+    @property
     def of_segments(self) -> SegmentBounds:
         """What is said of one segment."""
         return SegmentBounds(max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes)

@@ -23,6 +23,7 @@ from offload_core.managed_ledger.offload_buffer import OffloadBuffer
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.segment_feed import Fed, SegmentFeed
 from offload_core.managed_ledger.segment_waiters import SegmentWaiters
+from offload_core.managed_ledger.streaming_history import planned_end
 from offload_core.managed_ledger.streaming_plan import (
     can_be_whole,
     has_attempt,
@@ -84,7 +85,8 @@ class TopicStreaming:
         self._now_ms = environment.now_ms
         self._segments = pool.segments_of(owned, environment.records, self._announce, environment.now_ms)
         self._buffer = OffloadBuffer(pool.buffer_budget)
-        self._source = EntrySource(self._buffer, cache, environment.hot.store)
+        self._hot = environment.hot.store
+        self._source = EntrySource(self._buffer, cache, self._hot)
         self._feed = SegmentFeed(self._source, owned, view)
         self._turning = threading.Lock()
         self._settings: StreamingSettings | None = None
@@ -183,20 +185,21 @@ class TopicStreaming:
         if not self._turning.acquire(timeout=timeout_s):
             _log.warning("a turn of the streaming of %s did not end in %g s", self._owned.name, timeout_s)
             return
+        self._buffer.close()
+        segment = self._segment
         try:
-            self._buffer.close()
-            segment = self._segment
             if segment is not None and segment.is_closed:
                 self._pool.wait(segment.outcome, timeout_s)
                 if segment.has_ended:
                     self._settle(segment)
-            self._leave()
         except OffloadError as error:
             _log.warning("the last segment of %s is not complete: %s", self._owned.name, error)
-            self._leave()
         finally:
+            self._leave()
             self._turning.release()
             self._waiters.tell(self._stopped())
+        if segment is not None:
+            self._pool.wait(segment.outcome, timeout_s)  # until what it left in the tier is deleted
 
     # --- turns ---------------------------------------------------------------------------------
 
@@ -274,7 +277,8 @@ class TopicStreaming:
         ledger = info.ledger(begin.ledger_id)
         if ledger is not None and has_attempt(ledger):
             self._segments.clear(ledger)
-        self._start(self._segments.assign(begin, self._bounds.of_segments))
+        end = planned_end(info, begin, self._bounds.max_segment_bytes, self._hot) if self._settings else None
+        self._start(self._segments.assign(begin, self._bounds.of_segments, end))
         return True
 
     def _start(self, segment: RecordedSegment) -> None:
@@ -348,15 +352,12 @@ class TopicStreaming:
         has_end = self._segment is not None and self._segment.end is not None
         if self._waiters or self._closes_early or has_end:
             return True
-        if self._since_ms is not None and self._now_ms() >= self._age_due_ms(self._since_ms):
+        if self._since_ms is not None and self._now_ms() >= self._since_ms + self._bounds.max_age_ms:
             return True
         if self._settings is not None:
             return False
         ledger = self._owned.info.ledger(begin.ledger_id)
         return ledger is not None and ledger.info.is_closed
-
-    def _age_due_ms(self, since_ms: int) -> int:
-        return since_ms + int(self._bounds.max_segment_age_s * 1000)
 
     def _pending(self, info: ManagedLedgerInfo, begin: EntryPosition) -> int:
         return pending_bytes(info, self._view(), begin, self._bounds.feed_bytes)
@@ -366,7 +367,7 @@ class TopicStreaming:
         self._fresh_bytes, self._wake_bytes, self._is_armed = 0, self._bounds.feed_bytes - waiting, True
         due = [] if self._segment is None else [self._segment.lease_due_ms]
         if self._since_ms is not None:
-            due.append(self._age_due_ms(self._since_ms))
+            due.append(self._since_ms + self._bounds.max_age_ms)
         self._pool.wake_at(self, min(due))
 
     # --- telling -------------------------------------------------------------------------------

@@ -69,7 +69,8 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped
         if policies.offload.is_streamed:
-            skipped = {**skipped, **dict.fromkeys(due.ledger_ids, "the topic is streamed by its owner")}
+            streamed = dict.fromkeys(due.ledger_ids, "the topic is streamed by its owner")
+            skipped = dict(sorted({**skipped, **streamed}.items()))
         elif due.target is not None:
             try:
                 topic.offload_prefix(due.target)

@@ -11,10 +11,11 @@ from tiers import TOPIC
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.offload.segment_check import check_segments
 from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
-from offload_hooks.errors import NoReadableCopyError, OffloadError, RangeError, UnknownLedgerError
+from offload_core.scan import Position, Selection
+from offload_core.scan.advance import Budget, advance
+from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerReader
 
 COLD_FIRST, COLD_ONLY = ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY
@@ -94,8 +95,10 @@ def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: s
 @settings(max_examples=50, deadline=None)
 @given(topic=segmented_topics(gaps=False), data=st.data())
 def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data: st.DataObject) -> None:
+    tier = topic.catalogued()
+
     def scanned(info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
-        scan = topic.catalogued().scan(topic=TOPIC, level="entries", records={TOPIC: info})
+        scan = tier.scan(topic=TOPIC, level="entries", records={TOPIC: info})
         columns = ["__ledgerId", "__entryId", "value"]
         rows = scan.to_table().select(columns).to_pylist()
         return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
@@ -103,31 +106,13 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data
     assert scanned(topic.info) == topic.cold_entries()
     first = data.draw(st.sampled_from(topic.info.ledgers)).ledger_id
     trimmed = condemn_ledgers(topic.info, [each for each in topic.payloads if each <= first])
-    assert scanned(trimmed) == [each for each in topic.cold_entries() if each[0] > first]
-
-
-@settings(max_examples=60, deadline=None)
-@given(topic=segmented_topics(), data=st.data())
-def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
-    topic: SegmentedTopic, data: st.DataObject
-) -> None:
-    tiers = KnownTiers(topic.tier)
-    whole = [each for each in topic.info.ledgers if each.context is not None and each.context.complete]
-    assert {each.ledger_id for each in whole} == {
-        each.ledger_id
-        for each in topic.info.ledgers
-        if each.info.is_closed and topic.cold_stops.get(each.ledger_id) == each.info.entries
-    }
-    for ledger in whole:
-        check_segments(tiers, ledger)
-    if whole:
-        del topic.driver.objects[data.draw(st.sampled_from(sorted(topic.driver.objects)))]
-        for ledger in whole:
-            assert ledger.context is not None
-            keys = {f"{share.uuid}{end}" for share in ledger.context.segments for end in ("", "-index")}
-            if not keys <= set(topic.driver.objects):
-                with pytest.raises(OffloadError, match="not there"):
-                    check_segments(tiers, ledger)
+    left = [each for each in topic.cold_entries() if each[0] > first]
+    assert scanned(trimmed) == left
+    topics = tier.look(Selection(topics_pattern=".*"), records={TOPIC: trimmed}).topics
+    reached = advance(topics, {}, Budget(), fail_on_data_loss=True)
+    last = Position(left[-1][0], left[-1][1]) if left else Position(0, 0)
+    assert all(position > last for position in reached.values()), "a stream comes as far"
+    assert bool(reached) == bool(left)
 
 
 # --- a ledger that is cold in part -------------------------------------------------------------

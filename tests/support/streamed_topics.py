@@ -7,16 +7,75 @@ from pathlib import Path
 from typing import Any
 
 from entries import read_object
-from managed_ledgers import Clock
+from managed_ledgers import NAME, Clock
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.object_format import ObjectKey
-from offload_core.managed_ledger import StreamingPool, StreamingSettings
+from offload_core.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    RolloverPolicy,
+    StreamingPool,
+    StreamingSettings,
+    StreamingStatus,
+    open_managed_ledger,
+)
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo, Segment, segments_of
 from offload_core.tier import Tier
 
 SETTINGS = StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block_bytes=300)
 """Small: segments of ten entries of 100 bytes, blocks of two."""
+
+
+class Topic:
+    """A topic that is open, and what was added to it; `run` does what is due."""
+
+    def __init__(self, environment: Environment, cold: Path) -> None:
+        self.environment, self.cold = environment, cold
+        self.added: list[tuple[EntryPosition, bytes]] = []
+        self.open()
+
+    def open(self, **given: Any) -> ManagedLedger:
+        """Open it anew."""
+        rollover = RolloverPolicy(min_age_s=0)
+        self.ledger = open_managed_ledger(self.environment, NAME, rollover=rollover, **given)
+        return self.ledger
+
+    def add(self, count: int, size: int = 100) -> None:
+        """Add entries, each of them another."""
+        for _ in range(count):
+            payload = (b"%d " % len(self.added)).ljust(size, b".")
+            self.added.append((self.ledger.add_entry(payload), payload))
+
+    def run(self) -> None:
+        """Do what is due now."""
+        assert self.environment.streaming is not None
+        self.environment.streaming.run_due()
+
+    @property
+    def info(self) -> ManagedLedgerInfo:
+        """The record."""
+        known = self.environment.records.read(NAME)
+        assert known is not None
+        return known.info
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Of the record."""
+        return segments_of(self.info)
+
+    @property
+    def status(self) -> StreamingStatus:
+        """How the streaming stands."""
+        return self.ledger.streaming_status
+
+    def cold_entries(self) -> list[tuple[EntryPosition, bytes]]:
+        """What is in complete segments."""
+        return in_segments(self.cold, self.info)
+
+    def left(self) -> set[str]:
+        """What lies in the tier and should not."""
+        return left_in(self.cold, self.info)
 
 
 def pool_of(tier: Tier, clock: Clock, **given: Any) -> StreamingPool:
