@@ -38,6 +38,7 @@ SUITES = (
     "hot",
     "offload",
     "streaming",
+    "streamed_topics",
     "topics",
     "reads",
 )

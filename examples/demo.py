@@ -1,4 +1,4 @@
-"""The demo (`make demo`): a broker's objects through Spark to Parquet and back; a topic of our own from hot to cold.
+"""The demo (`make demo`): a broker's objects through Spark to Parquet and back; topics of our own from hot to cold.
 
 Everything it writes lies in `.demo/` at the root of the checkout and is made anew by every run.
 """
@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import life_of_a_topic
+import switched_topic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from rich.bar import Bar
@@ -74,6 +75,14 @@ def main() -> None:
 
     step("Read it through Spark, by its record")
     count_orders(topic)
+
+    step("A topic that went from ledgers to streaming and back: which positions lie in which object")
+    switched = switched_topic.run(spark, DEMO / "switched", say)
+    offload("topics", "layout", switched_topic.TOPIC, "--config", str(DEMO / "switched" / "offload.toml"))
+    counted, expected = switched_topic.count(switched)
+    if counted != expected:
+        sys.exit(f"Spark has {counted} messages, and {expected} were produced.")
+    console.print(f"Spark reads it as one: all {counted:,} messages.")
     spark.stop()
 
     step(f"Done in {time.monotonic() - began:.0f} s. Now with your own bucket")
@@ -87,7 +96,12 @@ def main() -> None:
 
 def step(title: str) -> None:
     """Say what comes now."""
-    console.print(f"\n[bold]── {title}[/bold]")
+    say(f"\n[bold]── {title}[/bold]")
+
+
+def say(text: str) -> None:
+    """A line, however long."""
+    console.print(text, soft_wrap=True)
 
 
 def lay_out(tier: Tier) -> int:
@@ -173,9 +187,8 @@ def count_orders(topic: DataFrame) -> None:
 def offload(*arguments: str) -> None:
     """Show a command and run it."""
     command = offload_command()
-    console.print(
-        f"$ {' '.join([shown(command), *(shown(Path(text)) if '/' in text else text for text in arguments)])}"
-    )
+    words = [shown(Path(text)) if text.startswith("/") else text for text in arguments]
+    say(f"$ {' '.join([shown(command), *words])}")
     subprocess.run([str(command), *arguments], check=True)
 
 

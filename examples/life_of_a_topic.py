@@ -70,7 +70,7 @@ def run(spark: SparkSession, folder: Path, show: Show) -> DataFrame:
             def say(title: str) -> None:
                 show(title, places(environment, topic, cold))
 
-            produce(topic)
+            produce(topic, range(ENTRIES))
             say(f"Produced {ENTRIES * MESSAGES_PER_ENTRY:,} messages; a ledger that was full was sealed")
             end = topic.last_position
             assert end is not None
@@ -78,7 +78,7 @@ def run(spark: SparkSession, folder: Path, show: Show) -> DataFrame:
             say(f"Offloaded the sealed ledgers; {first_hot} is the first entry that is not offloaded")
             deleted = topic.delete_hot_copies(lag_s=0)
             say(f"Deleted the hot copies of the ledgers {', '.join(map(str, deleted))}")
-            return messages(spark, folder)
+            return messages(spark, folder, TOPIC)
 
 
 @contextmanager
@@ -107,9 +107,9 @@ def records_url(folder: Path) -> str:
     return f"sqlite:{folder}/records.db"
 
 
-def produce(topic: ManagedLedger) -> None:
-    """Append orders as a producer with batching sends them."""
-    for number in range(ENTRIES):
+def produce(topic: ManagedLedger, entries: range) -> None:
+    """Append orders as a producer with batching sends them, in the entries of these numbers."""
+    for number in entries:
         first = number * MESSAGES_PER_ENTRY
         orders = [
             NewMessage(key=CUSTOMERS[i % len(CUSTOMERS)], value=json.dumps({"order": i}).encode())
@@ -119,11 +119,11 @@ def produce(topic: ManagedLedger) -> None:
         topic.add_entry(pack_entry(orders, producer_name="shop", sequence_id=first, publish_time_ms=now_ms))
 
 
-def messages(spark: SparkSession, folder: Path) -> DataFrame:
-    """The topic's messages in cold storage, found by its record."""
+def messages(spark: SparkSession, folder: Path, topic: str) -> DataFrame:
+    """A topic's messages in cold storage, found by its record."""
     return (
         spark.read.format("pulsar_offload")
-        .option("topic", TOPIC)
+        .option("topic", topic)
         .option("records", records_url(folder))
         .load(str(folder / "cold"))
     )

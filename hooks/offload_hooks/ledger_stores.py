@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, overload
+from typing import Protocol, overload, runtime_checkable
 
 from offload_hooks.values import ReadableBuffer
 
@@ -204,6 +204,17 @@ class LedgerReader(Protocol):
 
     def close(self) -> None:
         """Give back what it holds. Nothing may be called afterwards but `close`."""
+
+
+@runtime_checkable
+class SizedLedgerReader(Protocol):
+    """What a `LedgerReader` may have besides: how large its entries are, without reading all of them."""
+
+    def size_before(self, entry_id: int) -> int:
+        """The bytes of the payloads of all entries before this one; it may be the one behind the last.
+
+        Errors as `LedgerReader.read`.
+        """
 
 
 class LedgerStore(Protocol):

@@ -26,6 +26,7 @@ from offload_hooks.errors import (
     OffloadError,
     OptionError,
     PluginError,
+    StoreTimeoutError,
     StoreUnavailableError,
     UnknownTopicError,
     VersionConflictError,
@@ -43,6 +44,7 @@ _STATUSES: tuple[tuple[type[OffloadError], int], ...] = (
     (OptionError, 412),
     (PluginError, 412),
     (StoreUnavailableError, 503),
+    (StoreTimeoutError, 504),
 )
 
 log = structlog.get_logger("offload.admin")

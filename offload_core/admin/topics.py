@@ -16,7 +16,9 @@ from offload_core.managed_ledger import (
     Environment,
     OffloadStatus,
     TopicOffloads,
+    first_unoffloaded,
     no_tier,
+    request_completion,
     system_now_ms,
     topic_offloads,
 )
@@ -34,6 +36,9 @@ from offload_hooks.errors import (
 from offload_hooks.ledger_stores import LedgerStatus
 
 log = structlog.get_logger("offload.admin")
+
+_COMPLETION_S = 45.0
+"""How long a request waits for a topic's owner to complete its segment; `pulsar-admin` waits for a minute."""
 
 
 class Topics(Protocol):
@@ -62,8 +67,12 @@ class Topics(Protocol):
     def begin_offload(self, topic: TopicName, position: EntryPosition) -> None:
         """Begin to offload all sealed ledgers before a position.
 
+        Of a topic that is streamed the segment is completed, whatever the position; when it returns, all that was
+        appended before is in the tier.
+
         Raises:
             UnknownTopicError: as `info`.
+            StoreTimeoutError: its owner did not complete the segment in time.
             AttemptError: an offload of the topic runs.
             OptionError: its policies name no tier, or this service has no hot tier.
         """
@@ -99,6 +108,7 @@ class RecordedTopics:
         self._lock = threading.Lock()
         self._offloads: dict[str, TopicOffloads] = {}
         self._asked: dict[str, Future[None]] = {}
+        self._completions: dict[str, OffloadStatus] = {}
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="offload")
 
     def close(self) -> None:
@@ -120,6 +130,7 @@ class RecordedTopics:
                 if not self._is_running(gone):
                     del self._offloads[gone]
                     self._asked.pop(gone, None)
+                    self._completions.pop(gone, None)
         return [self._offloads_of(name) for name in names]
 
     def names(self, namespace: str | None = None) -> list[TopicName]:
@@ -151,12 +162,17 @@ class RecordedTopics:
         """See `Topics`."""
         self._record(topic)
         name = managed_ledger_of_topic(topic)
-        if self._policies_of(name).offload.driver is None:
+        policies = self._policies_of(name).offload
+        if policies.driver is None:
             raise no_tier(topic)
+        if policies.is_streamed:
+            self._complete_segment(name)
+            return
         offloads = self._offloads_of(name)
         with self._lock:
             if self._is_running(name):
                 raise AttemptError(f"an offload of {topic} is in progress")
+            self._completions.pop(name, None)
             self._asked[name] = self._pool.submit(_offload, offloads, position)
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
@@ -166,7 +182,21 @@ class RecordedTopics:
         with self._lock:
             if self._is_running(name):
                 return OffloadStatus(state="running")
+            if name in self._completions:
+                return self._completions[name]
             return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
+
+    def _complete_segment(self, name: str) -> None:
+        status = OffloadStatus(state="running")
+        try:
+            self._completions[name] = status
+            first = first_unoffloaded(request_completion(self._records, name, timeout_s=_COMPLETION_S))
+            status = OffloadStatus(state="success", first_unoffloaded=first)
+        except OffloadError as error:
+            status = OffloadStatus(state="error", error=error)
+            raise
+        finally:
+            self._completions[name] = status
 
     def _written(self, info: ManagedLedgerInfo) -> LedgerStatus | None:
         """The ledger that is open, as the hot tier has it; None if there is none, or it cannot be told."""

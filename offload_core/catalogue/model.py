@@ -129,6 +129,16 @@ class Ledger:
         return metadata.entries
 
     @property
+    def has_nothing_to_lose(self) -> bool:
+        """Whether it has no entries, or its record says that it is being deleted."""
+        return self.entries == 0 or (self.record is not None and self.record.is_condemned)
+
+    @property
+    def was_offloaded(self) -> bool:
+        """Whether some of it was, by its record; without one, whether that was tried at least."""
+        return bool(self.attempts) if self.record is None else self.record.has_complete_copy
+
+    @property
     def unread(self) -> StoredObject | None:
         """The one copy that it is read from, if the index of that has not been read yet."""
         return next((stored for stored in self.attempts if stored.is_unread), None)

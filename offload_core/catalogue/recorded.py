@@ -100,7 +100,9 @@ def record_catalogue(
     for topic, info in records.items():
         for ledger in info.ledgers:
             for copy in recorded_copies(topic, ledger, folder):
-                copies.setdefault(copy.key, copy)
+                # of a segment, a ledger that is being deleted does not decide what others read
+                if copy.key not in copies or copies[copy.key].unfinished is not None:
+                    copies[copy.key] = copy
     looked_up = concurrently(
         lambda copy: _look_up(tier, copy, _seen(copy, seen), read_indexes), list(copies.values())
     )
@@ -125,9 +127,11 @@ def _look_up(tier: Tier, copy: RecordedCopy, known: StoredObject | None, read_in
         described = _described(tier, copy.mapfile_key, read_indexes)
     if described is None:
         described = _not_there(tier, copy)
-    if copy.unfinished is None:
-        return described
-    return replace(described, index=None, problem=Problem.UNFINISHED, detail=copy.unfinished)
+    return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
+
+
+def _unfinished(stored: StoredObject, detail: str) -> StoredObject:
+    return replace(stored, index=None, problem=Problem.UNFINISHED, detail=detail)
 
 
 def _described(tier: Tier, key: ObjectKey, read_indexes: bool) -> StoredObject | None:
@@ -212,6 +216,8 @@ def _build_ledger(
     readable: dict[int, tuple[StoredObject, LedgerIndex]] = {}
     for copy in recorded_copies(topic, record, folder):
         stored = found[copy.key]
+        if copy.unfinished is not None:
+            stored = _unfinished(stored, copy.unfinished)
         if stored.is_complete and stored.index is not None:
             ledger = next((each for each in stored.index.ledgers if each.ledger_id == record.ledger_id), None)
             mismatch = find_mismatch(copy, ledger)

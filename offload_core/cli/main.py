@@ -20,6 +20,7 @@ def main() -> None:
     from offload_core.cli.doctor import doctor
     from offload_core.cli.export import export
     from offload_core.cli.inspect import inspect
+    from offload_core.cli.layout import layout
     from offload_core.cli.ls import ls
     from offload_core.cli.new_driver import new
     from offload_core.cli.offloading import delete_hot_copies, offload
@@ -55,6 +56,7 @@ def main() -> None:
     )
     about_topics.command("offload")(on_topics(offload))
     about_topics.command()(on_topics(delete_hot_copies))
+    about_topics.command()(on_topics(layout))
     add_topic_policies(about_topics)
     app.add_typer(about_topics, name="topics")
     about_rollback = typer.Typer(no_args_is_help=True, help="The way back from streaming offload.")

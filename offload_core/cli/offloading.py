@@ -11,8 +11,17 @@ from offload_core.catalogue import parse_topic
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.cli.amounts import parse_seconds, parse_size
 from offload_core.cli.progress import byte_bar
-from offload_core.cli.shared import AsJson, out, printable
-from offload_core.managed_ledger import Environment, TopicOffloads, due_ledgers, no_tier, topic_offloads
+from offload_core.cli.shared import AsJson, err, out, printable
+from offload_core.managed_ledger import (
+    Environment,
+    TopicOffloads,
+    due_ledgers,
+    first_unoffloaded,
+    no_tier,
+    request_completion,
+    topic_offloads,
+)
+from offload_core.managed_ledger.completion_requests import DEFAULT_TIMEOUT_S
 from offload_core.metadata import EntryPosition
 from offload_core.policies import parse_policies, resolve_policies
 from offload_core.policy_store import PolicyStore
@@ -30,6 +39,10 @@ SizeThreshold = Annotated[
         help="Leave the newest ledgers hot up to this size: 10M, 1G; 0: none of them.",
     ),
 ]
+Timeout = Annotated[
+    float,
+    typer.Option(min=0.0, help="How long its owner may take to complete a streamed topic's segment, in s."),
+]
 Lag = Annotated[
     str | None,
     typer.Option(
@@ -43,13 +56,21 @@ def offload(
     policies: PolicyStore,
     topic: Topic,
     size_threshold: SizeThreshold = "0",
+    timeout: Timeout = DEFAULT_TIMEOUT_S,
     as_json: AsJson = False,
 ) -> None:
-    """Offload a topic's sealed ledgers to the tier that its policies name."""
+    """Offload a topic's sealed ledgers to the tier that its policies name; of one that is streamed all that there is.
+
+    A topic that is streamed has its segment completed by its owner.
+    """
     name = parse_topic(topic)
-    driver = policies.resolve(name).offload.driver
+    holding = policies.resolve(name).offload
+    driver = holding.driver
     if driver is None:
         raise no_tier(name)
+    if holding.is_streamed:
+        _complete_segment(environment, managed_ledger_of_topic(name), timeout, as_json)
+        return
     offloads = topic_offloads(environment, managed_ledger_of_topic(name))
     said = {"driver": driver, "threshold_in_bytes": max(parse_size(size_threshold), 0)}
     due = due_ledgers(
@@ -82,6 +103,17 @@ def delete_hot_copies(
         return
     for ledger_id in deleted:
         out.print(f"ledger {ledger_id}: hot copy deleted", highlight=False)
+
+
+def _complete_segment(environment: Environment, name: str, timeout_s: float, as_json: bool) -> None:
+    """Have the owner complete its segment, and say how far the topic is offloaded."""
+    with err.status("Waiting for the topic's owner to complete its segment"):
+        info = request_completion(environment.records, name, timeout_s=timeout_s)
+    first = first_unoffloaded(info)
+    if as_json:
+        out.print_json(data={"first_unoffloaded": str(first)})
+        return
+    out.print(f"offloaded up to {first}", highlight=False)
 
 
 def _watched(offloads: TopicOffloads, target: EntryPosition) -> None:

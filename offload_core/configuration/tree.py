@@ -67,6 +67,20 @@ class UploadSettings(Section):
     niceness: Annotated[int, Field(ge=0, le=19)] | None = None
 
 
+class StreamingLimits(Section):
+    """What all topics together take that are streamed in one process.
+
+    Attributes:
+        buffer_bytes: the memory of entries that wait for their offload.
+        block_bytes: the memory of blocks that are filled or on their way.
+        threads: how many calls of stores are made at the same time.
+    """
+
+    buffer_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
+    block_bytes: Annotated[int, Field(ge=16 << 20)] = 256 << 20
+    threads: Annotated[int, Field(ge=1, le=1000)] = 8
+
+
 class AuditLogSettings(Section):
     """Where it is written what was deleted, and why."""
 
@@ -122,6 +136,7 @@ class Configuration(Section):
     hot_tier: HotTierSettings = HotTierSettings()
     tiers: tuple[TierSettings, ...] = ()
     uploads: UploadSettings = UploadSettings()
+    streaming: StreamingLimits = StreamingLimits()
     audit_log: AuditLogSettings = AuditLogSettings()
     service: ServiceSettings = ServiceSettings()
     policies: Annotated[OffloadPolicies, BeforeValidator(_policies)] = Field(

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from offload_core.ledgers.contents import Pages, read_footer, read_pages
 from offload_core.ledgers.descriptors import DescriptorPool
 from offload_core.ledgers.files import translated
-from offload_core.ledgers.layout import State
+from offload_core.ledgers.frames import FRAME_HEAD_BYTES
+from offload_core.ledgers.layout import FRAMES_OFFSET, State
 from offload_core.ledgers.sparse_index import STRIDE_BYTES, Indexes, SparseIndex
 from offload_core.ledgers.walk import MAX_WINDOW_BYTES, EntryWalk
 from offload_hooks.errors import FormatError, LedgerClosedError, RangeError, UnknownLedgerError, placed
@@ -65,6 +66,33 @@ class FileLedgerReader:
             try:
                 walk.skip_to(first_entry_id)
                 return walk.copy(last_entry_id + 1, max_bytes)
+            finally:
+                walk.close()
+
+    def size_before(self, entry_id: int) -> int:
+        """See `SizedLedgerReader`; from the nearest point of the index on, entries are passed."""
+        with self._opened() as descriptor:
+            pages = self._look(descriptor)
+            end = pages.trusted
+            if not 0 <= entry_id <= end.entry_count:
+                raise RangeError(
+                    "the ledger does not have this entry",
+                    ledger_id=self._ledger_id,
+                    expected=f"0 to {end.entry_count}",
+                    found=entry_id,
+                )
+            index = self._indexes.find(self._ledger_id, lambda: _make_index(descriptor, pages.state))
+            walk = EntryWalk(
+                descriptor,
+                self._ledger_id,
+                index,
+                first_entry_id=entry_id,
+                stop=end.offset,
+                window_bytes=2 * STRIDE_BYTES,
+            )
+            try:
+                walk.skip_to(entry_id)
+                return walk.position - FRAMES_OFFSET - FRAME_HEAD_BYTES * entry_id
             finally:
                 walk.close()
 

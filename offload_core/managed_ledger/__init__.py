@@ -1,6 +1,7 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
+from offload_core.managed_ledger.completion_requests import request_completion
 from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
@@ -10,9 +11,12 @@ from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.opening import open_managed_ledger
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
-from offload_core.managed_ledger.prefix_offload import OffloadStatus, no_tier
+from offload_core.managed_ledger.prefix_offload import OffloadStatus, first_unoffloaded, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.streaming_pool import StreamingPool
+from offload_core.managed_ledger.streaming_settings import StreamingSettings
+from offload_core.managed_ledger.streaming_status import StreamingStatus
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
@@ -37,17 +41,22 @@ __all__ = [
     "PolicyOffloads",
     "PolicyReads",
     "RolloverPolicy",
+    "StreamingPool",
+    "StreamingSettings",
+    "StreamingStatus",
     "TopicOffloads",
     "UpkeepLoop",
     "UpkeepRound",
     "UpkeepStatus",
     "delete_managed_ledger",
     "due_ledgers",
+    "first_unoffloaded",
     "keep_up",
     "no_tier",
     "open_environment",
     "open_managed_ledger",
     "policies_by_name",
+    "request_completion",
     "system_now_ms",
     "topic_offloads",
 ]

@@ -14,6 +14,7 @@ from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
+from offload_core.managed_ledger.streaming_pool import StreamingPool
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats
@@ -68,6 +69,15 @@ def open_environment(
                 )
             )
         )
+        limits = configuration.streaming
+        streaming = stack.enter_context(
+            StreamingPool(
+                offloads.lease_to_write,
+                budget_bytes=limits.block_bytes,
+                buffer_bytes=limits.buffer_bytes,
+                threads=limits.threads,
+            )
+        )
         reads = PolicyReads(
             hot, offloads, policies_of, listener=None if stats is None else partial(_count_fallback, stats)
         )
@@ -77,6 +87,7 @@ def open_environment(
             open_reader=reads.open_reader,
             priority_of=reads.priority_of,
             offloads=offloads,
+            streaming=streaming,
             forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
             audit=LoggedDeletions() if path is None else FileAuditLog(path),
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from offload_core.managed_ledger.audit_log import AuditLog, LoggedDeletions
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.open_readers import OpenReader
+from offload_core.managed_ledger.streaming_pool import StreamingPool
 from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
@@ -35,6 +36,7 @@ class Environment:
         priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call does not say it.
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
+        streaming: streams topics that are switched to it; None for none.
         audit: where each deletion is recorded.
         forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
         now_ms: the time, in ms since 1970, UTC.
@@ -46,6 +48,7 @@ class Environment:
     priority_of: Callable[[str], ReadPriority] = _offloaded_first
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: Offloads | None = None
+    streaming: StreamingPool | None = None
     audit: AuditLog = field(default_factory=LoggedDeletions)
     forget: Callable[[str], None] = _nothing_else
     now_ms: Callable[[], int] = system_now_ms

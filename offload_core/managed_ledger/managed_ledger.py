@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender
+from offload_core.managed_ledger.completion_requests import requests_of, without_requests
 from offload_core.managed_ledger.deletion import delete_condemned, delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.prefix_offload import OffloadStatus
+from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S, OffloadStatus, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.record_changes import terminate, without_ledgers
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.streaming_settings import StreamingSettings
+from offload_core.managed_ledger.streaming_status import StreamingStatus
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
+from offload_core.managed_ledger.topic_streaming import TopicStreaming
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority, RetentionPolicies
+from offload_hooks.errors import AttemptError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 from offload_hooks.values import ReadableBuffer
 
@@ -37,7 +43,19 @@ class ManagedLedger:
         self._appender = Appender(environment, owned, rollover)
         self._cache = TailCache(environment.cache_bytes)
         self._reader = TopicReader(owned.name, self._find_ledger, environment.open_ledger, self._cache)
-        self._offloads = TopicOffloads(environment, owned.name, owned.read, self._reader.readers.forget)
+        forget = self._reader.readers.forget
+        self._offloads = TopicOffloads(environment, owned.name, owned.read, forget)
+        self._streaming: TopicStreaming | None = None
+        if environment.streaming is not None:
+            self._streaming = TopicStreaming(
+                environment.streaming,
+                environment,
+                owned,
+                lambda: self._appender.view,
+                self._cache,
+                forget,
+                lambda: self._offloads.offload_status.state == "running",
+            )
 
     def __repr__(self) -> str:
         return f"<ManagedLedger {self.name}>"
@@ -78,7 +96,7 @@ class ManagedLedger:
             OwnershipLostError, LedgerClosedError, StoreError: see the class. Nothing of the call is there.
         """
         position = self._appender.append(lambda writer: writer.append(payload), (payload,))
-        self._cache.put(position.ledger_id, position.entry_id, (payload,))
+        self._keep(position, (bytes(payload),))
         return position
 
     def add_entries(self, payloads: Sequence[ReadableBuffer]) -> EntryPosition:
@@ -87,7 +105,7 @@ class ManagedLedger:
         All are acknowledged or none. At least one. Errors as `add_entry`.
         """
         position = self._appender.append(lambda writer: writer.append_batch(payloads), payloads)
-        self._cache.put(position.ledger_id, position.entry_id, payloads)
+        self._keep(position, [bytes(payload) for payload in payloads])
         return position
 
     def read_entries(
@@ -122,11 +140,17 @@ class ManagedLedger:
 
         The next entry goes to a new ledger.
         """
-        return self._appender.roll()
+        rolled = self._appender.roll()
+        if rolled and self._streaming is not None:
+            self._streaming.wake()
+        return rolled
 
     def roll_if_due(self) -> bool:
         """As `roll`, if the rollover policy says so, of an idle ledger as well; to be called at intervals."""
-        return self._appender.roll_if_due()
+        rolled = self._appender.roll_if_due()
+        if rolled and self._streaming is not None:
+            self._streaming.wake()
+        return rolled
 
     def offload_prefix(self, position: EntryPosition) -> EntryPosition:
         """Offload all sealed ledgers that are wholly before `position`; the first position that is not offloaded.
@@ -139,11 +163,20 @@ class ManagedLedger:
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata. Ledgers that were
                 offloaded before it are; the call can be made again.
             LiveAttemptError: another process, or other thread, offloads the next ledger at the moment.
-            AttemptError: another process took an attempt over.
+            AttemptError: another process took an attempt over; or the topic is streamed.
             OffloadStoppedError: it was stopped, by `stop_offload` or `close`.
         """
         self._appender.check_open()
-        return self._offloads.offload_prefix(position)
+        if self.is_streamed:
+            raise AttemptError(
+                f"the topic {self.name} is streamed, and not offloaded by ledgers",
+                hint="Complete its segment, or switch streaming off.",
+            )
+        try:
+            return self._offloads.offload_prefix(position)
+        finally:
+            if self._streaming is not None:
+                self._streaming.wake()  # switched on meanwhile, it has waited for the end of this
 
     def stop_offload(self) -> None:
         """Let the offload that runs, if one does, end before its next ledger or block; nothing is waited for.
@@ -157,6 +190,59 @@ class ManagedLedger:
     def offload_status(self) -> OffloadStatus:
         """How the offload stands that runs, or how the last one ended. Asks nobody."""
         return self._offloads.offload_status
+
+    def set_streaming(self, settings: StreamingSettings | None) -> None:
+        """Stream the topic from now on, or with other bounds; None: no longer. It waits for nobody.
+
+        Ledgers that are not offloaded yet are streamed first, the oldest first; a ledger-based offload that runs comes
+        to its end before. Switched off, a ledger that is partly in segments is finished by segments.
+
+        Raises:
+            OptionError: the environment has no `StreamingPool`.
+        """
+        self._appender.check_open()
+        self._streams().set(settings)
+
+    @property
+    def streaming(self) -> StreamingSettings | None:
+        """How the topic is streamed; None if it is not."""
+        return None if self._streaming is None else self._streaming.settings
+
+    @property
+    def is_streamed(self) -> bool:
+        """Whether streaming is switched on."""
+        return self.streaming is not None
+
+    @property
+    def streaming_status(self) -> StreamingStatus:
+        """How the streaming stands. Asks nobody."""
+        return StreamingStatus() if self._streaming is None else self._streaming.status
+
+    def complete_segment(self, timeout_s: float | None = None) -> None:
+        """Close the open segment; when it returns, all that was acknowledged before is complete in the tier.
+
+        Switched off, that is said of ledgers that are partly in segments only.
+
+        Raises:
+            OptionError: the environment has no `StreamingPool`.
+            OffloadStoppedError: it took longer, and goes on; or the managed ledger was closed.
+            OffloadError: what made it fail first; it is tried again all the same, see `streaming_status`.
+        """
+        self._appender.check_open()
+        self._streams().complete(timeout_s)
+
+    def answer_requests(self, timeout_s: float | None = None) -> bool:
+        """Complete the segment for those who asked for it by `request_completion`; whether anybody did.
+
+        Raises: as `complete_segment`; then they go on waiting.
+        """
+        asked = requests_of(self._owned.read())
+        if not asked:
+            return False
+        if self._streaming is not None:
+            self.complete_segment(timeout_s)
+        self._appender.change(partial(without_requests, marks=asked))
+        return True
 
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """Delete the hot copies of ledgers that were offloaded `lag_s` seconds ago or before; their ids.
@@ -232,7 +318,7 @@ class ManagedLedger:
     def delete(self) -> None:
         """Delete the topic, see `delete_managed_ledger`; whatever is raised, it is not open any more."""
         self._appender.stop()
-        self._offloads.close()
+        self._stop_offloads()
         self._reader.readers.close()
         self._cache.close()
         delete_managed_ledger(self._environment, self.name)
@@ -240,11 +326,28 @@ class ManagedLedger:
     def close(self) -> None:
         """Seal and record the ledger that is written. Opening repairs it as well, if this fails.
 
-        An offload that runs is stopped, and waited for, some seconds at most.
+        An offload that runs is stopped, and waited for, some seconds at most. So is a segment that is closed already;
+        one that is open stays recorded, and the next owner resumes it.
         """
-        self._offloads.close()
+        self._stop_offloads()
         self._reader.readers.close()
         self._appender.close()
+
+    def _streams(self) -> TopicStreaming:
+        if self._streaming is None:
+            raise no_tier(self.name)
+        return self._streaming
+
+    def _stop_offloads(self) -> None:
+        self._offloads.close()
+        if self._streaming is not None:
+            self._streaming.close(STOP_TIMEOUT_S)
+
+    def _keep(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
+        """What was appended, for those who read along."""
+        self._cache.put(position.ledger_id, position.entry_id, payloads)
+        if self._streaming is not None:
+            self._streaming.offer(position, payloads)
 
     def _find_ledger(self, ledger_id: int) -> LedgerRecord | None:
         known = self._environment.records.read(self.name)

@@ -22,7 +22,7 @@ from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.owned_record import OwnedRecord, claim_record
-from offload_core.managed_ledger.record_changes import end_ledger, without_ledgers
+from offload_core.managed_ledger.record_changes import end_ledger, lose_ledger
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.metadata import LedgerRecord
 from offload_hooks.errors import DataLossError, StoreError, UnknownLedgerError
@@ -45,7 +45,7 @@ def open_managed_ledger(
         create: whether one that is not there is created.
         rollover: when it goes on in a new ledger; None for Pulsar's defaults.
         accept_loss: where acknowledged entries of the last ledger are damaged, or the ledger is not there, go on
-            without them.
+            without them. What lies in complete segments of a ledger that is not there is kept.
 
     Raises:
         UnknownTopicError: there is none, and `create` is false.
@@ -74,8 +74,8 @@ def _recover(environment: Environment, owned: OwnedRecord, accept_loss: bool) ->
                     ledger_id=ledger_id,
                     hint="accept_loss=True opens the managed ledger without it.",
                 ) from error
-            _log.warning("ledger %d of %s is not in the hot tier, and forgotten", ledger_id, owned.name)
-            owned.update(partial(without_ledgers, ledger_ids={ledger_id}))
+            _log.warning("ledger %d of %s is not in the hot tier, and given up", ledger_id, owned.name)
+            owned.update(partial(lose_ledger, ledger_id=ledger_id, now_ms=environment.now_ms()))
             continue
         owned.update(partial(end_ledger, status=status, now_ms=environment.now_ms()))
 

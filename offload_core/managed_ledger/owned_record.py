@@ -7,28 +7,31 @@ change it, in whichever process that is.
 
 from __future__ import annotations
 
+import threading
 from uuid import uuid4
 
 from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, check_owner, claim_ownership
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.managed_ledger_records import Change
+from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
 from offload_hooks.errors import UnknownTopicError, VersionConflictError
 
 _CREATIONS = 10
 
 
 class OwnedRecord:
-    """The record of a managed ledger that was opened here; see `claim_record`.
+    """The record of a managed ledger that was opened here, for many threads; see `claim_record`.
 
     Attributes:
         info: the record as it was last written here; others may have offloaded ledgers since.
     """
 
-    def __init__(self, records: ManagedLedgerRecords, name: str, owner: str, info: ManagedLedgerInfo) -> None:
+    def __init__(self, records: ManagedLedgerRecords, name: str, owner: str, known: VersionedInfo) -> None:
         self._records = records
         self._owner = owner
+        self._lock = threading.Lock()
+        self._version = known.version
         self.name = name
-        self.info = info
+        self.info = known.info
 
     def update(self, change: Change) -> ManagedLedgerInfo:
         """Change the record, as `ManagedLedgerRecords.update`; what it is then.
@@ -42,11 +45,14 @@ class OwnedRecord:
             return change(info)
 
         try:
-            self.info = self._records.update(self.name, owned).info
+            known = self._records.update(self.name, owned)
         except UnknownTopicError:
             check_owner(None, self._owner, self.name)
             raise
-        return self.info
+        with self._lock:
+            if known.version >= self._version:
+                self.info, self._version = known.info, known.version
+        return known.info
 
     def read(self) -> ManagedLedgerInfo:
         """The record as it is now; `OwnershipLostError` as `update`."""
@@ -69,13 +75,13 @@ def claim_record(records: ManagedLedgerRecords, name: str, create: bool) -> Owne
     for is_last in (*[False] * _CREATIONS, True):
         try:
             known = records.update(name, lambda info: claim_ownership(info, owner, name))
-            return OwnedRecord(records, name, owner, known.info)
+            return OwnedRecord(records, name, owner, known)
         except UnknownTopicError:
             if not create:
                 raise
         try:
             new = ManagedLedgerInfo(properties=((OWNER_PROPERTY, owner),))
-            return OwnedRecord(records, name, owner, records.write(name, new, None).info)
+            return OwnedRecord(records, name, owner, records.write(name, new, None))
         except VersionConflictError:  # another has created it, and perhaps deleted it again
             if is_last:
                 raise

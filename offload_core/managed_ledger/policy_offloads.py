@@ -119,6 +119,14 @@ class PolicyOffloads:
             if self._stats is not None:
                 self._stats.count_deletion(topic_of_managed_ledger(name).full, succeeded=succeeded)
 
+    def lease_to_write(self, name: str) -> TierLease:
+        """The tiers of a managed ledger's topic, that of its policies first, until it is closed.
+
+        Raises:
+            OptionError: its policies name no driver.
+        """
+        return self._lease(name, self._policies_of(name).offload)
+
     def lease(self, name: str) -> TierLease | None:
         """The tiers in which copies of a managed ledger's ledgers are, until it is closed; None if none is known."""
         return self._tiers.lease(self._policies_of(name).offload, self._view(name))

@@ -3,6 +3,7 @@
     claim_ownership     an owner's mark goes into the record; whoever owned it before can't change it any more
     begin_ledger        the ledger that entries are appended to from now on
     end_ledger          it is sealed, with what it has; forgotten if it is empty
+    lose_ledger         it is not there any more; what is left of it are its complete segments
     terminate           nothing is added any more
     without_ledgers     ledgers that were condemned (`condemn_ledgers`) and deleted are forgotten
     begin_deletion      the whole topic is to be deleted
@@ -19,6 +20,7 @@ from dataclasses import replace
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
+from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.metadata.segments import with_ledger_closed
 from offload_hooks.errors import OwnershipLostError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
@@ -86,16 +88,32 @@ def begin_ledger(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
 
 
 def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> ManagedLedgerInfo:
-    """Record what a sealed ledger has, since when (ms since 1970, UTC); one without entries is forgotten."""
+    """Record what a sealed ledger has, since when (ms since 1970, UTC); one without entries is forgotten.
+
+    But not if a segment names it: then its entries were lost, and the record is what finds the segment's objects.
+    """
     ledger = info.ledger(status.ledger_id)
     if ledger is None or ledger.info.is_closed:
         return info
-    if not status.entry_count:
+    if not status.entry_count and not shares_of(ledger):
         return without_ledgers(info, {status.ledger_id})
     ended = replace(
         ledger.info, entries=status.entry_count, size=status.size_bytes, timestamp_ms=max(1, now_ms)
     )
     return with_ledger_closed(info.with_ledger(replace(ledger, info=ended)), status.ledger_id)
+
+
+def lose_ledger(info: ManagedLedgerInfo, ledger_id: int, now_ms: int) -> ManagedLedgerInfo:
+    """Record that an open ledger is not in the hot tier any more: it has what lies in its complete segments."""
+    ledger = info.ledger(ledger_id)
+    if ledger is None or ledger.info.is_closed:
+        return info
+    if ledger.context is None or not ledger.context.segments:
+        return without_ledgers(info, {ledger_id})
+    stop = covered_stop(ledger)
+    context = replace(ledger.context, bookkeeper_deleted=stop > 0)
+    ended = replace(ledger.info, entries=stop, size=0, timestamp_ms=max(1, now_ms))
+    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended, context=context)), ledger_id)
 
 
 def without_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:

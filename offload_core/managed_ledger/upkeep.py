@@ -1,16 +1,24 @@
-"""What a topic's policies ask for, done once: rollover, retention, offload by thresholds, deletion of hot copies."""
+"""What a topic's policies ask for, done once: rollover, retention, offload, deletion of hot copies.
+
+Offloaded is by whole ledgers and thresholds, or by streaming, which goes on between the rounds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.streaming_settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
+from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError
+
+_COMPLETION_S = 30.0
+"""How long a round waits for a segment that somebody asked to be completed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +45,7 @@ class UpkeepRound:
 def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
     """Do all that is due to a topic now. What fails is told, not raised.
 
-    Rollover and retention are its owner's alone, of a topic that is open here.
+    Rollover, retention and streaming are its owner's alone, of a topic that is open here.
 
     Retention comes before the offload, which then does not move what is to be deleted. Where nobody sets it, nothing is
     deleted: Pulsar's default keeps what is not consumed yet, and here nobody consumes.
@@ -54,10 +62,16 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
         if policies.retention_origin != "default":
             with _noted(failures, "retention"):
                 topic.trim(policies.retention, listener=trimmed.append)
+    if isinstance(topic, ManagedLedger):
+        with _noted(failures, "streaming"):
+            _stream(topic, policies.offload)
     with _noted(failures, "offload"):
         due = due_ledgers(topic.read_info(), policies.offload, now_ms)
         skipped = due.skipped
-        if due.target is not None:
+        if policies.offload.is_streamed:
+            streamed = dict.fromkeys(due.ledger_ids, "the topic is streamed by its owner")
+            skipped = dict(sorted({**skipped, **streamed}.items()))
+        elif due.target is not None:
             try:
                 topic.offload_prefix(due.target)
             except (LiveAttemptError, OffloadStoppedError) as error:
@@ -76,6 +90,21 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
         hot_deleted=tuple(hot_deleted),
         failures=failures,
     )
+
+
+def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
+    """Switch streaming as the policies say, and complete the segment if somebody asked for that."""
+    wanted = None
+    if policies.is_streamed and policies.driver is not None:
+        wanted = StreamingSettings(
+            max_segment_bytes=policies.max_segment_bytes,
+            max_segment_age_s=policies.max_segment_age_s,
+            block_bytes=policies.max_block_bytes,
+        )
+    if topic.streaming != wanted:
+        topic.set_streaming(wanted)
+    with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round
+        topic.answer_requests(_COMPLETION_S)
 
 
 def _left(due: DueLedgers, offloaded: Sequence[int], why_not: OffloadError) -> Mapping[int, str]:

@@ -60,19 +60,16 @@ def until_first(turn: Callable[[], T]) -> T:
     Raises:
         VersionConflictError: somebody else was faster every time. Others: those of the turn.
     """
-    import stamina  # takes 0.1 s, and who only reads records never comes here: a Spark worker, for instance
+    # Not stamina, which tells of each turn in the log: that somebody else was faster is nothing to be told.
+    import tenacity  # here, as who only reads records never comes here: a Spark worker, for instance
 
-    for attempt in stamina.retry_context(
-        on=VersionConflictError,
-        attempts=_UPDATES,
-        timeout=None,
-        wait_initial=0.002,
-        wait_max=0.1,
-        wait_jitter=0.02,
-    ):
-        with attempt:
-            return turn()
-    raise AssertionError("stamina's loop ends by an answer or an error")
+    turns = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(VersionConflictError),
+        stop=tenacity.stop_after_attempt(_UPDATES),
+        wait=tenacity.wait_random_exponential(multiplier=0.002, max=0.1),
+        reraise=True,
+    )
+    return turns(turn)
 
 
 def _read_back(

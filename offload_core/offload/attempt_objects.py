@@ -10,7 +10,7 @@ from offload_hooks.errors import ObjectNotFoundError
 
 
 def delete_attempt(tier: Tier, key: ObjectKey) -> None:
-    """Delete an attempt's uploads, its index and its data object; nothing is there when it returns.
+    """Delete an attempt's uploads, its index, its data object and their checksums; nothing is there when it returns.
 
     The index goes first, so that nobody finds an index without its data.
 
@@ -22,4 +22,4 @@ def delete_attempt(tier: Tier, key: ObjectKey) -> None:
             for stale in tier.list_uploads(key.data_key):
                 tier.abort_data(stale.upload)
     tier.delete([key.index_key])
-    tier.delete([key.data_key])
+    tier.delete([key.data_key, *(key.checksum_keys or ())])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from offload_core.catalogue.reading import read_index
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import LedgerRecord
@@ -11,14 +9,13 @@ from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, ObjectNotFoundError
 
 
-def check_cold_copy(tier: Tier, ledger: LedgerRecord, uuid: UUID) -> None:
+def check_cold_copy(tier: Tier, ledger: LedgerRecord, key: ObjectKey) -> None:
     """There is an index that can be read, of data of that length, with all entries of the record.
 
     Raises:
         DataLossError: it is not so.
         FormatError, StoreError: of the index and the tier.
     """
-    key = ObjectKey(folder="", uuid=uuid, ledger_id=ledger.ledger_id, is_index=False)
     try:
         data, stored = tier.stat(key.data_key), tier.stat(key.index_key)
         index = read_index(tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)

@@ -58,7 +58,7 @@ class OffloadHandle:
     def can_offer(self, size_bytes: int) -> bool:
         """Whether an entry with a payload of this size would be accepted now; others may take the memory meanwhile."""
         with self._lock:
-            return not self._is_closed and self._blocks.has_memory_for(size_bytes)
+            return not self.is_closed and self._blocks.has_memory_for(size_bytes)
 
     def last_offered(self) -> EntryPosition | None:
         """The last entry that was accepted; None if there is none yet."""
@@ -73,6 +73,11 @@ class OffloadHandle:
     def failure(self) -> BaseException | None:
         """Why the segment failed; None while it did not. `result` raises it when all is tidied up."""
         return self._upload.failure
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no more entries."""
+        return self._closed or self._upload.failure is not None
 
     def offer_entry(self, ledger_id: int, entry_id: int, payload: ReadableBuffer) -> OfferResult:
         """Offer one entry; `offer_entries` is the way for many. Errors as there."""
@@ -91,7 +96,7 @@ class OffloadHandle:
         offsets = _checked_offsets(entries)
         self._blocks.limits.check_entries(ledger_id, entries.first_entry_id, np.diff(offsets))
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return Offered(0, OfferResult.SEGMENT_CLOSED)
             if not self._blocks.follows(ledger_id, entries.first_entry_id):
                 return Offered(0, OfferResult.NOT_CONSECUTIVE)
@@ -117,7 +122,7 @@ class OffloadHandle:
         if not info.is_closed or info.entries is None:
             raise OptionError("a ledger that is open has not ended", ledger_id=info.ledger_id)
         with self._lock:
-            if self._is_closed:
+            if self.is_closed:
                 return OfferResult.SEGMENT_CLOSED
             if not self._blocks.follows(info.ledger_id, info.entries):
                 return OfferResult.NOT_CONSECUTIVE
@@ -130,7 +135,7 @@ class OffloadHandle:
         A segment without entries fails: nothing is written of it.
         """
         with self._lock:
-            if not self._is_closed:
+            if not self.is_closed:
                 self._close()
 
     def abort(self) -> None:
@@ -146,10 +151,6 @@ class OffloadHandle:
             StoreError: of the store.
         """
         return self._upload.outcome
-
-    @property
-    def _is_closed(self) -> bool:
-        return self._closed or self._upload.failure is not None
 
     @property
     def _is_large_enough(self) -> bool:

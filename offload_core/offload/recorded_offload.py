@@ -17,6 +17,8 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.catalogue.recorded import recorded_copies
+from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
     DriverMetadata,
@@ -38,8 +40,8 @@ from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgre
 from offload_core.offload.offloads import Announce, to_nobody
 from offload_core.offload.running_attempt import (
     DEFAULT_LEASE_S,
-    LONGEST_LEASE_S,
     RunningAttempt,
+    check_lease_length,
     check_not_alive,
 )
 from offload_core.offload.segment_check import check_segments
@@ -48,7 +50,6 @@ from offload_hooks.errors import (
     AttemptError,
     OffloadError,
     OffloadStoppedError,
-    OptionError,
     OutcomeUnknownError,
     UnknownLedgerError,
     UnknownTopicError,
@@ -86,8 +87,7 @@ class RecordedOffloads:
         now_ms: Callable[[], int] = system_now_ms,
         lease_s: float = DEFAULT_LEASE_S,
     ) -> None:
-        if not 0 < lease_s <= LONGEST_LEASE_S:
-            raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
+        check_lease_length(lease_s)
         self._records = records
         self._hot = hot
         self._tiers = tiers
@@ -179,7 +179,7 @@ class RecordedOffloads:
                 check_segments(self._tiers, ledger)
                 self._records.update(name, lambda info: mark_segmented_hot_copy_deleted(info, ledger_id))
             else:
-                check_cold_copy(self._tiers.find(context.driver), ledger, uuid)
+                check_cold_copy(self._tiers.find(context.driver), ledger, _key_of(name, ledger))
                 self._records.update(name, lambda info: mark_hot_copy_deleted(info, ledger_id, uuid))
         if announce is not None:
             announce()
@@ -205,8 +205,7 @@ class RecordedOffloads:
                 ledger_id=ledger.ledger_id,
                 found=context.uuid,
             )
-        offloader = self._offloader_of(self._tiers.find(context.driver))
-        offloader.delete_offloaded(ledger.ledger_id, context.uuid)
+        delete_attempt(self._tiers.find(context.driver), _key_of(name, ledger))
 
     def delete_segment(self, name: str, uuid: UUID, driver: DriverMetadata | None) -> None:
         """Delete the objects of a segment that no ledger has, but such as are condemned; it can be called again.
@@ -271,6 +270,11 @@ class RecordedOffloads:
         ledger = None if known is None else known.info.ledger(ledger_id)
         context = None if ledger is None else ledger.context
         return context is not None and context.complete and context.uuid == uuid
+
+
+def _key_of(name: str, ledger: LedgerRecord) -> ObjectKey:
+    """Where a ledger's copy that is one object has its data."""
+    return next(recorded_copies(topic_of_managed_ledger(name), ledger)).key
 
 
 def _why_given_up(error: Exception) -> str:

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.attempt_lease import AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.processes import has_ended, this_process
-from offload_hooks.errors import AttemptError, LiveAttemptError, OffloadError, UnknownTopicError
+from offload_hooks.errors import (
+    AttemptError,
+    LiveAttemptError,
+    OffloadError,
+    OptionError,
+    UnknownTopicError,
+)
 
 DEFAULT_LEASE_S = 60.0
 """How long a lease is; it is renewed three times in that time."""
@@ -75,7 +82,7 @@ class RunningAttempt:
 
     def lease(self) -> AttemptLease:
         """A lease from now on."""
-        return AttemptLease(holder=this_process(), until_ms=self._now_ms() + int(self._lease_s * 1000))
+        return lease_from(self._now_ms(), self._lease_s)
 
     def keep_lease(self) -> None:
         """Renew it from now on; the attempt is recorded."""
@@ -107,22 +114,55 @@ class RunningAttempt:
 
 
 def check_not_alive(ledger: LedgerRecord | None, now_ms: int, *, but: UUID | None = None) -> None:
-    """Refuse to touch an attempt that somebody is at, if it is not `but`.
+    """Refuse to touch an attempt at a whole ledger that somebody is at, if it is not `but`; see `check_over`."""
+    context = None if ledger is None else ledger.context
+    if ledger is None or context is None or context.complete or context.uuid in (None, but):
+        return
+    assert context.uuid is not None
+    check_over(context.uuid, context.driver, now_ms, ledger.ledger_id)
+
+
+def check_over(uuid: UUID, driver: DriverMetadata | None, now_ms: int, ledger_id: int) -> None:
+    """Refuse to touch an attempt that is not complete, if somebody is at it.
+
+    Args:
+        driver: what is recorded of the attempt, its lease among it.
+        ledger_id: its ledger, or its segment's first.
 
     Raises:
         LiveAttemptError: its lease is not over, and its process is not known to have ended.
     """
-    context = None if ledger is None else ledger.context
-    lease = None if context is None or context.complete else lease_of(context.driver)
-    if ledger is None or context is None or context.uuid in (None, but) or lease is None:
+    lease = lease_of(driver)
+    if lease is None:
         return
     left_s = (lease.until_ms - now_ms) / 1000
     is_here = lease.holder == this_process()
-    is_at_it = context.uuid in _running if is_here else not has_ended(lease.holder)
+    is_at_it = uuid in _running if is_here else not has_ended(lease.holder)
     if 0 < left_s <= LONGEST_LEASE_S and is_at_it:
         raise LiveAttemptError(
             f"{'this process' if is_here else 'another process'} offloads the ledger at the moment",
-            ledger_id=ledger.ledger_id,
-            found=f"attempt {context.uuid} of process {lease.holder.process}",
+            ledger_id=ledger_id,
+            found=f"attempt {uuid} of process {lease.holder.process}",
             hint=f"It can be taken over in {left_s:.0f} s, if it does not go on.",
         )
+
+
+def check_lease_length(lease_s: float) -> None:
+    """Refuse a lease that nobody would believe (`OptionError`)."""
+    if not 0 < lease_s <= LONGEST_LEASE_S:
+        raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
+
+
+def lease_from(now_ms: int, lease_s: float) -> AttemptLease:
+    """A lease of this process from now on."""
+    return AttemptLease(holder=this_process(), until_ms=now_ms + int(lease_s * 1000))
+
+
+@contextmanager
+def at_attempt(uuid: UUID) -> Iterator[None]:
+    """In the block, or until it is left, the attempt is this process's."""
+    _running.add(uuid)
+    try:
+        yield
+    finally:
+        _running.discard(uuid)

@@ -96,7 +96,7 @@ class SegmentOffloader:
         software = f"pulsar-offload {version('pulsar-offload')}"
         upload = SegmentUpload(
             self._tier,
-            _key(uuid),
+            segment_key(uuid),
             partial(user_metadata, software_version=software, extra=dict(extra_metadata)),
             self._executor,
             self._budget,
@@ -111,8 +111,9 @@ class SegmentOffloader:
         Raises:
             StoreError: the store fails; it can be called again.
         """
-        delete_attempt(self._tier, _key(uuid))
+        delete_attempt(self._tier, segment_key(uuid))
 
 
-def _key(uuid: UUID) -> ObjectKey:
+def segment_key(uuid: UUID) -> ObjectKey:
+    """The key of a segment's data object."""
     return ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False)

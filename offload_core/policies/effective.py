@@ -113,6 +113,24 @@ class EffectivePolicies:
         limit: int = self["rate_limit_in_bytes_per_second"]
         return limit or None
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether entries are offloaded by segments as they arrive, not by whole ledgers."""
+        streaming: bool = self["streaming"]
+        return streaming
+
+    @property
+    def max_segment_bytes(self) -> int:
+        """With so many bytes of payloads a segment ends."""
+        size: int = self["max_segment_size_in_bytes"]
+        return size
+
+    @property
+    def max_segment_age_s(self) -> int:
+        """So long after its first entry a segment ends, however small."""
+        age: int = self["max_segment_age_in_seconds"]
+        return age
+
     def driver_options(self) -> dict[str, object]:
         """The driver's options, by Pulsar's names, which drivers know; credentials in clear.
 

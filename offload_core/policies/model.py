@@ -1,7 +1,8 @@
 """What one level says of offloading: each field None where it says nothing, and then a level above counts.
 
-Fields are Pulsar's (`OffloadPoliciesImpl` 4.0.8), with its names as aliases; two are ours: the rate limit and the
-tiered read priority. Source of the defaults: Pulsar's broker.conf and `OffloadPoliciesImpl`; docs/policies.md.
+Fields are Pulsar's (`OffloadPoliciesImpl` 4.0.8), with its names as aliases; ours are the rate limit, the tiered read
+priority and what is said of streaming (PIP-76). Source of the defaults: Pulsar's broker.conf, `OffloadPoliciesImpl` and
+`TieredStorageConfiguration`; docs/policies.md.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ Threads = Annotated[int, Field(ge=1, le=MAX_THREADS)]
 Threshold = Annotated[int, Field(ge=-1, le=2**63 - 1)]
 Bytes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 BlockBytes = Annotated[int, Field(ge=MIN_BLOCK_BYTES, le=2**31 - 1)]
+Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class OffloadPolicies(BaseModel):
@@ -67,6 +69,9 @@ class OffloadPolicies(BaseModel):
     rate_limit_in_bytes_per_second: Annotated[int, Field(ge=0)] | None = Field(
         None, alias="managedLedgerOffloadRateLimitInBytesPerSecond"
     )
+    streaming: bool | None = Field(None, alias="managedLedgerOffloadStreaming")
+    max_segment_size_in_bytes: Positive | None = Field(None, alias="maxOffloadSegmentSizeInBytes")
+    max_segment_age_in_seconds: Positive | None = Field(None, alias="maxOffloadSegmentRolloverTimeInSeconds")
     bucket: str | None = Field(None, alias="managedLedgerOffloadBucket")
     region: str | None = Field(None, alias="managedLedgerOffloadRegion")
     service_endpoint: str | None = Field(None, alias="managedLedgerOffloadServiceEndpoint")
@@ -141,6 +146,9 @@ DEFAULTS = OffloadPolicies(
     read_threads=2,
     prefetch_rounds=1,
     rate_limit_in_bytes_per_second=0,
+    streaming=False,
+    max_segment_size_in_bytes=1024 * _MIB,
+    max_segment_age_in_seconds=600,
     max_block_size_in_bytes=64 * _MIB,
     gcs_max_block_size_in_bytes=128 * _MIB,
     read_buffer_size_in_bytes=_MIB,

@@ -1,6 +1,7 @@
 """Policies as people and Pulsar write them: a mapping by any of their names → `OffloadPolicies`, or a clear refusal.
 
-Accepted are our names, Pulsar's, those of broker.conf that differ from them, and those of PIP-17.
+Accepted are our names, Pulsar's, those of broker.conf that differ from them, and those of PIP-17
+and PIP-76.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ _OTHER_NAMES: Mapping[str, tuple[str, Callable[[int], int] | None]] = {
     "managedLedgerDataReadPriority": ("offloaded_read_priority", None),
     "offloadSizeInMB": ("threshold_in_bytes", _times(_MIB)),
     "offloadTimeInMinutes": ("threshold_in_seconds", _times(60)),
+    "maxSizePerOffloadSegmentMbytes": ("max_segment_size_in_bytes", _times(_MIB)),
+    "maxOffloadSegmentRolloverTimeMinutes": ("max_segment_age_in_seconds", _times(60)),
 }
 
 

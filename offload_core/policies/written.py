@@ -22,6 +22,8 @@ _LEAST = {
     "ReadBufferSizeInBytes": 1,
     "Threads": 1,
     "PrefetchRounds": 1,
+    "SegmentSizeInBytes": 1,
+    "SegmentRolloverTimeInSeconds": 1,
 }
 _MOST = {"Threads": MAX_THREADS, "PrefetchRounds": MAX_THREADS}
 

@@ -108,7 +108,10 @@ class ColdReader:
         reached = first
         for stretch in self._stretches[bisect.bisect_right(self._ends, first) :]:
             begin = stretch.block.first_entry_id
-            if begin >= stop or (begin > reached and not stretch.piece.has_gaps):
+            if begin > reached and not stretch.piece.has_gaps:
+                break
+            if begin >= stop:
+                reached = stop  # what is left of the range was left out of this object
                 break
             for located in read_stretch(stretch, self._places, first, stop, ahead=ahead):
                 yield stretch, located

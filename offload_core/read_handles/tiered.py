@@ -136,8 +136,7 @@ class TieredReader:
 
     def status(self) -> LedgerStatus:
         """See `LedgerReader`. Of a ledger that is partly cold, what the hot tier says, as long as that answers."""
-        first_hot = (Copy.HOT, Copy.COLD) if self._cold_stop is not None else None
-        return self._try(None, lambda _, reader: reader.status(), first_hot)
+        return self._ask_status((Copy.HOT, Copy.COLD) if self._cold_stop is not None else None)
 
     def read(
         self, first_entry_id: int, last_entry_id: int, max_bytes: int = DEFAULT_READ_BYTES
@@ -151,19 +150,20 @@ class TieredReader:
             NoReadableCopyError: by `*_FIRST`, neither copy can be read.
             OffloadError: see `TieredReaders.open`.
         """
-        stop, last_cold = self._cold_stop, last_entry_id
+        stop, last_cold, only_hot = self._cold_stop, last_entry_id, False
         if stop is not None and first_entry_id < stop:
             last_cold = min(last_entry_id, stop - 1)
-        if last_cold != last_entry_id and not self._record.info.is_closed:
-            check_range(self._status_of(last_cold + 1), first_entry_id, last_cold, max_bytes)
+        elif stop is not None:
+            only_hot = Copy.HOT in self._copies
+        if stop is not None and not only_hot and not self._record.info.is_closed:
+            check_range(self._status_of(stop), first_entry_id, last_cold, max_bytes)
         else:
-            check_range(self._bounds(), first_entry_id, last_entry_id, max_bytes)
+            check_range(self._bounds(only_hot=only_hot), first_entry_id, last_entry_id, max_bytes)
 
         def read(copy: Copy, reader: LedgerReader) -> EntryBatch:
             last = last_cold if copy is Copy.COLD else last_entry_id
             return reader.read(first_entry_id, last, max_bytes)
 
-        only_hot = stop is not None and first_entry_id >= stop and Copy.HOT in self._copies
         return self._try(first_entry_id, read, (Copy.HOT,) if only_hot else None)
 
     def close(self) -> None:
@@ -175,12 +175,15 @@ class TieredReader:
         for reader in readers:
             reader.close()
 
-    def _bounds(self) -> LedgerStatus:
+    def _bounds(self, *, only_hot: bool) -> LedgerStatus:
         """How far the ledger goes: by its record if it is closed, else by the hot tier."""
         info = self._record.info
         if not info.is_closed or info.entries is None:
-            return self.status()
+            return self._ask_status((Copy.HOT,)) if only_hot else self.status()
         return self._status_of(info.entries)
+
+    def _ask_status(self, only: tuple[Copy, ...] | None) -> LedgerStatus:
+        return self._try(None, lambda _, reader: reader.status(), only)
 
     def _status_of(self, entries: int) -> LedgerStatus:
         info = self._record.info

@@ -108,7 +108,7 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
     for i, ledger in enumerate(ledgers):
         behind = any(other.pieces for other in ledgers[i + 1 :])
         if not ledger.pieces:
-            if ledger.entries == 0:
+            if ledger.has_nothing_to_lose:
                 continue
             if not _is_lost(ledger, behind):
                 return

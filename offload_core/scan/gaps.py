@@ -54,11 +54,11 @@ class Gap:
 
 
 def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Iterator[Gap]:
-    """The gaps of a topic in a range, in order. Ledgers without entries have nothing to lose."""
+    """The gaps of a topic in a range, in order."""
     missing: list[Ledger] = []
     for ledger in topic.ledgers:
         if not ledger.is_readable:
-            if ledger.entries != 0 and ledger.ledger_id in wanted:
+            if not ledger.has_nothing_to_lose and ledger.ledger_id in wanted:
                 missing.append(ledger)
         elif missing:
             # Of objects that name no topic nobody knows which ledgers follow each other.

@@ -120,7 +120,7 @@ def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
     """What is asked for of a topic's ledgers by positions, of those that cannot be read as well."""
     in_range = [ledger for ledger in topic.ledgers if asked.holds(ledger)]
     last_readable = max((ledger.ledger_id for ledger in in_range if ledger.is_readable), default=-1)
-    last_begun = max((ledger.ledger_id for ledger in topic.ledgers if ledger.attempts), default=-1)
+    last_offloaded = max((ledger.ledger_id for ledger in topic.ledgers if ledger.was_offloaded), default=-1)
     return [
         LedgerShare(
             topic=topic.full_name,
@@ -128,7 +128,7 @@ def _shares(topic: Topic, asked: AskedRange) -> list[LedgerShare]:
             ledger=ledger,
             asked=_range_in(ledger, asked),
             ends_at=asked.stop,
-            is_closed=topic.name is not None and ledger.ledger_id < last_begun,
+            is_closed=topic.name is not None and ledger.ledger_id < last_offloaded,
             is_last=topic.name is None or ledger.ledger_id >= last_readable,
         )
         for ledger in in_range

@@ -31,13 +31,13 @@ def _lose_ledger(share: LedgerShare, fail: bool) -> None:
     """Say that a ledger has no complete copy after all, as `gaps.report_gaps` does of those that never seemed to.
 
     If nothing follows, it may still be on its way: a warning. Unless its record says that there is a copy, or a
-    position behind it was asked for. A ledger without entries has nothing to lose.
+    position behind it was asked for.
 
     Raises:
         DataLossError: it is lost, and `fail`.
     """
     ledger = share.ledger
-    if ledger.entries == 0:
+    if ledger.has_nothing_to_lose:
         return
     what = f"a ledger of {share.label} has no complete copy"
     is_lost = ledger.record is not None and ledger.record.has_complete_copy

@@ -130,3 +130,26 @@ def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
 
 def is_begun(ledger: LedgerRecord) -> bool:
     return ledger.context is not None and not ledger.context.complete
+
+
+def test_the_layout_draws_which_positions_lie_in_which_object(
+    topic: ManagedLedger, on_topic: Callable[..., Result], offload: Offload, config: Path
+) -> None:
+    assert on_topic("offload").code == 0
+    drawn = on_topic("layout").out.splitlines()
+    ids = [ledger.ledger_id for ledger in topic.read_info().in_order]
+    assert [line.split() for line in drawn[:3]] == [
+        ["ledger", str(ids[0]), "A" * 60],
+        ["ledger", str(ids[1]), "B" * 60],
+        ["ledger", str(ids[2]), "·"],
+    ]
+    assert [line.split()[:4] for line in drawn[4:]] == [
+        ["A", f"{ids[0]}:0", f"{ids[0]}:0", "ledger"],
+        ["B", f"{ids[1]}:0", f"{ids[1]}:0", "ledger"],
+        ["·", f"{ids[2]}:0", "…", "hot"],
+    ]
+    parts = json.loads(on_topic("layout", "--json").out)
+    assert [part["format"] for part in parts] == ["pip17", "pip17", None]
+    assert parts[0]["object"] in drawn[4]
+    unknown = offload("topics", "layout", "acme/n/nobody", "--config", config)
+    assert (unknown.code, "no record of this topic" in unknown.err) == (1, True)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
 from managed_ledgers import NAME, Audit, ColdLedger
+from segmented import SegmentedOffloads
 
 from offload_core import open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -29,10 +30,17 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.managed_ledger.audit_log import Deletion
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    segments_of,
+)
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies
+from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -61,6 +69,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.cold = folder / "cold"
         self.cold.mkdir(parents=True)
+        self.tier = Tier(LocalDriver(str(self.cold)))
+        self.segments = ColdReaders(KnownTiers(self.tier), memory=ReadMemory())
         self.metadata = MemoryMetadataStore()
         self.ledgers = MemoryLedgers()
         self.acknowledged: list[bytes] = []
@@ -116,9 +126,26 @@ class World:
 
     def open_reader(self, record: LedgerRecord, *_: object) -> LedgerReader:
         """Cold if the record says so, else hot."""
+        hot = MemoryLedgerStore(self.ledgers)
+        if record.context is not None and record.context.segments:
+            return TieredReaders(hot, self.segments).open(record)
         if record.has_complete_copy:
             return ColdLedger(self.cold, record)
-        return MemoryLedgerStore(self.ledgers).open(record.ledger_id)
+        return hot.open(record.ledger_id)
+
+    def check_cold(self, ledger: LedgerRecord, where: str) -> None:
+        """What the record says to be in the tier is there."""
+        if not ledger.has_complete_copy:
+            return
+        assert ledger.context is not None
+        if not ledger.context.segments:
+            assert len(ColdLedger(self.cold, ledger).entries) == ledger.info.entries, where
+            return
+        stop, found = ledger.offloaded_stop, 0
+        assert stop is not None
+        reader = self.segments.open(ledger)
+        while found < stop:
+            found = reader.read(found, stop - 1).stop_entry_id
 
     def check(self, where: str) -> None:
         """Open the topic anew, and compare."""
@@ -142,8 +169,7 @@ class World:
             if ledger.is_condemned:
                 continue
             assert ledger.info.is_closed, where
-            if ledger.has_complete_copy:
-                assert len(ColdLedger(self.cold, ledger).entries) == ledger.info.entries, where
+            self.check_cold(ledger, where)
             if ledger.context is None or not ledger.context.bookkeeper_deleted:
                 assert len(self.ledgers.find(ledger.ledger_id).entries) == ledger.info.entries, where
 
@@ -157,9 +183,12 @@ class World:
         }
         keys = set()
         for ledger in info.ledgers:
-            if ledger.context is not None and ledger.context.complete:
-                key = f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
+            context = ledger.context
+            if context is not None and context.complete and not context.segments:
+                key = f"{context.uuid}-ledger-{ledger.ledger_id}"
                 keys |= {key, f"{key}-index"}
+        for segment in segments_of(info):
+            keys |= {str(segment.uuid), f"{segment.uuid}-index"}
         with open_tier(self.cold) as tier:
             files = {each.key for each in tier.store.list_objects()}
             uploads = {each.upload.upload_id for each in tier.store.list_uploads()}
@@ -206,6 +235,30 @@ def partly_cold(world: World) -> None:
     topic.offload_prefix(EntryPosition(info.in_order[1].ledger_id, 0))
     topic.delete_hot_copies(0)
     topic.offload_prefix(EntryPosition(info.in_order[2].ledger_id, 0))
+
+
+def in_segments(world: World, completes: bool = True) -> None:
+    """Three segments over three ledgers; the first ledger is in the cold tier only, the last in part."""
+    with_entries(world)
+    topic = world.open(Points())
+    info = world.info()
+    assert info is not None
+    first, second, third = (ledger.ledger_id for ledger in info.in_order)
+    offloads = SegmentedOffloads(
+        name=NAME,
+        records=ManagedLedgerRecords(world.metadata),
+        hot=MemoryLedgerStore(world.ledgers),
+        tier=world.tier,
+        now_ms=lambda: 1000,
+    )
+    offloads.offload(EntryPosition(first, 1))
+    offloads.offload(EntryPosition(second, 0))
+    topic.delete_hot_copies(0)
+    offloads.offload(EntryPosition(third, 1), completes=completes)
+
+
+def in_segments_one_of_which_is_unfinished(world: World) -> None:
+    in_segments(world, completes=False)
 
 
 def open_it(world: World, points: Points) -> None:
@@ -270,17 +323,20 @@ VERBS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]
     "offload_prefix": (with_two_ledgers, offload_prefix),
     "delete hot copies": (offloaded, delete_hot_copies),
     "delete topic": (partly_cold, delete_topic),
+    "trim segments": (in_segments, trim),
+    "delete hot copies of segments": (in_segments, delete_hot_copies),
+    "delete topic in segments": (in_segments_one_of_which_is_unfinished, delete_topic),
 }
 
 
 def is_done(world: World, verb: str) -> bool:
     """Whether the verb has come to its end."""
     info = world.info()
-    if verb == "delete topic":
+    if verb.startswith("delete topic"):
         return info is None
     assert info is not None
     contexts = [ledger.context for ledger in info.ledgers]
-    if verb == "trim":
+    if verb.startswith("trim"):
         return len(info.ledgers) == 1
     if verb == "terminate":
         return info.terminated_at is not None
@@ -288,6 +344,12 @@ def is_done(world: World, verb: str) -> bool:
         return all(context is not None and context.complete for context in contexts)
     if verb == "delete hot copies":
         return all(context is not None and context.bookkeeper_deleted for context in contexts)
+    if verb == "delete hot copies of segments":
+        return [context is not None and context.bookkeeper_deleted for context in contexts] == [
+            True,
+            True,
+            False,
+        ]
     return True
 
 

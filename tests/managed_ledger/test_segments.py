@@ -142,6 +142,16 @@ def test_a_segment_that_cannot_be_read_is_read_hot(topic: Topic, cold: TierReade
         topic.read(ReadPriority.OFFLOADED_ONLY)
 
 
+def test_a_reader_of_a_ledger_that_was_open_reads_on_when_that_is_cold_as_a_whole(topic: Topic) -> None:
+    topic.offloads.offload(topic.end(3, 0))
+    assert topic.read() == topic.payloads
+    topic.open.roll()
+    topic.offloads.offload(topic.end(3, 1))
+    assert topic.open.delete_hot_copies(0) == topic.ids
+    topic.open.add_entry(b"later")
+    assert topic.read(ReadPriority.BOOKKEEPER_FIRST) == topic.read() == [*topic.payloads, b"later"]
+
+
 def test_segments_one_object_copies_and_hot_ledgers_are_read_as_one(topic: Topic) -> None:
     topic.open.offload_prefix(topic.end(1, 0))
     topic.offloads.offload(topic.end(2, 1), begin=topic.end(1, 0))

@@ -53,8 +53,18 @@ def test_without_any_level_nothing_is_offloaded_and_the_defaults_hold() -> None:
     assert found.read_priority is ReadPriority.OFFLOADED_FIRST
     assert (found.max_threads, found.max_block_bytes, found.read_buffer_bytes) == (2, 64 * MIB, MIB)
     assert found.rate_limit_bytes_per_s is None
+    assert (found.is_streamed, found.max_segment_bytes, found.max_segment_age_s) == (False, 1 << 30, 600)
     with pytest.raises(OptionError, match="no tier is configured"):
         found.driver_options()
+
+
+def test_streaming_is_said_at_each_level() -> None:
+    on, off = OffloadPolicies(streaming=True), OffloadPolicies(streaming=False)
+    assert resolve_policies(broker=on).is_streamed
+    assert not resolve_policies(broker=on, topic=off).is_streamed
+    namespace = OffloadPolicies(max_segment_size_in_bytes=MIB, max_segment_age_in_seconds=2)
+    found = resolve_policies(namespace=namespace, broker=on)
+    assert (found.is_streamed, found.max_segment_bytes, found.max_segment_age_s) == (True, MIB, 2)
 
 
 def test_zero_offloads_at_once_and_minus_one_never() -> None:

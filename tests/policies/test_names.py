@@ -1,4 +1,4 @@
-"""Policies by the names that people write: ours, Pulsar's, broker.conf's, PIP-17's; and what is refused."""
+"""Policies by the names that people write: ours, Pulsar's, broker.conf's, PIP-17's, PIP-76's; and what is refused."""
 
 from __future__ import annotations
 
@@ -47,7 +47,13 @@ PULSARS = sorted(
         ),
     }
 )
-OURS = {"tieredReadPriority", "managedLedgerOffloadRateLimitInBytesPerSecond"}
+OURS = {
+    "tieredReadPriority",
+    "managedLedgerOffloadRateLimitInBytesPerSecond",
+    "managedLedgerOffloadStreaming",
+    "maxOffloadSegmentSizeInBytes",
+    "maxOffloadSegmentRolloverTimeInSeconds",
+}
 
 MIB = 1 << 20
 
@@ -57,11 +63,13 @@ def a_value(name: str) -> Any:
         return {"a": "b"}
     if "Priority" in name:
         return "BOOKKEEPER_FIRST"
+    if name.endswith("Streaming"):
+        return True
     numbers = ("Bytes", "Seconds", "Millis", "Threads", "Rounds", "Second")
     return 6 * MIB if name.endswith(numbers[:3]) else 7 if name.endswith(numbers[3:]) else "text"
 
 
-def test_every_field_of_pulsar_is_known_and_two_are_ours() -> None:
+def test_every_field_of_pulsar_is_known_and_some_are_ours() -> None:
     assert set(pulsar_names()) == set(PULSARS) | OURS
 
 
@@ -78,6 +86,9 @@ def test_a_field_by_its_name_is_said_and_given_back(name: str) -> None:
     [
         ("offloadSizeInMB", 10, "threshold_in_bytes", 10 * MIB),
         ("offloadSizeInMB", "10", "threshold_in_bytes", 10 * MIB),
+        ("maxSizePerOffloadSegmentMbytes", 256, "max_segment_size_in_bytes", 256 * MIB),
+        ("maxOffloadSegmentRolloverTimeMinutes", "5", "max_segment_age_in_seconds", 300),
+        ("managedLedgerOffloadStreaming", "true", "streaming", True),
         ("offloadSizeInMB", -1, "threshold_in_bytes", -1),
         ("offloadSizeInMB", 0, "threshold_in_bytes", 0),
         ("offloadTimeInMinutes", 3, "threshold_in_seconds", 180),

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 import soak_owner
+from streamed_topics import left_in
 
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import EntryPosition
@@ -50,12 +51,15 @@ def soak(folder: Path, duration_s: float) -> None:
         if dice.random() < 0.5:
             look(folder, added, dice, seen)
     look(folder, added, dice, seen)
+    offload_all(folder)
     print(f"{dict(seen)}; {len(added)} entries are left")
 
 
 def has_done_all(seen: Counter[str]) -> bool:
     """Whether there was each thing that a soak is about; a slow machine takes longer for it."""
-    return seen["owners"] > 2 and all(seen[what] for what in ("looks", "offloaded", "cold only", "trimmed"))
+    return seen["owners"] > 2 and all(
+        seen[what] for what in ("looks", "offloaded", "segments", "cold only", "trimmed")
+    )
 
 
 def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added) -> None:
@@ -114,8 +118,23 @@ def look(folder: Path, added: Added, dice: random.Random, seen: Counter[str]) ->
     assert [*found] == sorted(found)
     for ledger in ledgers.values():
         seen["offloaded"] += ledger.has_complete_copy
+        seen["segments"] += ledger.has_complete_copy and bool(ledger.context and ledger.context.segments)
         seen["cold only"] += ledger.context is not None and ledger.context.bookkeeper_deleted
     seen["looks"] += 1
+
+
+def offload_all(folder: Path) -> None:
+    """Without faults all is offloaded in the end, and the tier has nothing else."""
+    with (
+        soak_owner.environment_in(folder, ReadPriority.OFFLOADED_FIRST) as (environment, _),
+        open_managed_ledger(environment, soak_owner.NAME) as topic,
+    ):
+        topic.roll()
+        topic.complete_segment(60)
+        topic.offload_prefix(EntryPosition(1 << 40, 0))
+        info = topic.read_info()
+        assert all(ledger.offloaded_stop == ledger.info.entries for ledger in info.ledgers)
+        assert left_in(folder / "cold", info) == set()
 
 
 def check_trimmed(folder: Path, known: set[int], left: set[int], seen: Counter[str]) -> None:

@@ -106,3 +106,15 @@ def test_a_topic_is_read_from_cold_storage_once_its_hot_copies_are_gone(spark, t
     values = [f'{{"order": {i}}}'.encode() for i in range(30_000)]
     ordered = read.orderBy("__ledgerId", "__entryId", "__batchIndex").select("value").toArrow()
     assert ordered["value"].to_pylist() == values
+
+
+def test_a_topic_that_changes_how_it_is_offloaded_is_read_as_one(spark, tmp_path):
+    import switched_topic
+
+    said = []
+    read = switched_topic.run(spark, tmp_path / "switched", said.append)
+    assert len(said) == 3
+    assert switched_topic.count(read) == (80_000, 80_000)
+    values = [f'{{"order": {i}}}'.encode() for i in range(80_000)]
+    ordered = read.orderBy("__ledgerId", "__entryId", "__batchIndex").select("value").toArrow()
+    assert ordered["value"].to_pylist() == values

@@ -183,6 +183,10 @@ class PointedReader:
         """See `LedgerReader`."""
         return self._points.call("hot read", lambda: self._reader.read(*given))
 
+    def size_before(self, entry_id: int) -> Any:
+        """See `SizedLedgerReader`."""
+        return self._points.call("hot size_before", lambda: self._reader.size_before(entry_id))
+
     def close(self) -> None:
         """See `LedgerReader`."""
 

@@ -1,8 +1,9 @@
 """A process of the soak: it owns the topic, and is killed at some moment.
 
-`python soak_owner.py FOLDER SEED GENERATION` adds entries by several threads, offloads, deletes hot copies, trims, and
-reads from either copy, while metadata and tier fail now and then. It prints a line for each acknowledged call, after
-it returned: `added PRODUCER SEQUENCE COUNT LEDGER ENTRY`; and `wrong …` for what must never be.
+`python soak_owner.py FOLDER SEED GENERATION` adds entries by several threads, offloads by ledgers and by segments in
+turn, deletes hot copies, trims, and reads from either copy, while metadata and tier fail now and then. It prints a line
+for each acknowledged call, after it returned: `added PRODUCER SEQUENCE COUNT LEDGER ENTRY`; and `wrong …` for what must
+never be.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from zlib import crc32
@@ -28,6 +29,8 @@ from offload_core.managed_ledger import (
     HotLedgers,
     ManagedLedger,
     RolloverPolicy,
+    StreamingPool,
+    StreamingSettings,
     open_managed_ledger,
 )
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
@@ -75,6 +78,15 @@ def parse_payload(payload: bytes | memoryview) -> tuple[int, int]:
     return producer, sequence
 
 
+def segments_of_some_size(dice: random.Random) -> StreamingSettings:
+    """From a few entries to a few ledgers, of blocks of some entries."""
+    return StreamingSettings(
+        max_segment_bytes=dice.choice([1_000, 20_000, 200_000]),
+        max_segment_age_s=dice.choice([0.2, 2.0]),
+        block_bytes=dice.choice([5_000, 50_000]),
+    )
+
+
 # --- the process -------------------------------------------------------------------------------
 
 
@@ -84,11 +96,10 @@ def environment_in(
 ) -> Iterator[tuple[Environment, TieredReaders]]:
     """Where the topic is, and readers of either copy; with `faults_by`, a seed, metadata and tier fail now and then."""
     layers = [] if faults_by is None else [("fault-plan", {"faults": TIER_FAULTS, "seed": faults_by})]
-    with (
-        closing(SqliteStore(f"sqlite:{folder}/records.db", create=True)) as store,
-        closing(FileLedgerStore(folder / "hot", sync="interval")) as hot,
-        open_tier(folder / "cold", layers=layers) as cold,
-    ):
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(SqliteStore(f"sqlite:{folder}/records.db", create=True)))
+        hot = stack.enter_context(closing(FileLedgerStore(folder / "hot", sync="interval")))
+        cold = stack.enter_context(open_tier(folder / "cold", layers=layers))
         dice = random.Random(faults_by)
         choose = (lambda _: None) if faults_by is None else partial(_fault, dice)
         records = ManagedLedgerRecords(FaultyMetadataStore(store, choose))
@@ -100,6 +111,9 @@ def environment_in(
             offloader_of=partial(LedgerOffloader, max_block_bytes=20_000),
         )
         readers = TieredReaders(hot, ColdReaders(tiers, read_buffer_bytes=30_000))
+        streaming = stack.enter_context(
+            StreamingPool(lambda _: nullcontext(tiers), budget_bytes=4 << 20, buffer_bytes=100_000)
+        )
         environment = Environment(
             records=records,
             hot=HotLedgers(hot),
@@ -107,6 +121,7 @@ def environment_in(
             priority_of=lambda _: priority,
             cache_bytes=50_000,
             offloads=offloads,
+            streaming=streaming,
             audit=FileAuditLog(folder / "audit.jsonl"),
         )
         yield environment, readers
@@ -198,10 +213,18 @@ class Owner:
             sequence += count
 
     def _maintain(self, dice: random.Random) -> None:
-        """Offload up to somewhere, delete hot copies, trim; a fault of a store ends a call, nothing else does."""
+        """Offload up to somewhere, delete hot copies, trim; a fault of a store ends a call, nothing else does.
+
+        Now and then it is switched between ledgers and segments of other sizes, or a segment is completed by hand.
+        """
         while True:
             last = self._topic.last_position or EntryPosition(0, 0)
+            if dice.random() < 0.1:
+                self._topic.set_streaming(segments_of_some_size(dice) if dice.random() < 0.7 else None)
             for call in (
+                partial(self._topic.complete_segment, 5.0)
+                if dice.random() < 0.1
+                else self._topic.roll_if_due,
                 partial(
                     self._topic.offload_prefix, EntryPosition(max(0, last.ledger_id - dice.randrange(3)), 0)
                 ),

@@ -161,6 +161,19 @@ class MemoryLedgerReader:
                 stop += 1
             return EntryBatch.of(first_entry_id, entries[first_entry_id:stop])
 
+    def size_before(self, entry_id: int) -> int:
+        """See `SizedLedgerReader`."""
+        with self._store.shared.lock:
+            entries = self._find().entries
+            if not 0 <= entry_id <= len(entries):
+                raise RangeError(
+                    "the ledger does not have this entry",
+                    ledger_id=self._ledger_id,
+                    expected=f"0 to {len(entries)}",
+                    found=entry_id,
+                )
+            return sum(map(len, entries[:entry_id]))
+
     def close(self) -> None:
         """See `LedgerReader`."""
         self._closed = True

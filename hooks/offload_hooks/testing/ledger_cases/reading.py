@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from offload_hooks.errors import LedgerClosedError, RangeError, UnknownLedgerError
-from offload_hooks.ledger_stores import LedgerStore
+from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 from offload_hooks.testing.content import content
 from offload_hooks.testing.ledger_cases.base import LedgerSuiteBase, all_of, payloads, refuses, written
 
@@ -52,6 +52,19 @@ class ReadingCases(LedgerSuiteBase):
             writer.close()
         with refuses(RangeError, ledger_id=writer.ledger_id):
             store.open(writer.ledger_id).read(first, last)
+
+    @pytest.mark.parametrize("sealed", [False, True], ids=["open", "sealed"])
+    def test_sizes_are_exact_where_a_reader_tells_them(self, store: LedgerStore, sealed: bool) -> None:
+        writer = written(store, payloads(_COUNT))
+        if sealed:
+            writer.close()
+        reader = store.open(writer.ledger_id)
+        if isinstance(reader, SizedLedgerReader):
+            for entry_id in (0, 1, 17, 100, _COUNT - 1, _COUNT):
+                assert reader.size_before(entry_id) == sum(map(len, payloads(_COUNT)[:entry_id]))
+            for entry_id in (-1, _COUNT + 1):
+                with refuses(RangeError, ledger_id=writer.ledger_id):
+                    reader.size_before(entry_id)
 
     def test_an_empty_ledger_has_no_range(self, store: LedgerStore) -> None:
         writer = store.create({})

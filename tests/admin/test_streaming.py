@@ -1,0 +1,140 @@
+"""A manual offload of a streamed topic: its owner completes the segment, for the service and for the command."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from service import Service
+
+from offload_core import open_tier
+from offload_core.admin import topics as admin_topics
+from offload_core.admin.topics import RecordedTopics
+from offload_core.catalogue import parse_topic
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import (
+    ManagedLedger,
+    UpkeepLoop,
+    open_environment,
+    open_managed_ledger,
+    policies_by_name,
+)
+from offload_core.metadata import EntryPosition, segments_of
+from offload_core.policy_store import open_policies
+from offload_hooks.errors import StoreTimeoutError
+
+NAME = "acme/n/persistent/orders"
+TOPIC = "/admin/v2/persistent/acme/n/orders"
+STREAMED = {"managedLedgerOffloadStreaming": True, "maxOffloadSegmentSizeInBytes": 64 << 20}
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    settings = f"""
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[policies]
+driver = "local"
+[policies.extra_configurations]
+root = "{tmp_path}/cold"
+"""
+    with Service(tmp_path, settings) as running:
+        yield running
+
+
+@pytest.fixture
+def topic(service: Service) -> Iterator[ManagedLedger]:
+    """Open here, and kept by its policies."""
+    configuration = load_configuration(service.config)
+    with ExitStack() as stack:
+        store, policies = stack.enter_context(open_policies(configuration))
+        environment = stack.enter_context(open_environment(configuration, store, policies))
+        topic = stack.enter_context(open_managed_ledger(environment, NAME))
+        stack.enter_context(UpkeepLoop(lambda: [topic], policies_by_name(policies), interval_s=0.1))
+        yield topic
+
+
+def stream(service: Service, topic: ManagedLedger) -> None:
+    """Switch it on by the service, and wait until its owner has seen that."""
+    assert service.ask("POST", f"{TOPIC}/offloadPolicies", STREAMED).status == 204
+    deadline = time.monotonic() + 30
+    while not topic.is_streamed:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_request_to_offload_completes_the_segment(
+    service: Service, topic: ManagedLedger, tmp_path: Path
+) -> None:
+    stream(service, topic)
+    shown = service.ask("GET", f"{TOPIC}/offloadPolicies").json
+    assert (shown["managedLedgerOffloadStreaming"], shown["maxOffloadSegmentSizeInBytes"]) == (True, 64 << 20)
+    payloads = [b"%d" % i for i in range(50)]
+    for payload in payloads[:40]:
+        topic.add_entry(payload)
+    topic.roll()
+    topic.add_entries(payloads[40:])
+    last = topic.last_position
+    asked = {"ledgerId": last.ledger_id, "entryId": last.entry_id, "partitionIndex": -1}
+    assert service.ask("PUT", f"{TOPIC}/offload", asked).status == 204
+    with open_tier(tmp_path / "cold") as tier:
+        rows = tier.scan(level="entries").to_table().to_pylist()
+    assert [row["value"] for row in rows] == payloads
+    assert service.ask("GET", f"{TOPIC}/offload").json == {
+        "status": "SUCCESS",
+        "lastError": "",
+        "firstUnoffloadedMessage": {
+            "ledgerId": last.ledger_id,
+            "entryId": last.entry_id + 1,
+            "partitionIndex": -1,
+        },
+    }
+
+
+def test_the_command_does_as_well(service: Service, topic: ManagedLedger, offload: Offload) -> None:
+    stream(service, topic)
+    topic.add_entries([b"one", b"two"])
+    at = topic.last_position.ledger_id
+    told = offload("topics", "offload", "acme/n/orders", "--config", service.config)
+    assert (told.code, told.out) == (0, f"offloaded up to {at}:2\n")
+    (segment,) = segments_of(topic.read_info())
+    assert (segment.is_finished, segment.end) == (True, EntryPosition(at, 1))
+    topic.add_entry(b"three")
+    told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
+    assert json.loads(told.out) == {"first_unoffloaded": f"{at}:3"}
+
+
+def test_an_owner_that_does_not_answer_is_told_and_stays_told(
+    tmp_path: Path, offload: Offload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admin_topics, "_COMPLETION_S", 0.3)
+    config = tmp_path / "offload.toml"
+    config.write_text(f"""
+[metadata]
+url = "sqlite:{tmp_path}/metadata.db"
+options.create = true
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[policies]
+driver = "local"
+managedLedgerOffloadStreaming = true
+extra_configurations.root = "{tmp_path}/cold"
+""")
+    configuration = load_configuration(config)
+    with (
+        open_policies(configuration) as (store, policies),
+        open_environment(configuration, store, policies) as environment,
+        open_managed_ledger(environment, NAME),
+        closing(RecordedTopics(environment.records, environment, policies_by_name(policies))) as topics,
+    ):
+        name = parse_topic("acme/n/orders")
+        with pytest.raises(StoreTimeoutError, match=NAME):
+            topics.begin_offload(name, EntryPosition(0, 0))
+        assert topics.offload_status(name).state == "error"
+        told = offload("topics", "offload", "acme/n/orders", "--timeout", "0.3", "--config", config)
+    assert (told.code, "did not complete its segment in time" in told.err) == (1, True)

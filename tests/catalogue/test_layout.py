@@ -1,0 +1,83 @@
+"""Which positions lie in which object, by a topic's record."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from hypothesis import given
+from hypothesis import strategies as st
+from records import closed, copied, failed, managed_ledger, segment, still_open
+
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.layout import EntryRange, layout_of
+from offload_core.metadata import LedgerRecord, OffloadContext
+
+TOPIC = parse_topic("acme/cold/orders")
+
+
+def uuid(number: int) -> UUID:
+    return UUID(int=number)
+
+
+def told(*ledgers: LedgerRecord) -> list[tuple[object, ...]]:
+    """Of each range: ledger, first, last, the number of its object's uuid, whether complete, whether hot."""
+    return [
+        (
+            each.ledger_id,
+            each.first_entry_id,
+            each.end_entry_id,
+            None if each.key is None else each.key.uuid.int,
+            each.is_complete,
+            each.is_hot,
+        )
+        for each in layout_of(TOPIC, managed_ledger(*ledgers))
+    ]
+
+
+def test_one_object_is_the_whole_ledger_and_may_be_unfinished() -> None:
+    assert told(
+        closed(3, 10, copied(uuid(1), bookkeeper_deleted=True)),
+        closed(4, 5, copied(uuid(2), complete=False)),
+        closed(5, 7),
+        still_open(6),
+    ) == [
+        (3, 0, 9, 1, True, False),
+        (4, 0, 4, 2, False, True),
+        (5, 0, 6, None, False, True),
+        (6, 0, None, None, False, True),
+    ]
+
+
+def test_segments_over_borders_and_the_rest_that_is_hot() -> None:
+    first, second, open_one = segment(uuid(1), 5), segment(uuid(2), 9), segment(uuid(3), None, complete=False)
+    assert told(
+        closed(3, 10, OffloadContext.of_segments([first, second], complete=True)),
+        closed(4, 8, OffloadContext.of_segments([segment(uuid(2), 3), failed(segment(uuid(4), 5))])),
+        still_open(5, OffloadContext.of_segments([open_one])),
+    ) == [
+        (3, 0, 5, 1, True, True),
+        (3, 6, 9, 2, True, True),
+        (4, 0, 3, 2, True, True),
+        (4, 4, 5, 4, False, True),
+        (4, 6, 7, None, False, True),
+        (5, 0, None, 3, False, True),
+    ]
+
+
+def test_an_empty_ledger_and_one_that_is_being_deleted_have_none() -> None:
+    condemned = closed(4, 5, copied(uuid(1), complete=False, bookkeeper_deleted=True))
+    assert told(closed(3, 0), condemned) == []
+
+
+@given(ends=st.lists(st.integers(0, 50), unique=True, min_size=1), more=st.integers(0, 5))
+def test_each_entry_of_a_sealed_ledger_is_in_one_range(ends: list[int], more: int) -> None:
+    shares = [segment(uuid(end), end) for end in sorted(ends)]
+    ledger = closed(3, max(ends) + 1 + more, OffloadContext.of_segments(shares))
+    ranges = layout_of(TOPIC, managed_ledger(ledger))
+
+    def ids(each: EntryRange) -> range:
+        assert each.end_entry_id is not None
+        return range(each.first_entry_id, each.end_entry_id + 1)
+
+    assert [entry_id for each in ranges for entry_id in ids(each)] == list(range(max(ends) + 1 + more))
+    assert all(each.entries == len(ids(each)) for each in ranges)

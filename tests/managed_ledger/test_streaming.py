@@ -1,0 +1,246 @@
+"""A topic that is streamed: its entries go to segment after segment, in their order, none twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from managed_ledgers import NAME, Clock
+from streamed_topics import SETTINGS, Topic, in_segment, pool_of
+
+from offload_core import TierReader
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import Environment, StreamingPool, open_managed_ledger
+from offload_core.managed_ledger.streaming_status import EntryCounts
+from offload_core.metadata import DriverMetadata, EntryPosition, complete_attempt, prepare_attempt
+from offload_core.offload.running_attempt import at_attempt, lease_from
+from offload_core.policies import ReadPriority
+from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
+
+
+@pytest.fixture
+def pool(cold: TierReader, clock: Clock) -> StreamingPool:
+    return pool_of(cold.store, clock)
+
+
+@pytest.fixture
+def streamed(environment: Environment, pool: StreamingPool) -> Environment:
+    return replace(environment, streaming=pool)
+
+
+@pytest.fixture
+def topic(streamed: Environment, tmp_path: Path) -> Topic:
+    return Topic(streamed, tmp_path / "cold")
+
+
+def test_entries_go_to_segments_of_the_size_that_is_set(topic: Topic) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(25)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:20]
+    assert [segment.is_finished for segment in topic.segments] == [True, True, False]
+    assert topic.ledger.streaming_status.state == "open"
+    topic.add(10)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:30]
+    assert topic.ledger.streaming_status.completed == 3
+
+
+def test_a_segment_closes_by_age_also_on_an_idle_topic(topic: Topic, clock: Clock) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(1)
+    topic.run()
+    assert topic.ledger.streaming_status.state == "idle"
+    clock.pass_s(59)
+    topic.run()
+    assert topic.cold_entries() == []
+    clock.pass_s(1)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+
+
+def test_a_segment_that_is_completed_by_hand_is_there_when_the_call_returns(topic: Topic) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(3)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+    topic.ledger.complete_segment()
+    topic.add(23)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+
+
+def test_several_ledgers_lie_in_one_segment(topic: Topic) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    for count in (2, 3, 4):
+        topic.add(count)
+        topic.run()
+        topic.ledger.roll()
+    topic.add(3)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:10]
+    (first,) = topic.segments
+    assert len(first.ledger_ids) == 4
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_the_next_owner_resumes_what_was_left(topic: Topic, clock: Clock, kill: bool) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(15)
+    topic.run()
+    if kill:
+        clock.pass_s(301)
+    else:
+        topic.ledger.close()
+    (_, old) = topic.segments
+    topic.open()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    (_, new) = topic.segments
+    assert new.uuid != old.uuid
+    assert new.begin == old.begin
+    topic.add(3)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+    assert topic.left() == set()
+
+
+def test_history_is_streamed_first_and_what_is_offloaded_is_left(topic: Topic) -> None:
+    for count in (4, 25, 3, 2):
+        topic.add(count)
+        topic.ledger.roll()
+    second = topic.info.in_order[1].ledger_id
+    topic.ledger.offload_prefix(EntryPosition(second, 25))
+    topic.add(1)
+    topic.ledger.set_streaming(SETTINGS)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added[29:]
+    assert topic.left() == set()
+
+
+def test_switched_off_a_ledger_that_is_partly_in_segments_is_finished_and_then_ledgers_follow(
+    topic: Topic,
+) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(12)
+    topic.run()
+    topic.ledger.set_streaming(None)
+    topic.add(5)
+    topic.run()
+    topic.ledger.roll()
+    topic.run()
+    assert topic.cold_entries() == topic.added
+    assert topic.ledger.streaming_status.state == "off"
+    topic.add(5)
+    topic.ledger.roll()
+    topic.run()
+    assert topic.cold_entries() == topic.added[:17]
+    topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
+    assert topic.info.in_order[-1].has_complete_copy
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(3)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added[:17] + topic.added[22:]
+
+
+def test_segments_of_history_are_as_large_as_is_set(topic: Topic) -> None:
+    for count, size in ((3, 100), (1, 700), (20, 60), (2, 100), (1, 2500), (30, 10)):
+        topic.add(count, size)
+        topic.ledger.roll()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+    sizes = [[len(payload) for _, payload in in_segment(topic.cold, each)] for each in topic.segments]
+    assert all(sum(each) >= SETTINGS.max_segment_bytes > sum(each[:-1]) for each in sizes[:-1])
+    assert len(sizes[0]) == 4
+    assert len(topic.segments[2].ledger_ids) == 3
+
+
+def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic: Topic) -> None:
+    topic.add(15)
+    topic.ledger.roll()
+    (ledger,) = topic.info.in_order
+    topic.ledger.set_streaming(SETTINGS)
+    with at_attempt(UUID(int=7)):
+        lease = lease_from(topic.environment.now_ms(), 60)
+        driver = DriverMetadata(name="filesystem")
+        topic.environment.records.update(
+            NAME, lambda info: prepare_attempt(info, ledger.ledger_id, UUID(int=7), driver, lease=lease)
+        )
+        topic.run()
+        assert isinstance(topic.status.last_error, LiveAttemptError)
+        assert topic.status.state == "waiting"
+    complete = partial(complete_attempt, ledger_id=ledger.ledger_id, uuid=UUID(int=7), timestamp_ms=1)
+    topic.environment.records.update(NAME, complete)
+    topic.add(2)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added[15:]
+
+
+def test_a_topic_that_is_streamed_is_not_offloaded_by_ledgers(topic: Topic) -> None:
+    topic.add(3)
+    topic.ledger.roll()
+    topic.ledger.set_streaming(SETTINGS)
+    with pytest.raises(AttemptError, match="is streamed"):
+        topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
+
+
+def test_an_environment_without_a_pool_streams_nothing(environment: Environment) -> None:
+    ledger = open_managed_ledger(environment, NAME)
+    with pytest.raises(OptionError, match="no tier"):
+        ledger.set_streaming(SETTINGS)
+    with pytest.raises(OptionError, match="no tier"):
+        ledger.complete_segment()
+    assert ledger.streaming_status.state == "off"
+    assert not ledger.is_streamed
+
+
+def test_entries_come_from_memory_where_they_are_there(topic: Topic) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(20)
+    topic.run()
+    assert topic.status.read_from == EntryCounts(buffer=20)
+    assert topic.status.buffered_bytes == 0
+
+
+def test_a_full_buffer_is_passed_by_and_come_back_to(
+    environment: Environment, cold: TierReader, clock: Clock, tmp_path: Path
+) -> None:
+    pool = pool_of(cold.store, clock, buffer_bytes=1500)
+    streamed = replace(environment, streaming=pool, cache_bytes=3000)
+    topic = Topic(streamed, tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(40)
+    assert 1200 <= pool.buffer_budget.taken_bytes <= 1500
+    topic.run()
+    counts = topic.status.read_from
+    assert (counts.buffer, counts.hot, counts.cache) == (5, 25, 10)
+    topic.add(5)
+    topic.run()
+    assert topic.status.read_from.buffer == 10
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+    topic.ledger.close()
+    assert pool.buffer_budget.taken_bytes == pool.budget.taken_bytes == 0
+
+
+def test_segments_are_read_by_the_managed_ledger(
+    streamed: Environment, cold: TierReader, hot: FileLedgerStore, tmp_path: Path
+) -> None:
+    readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
+    topic = Topic(replace(streamed, open_reader=readers.open, cache_bytes=0), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    for _ in range(3):
+        topic.add(12)
+        topic.run()
+        topic.ledger.roll()
+    topic.ledger.complete_segment()
+    assert topic.ledger.delete_hot_copies(0) == [ledger.ledger_id for ledger in topic.info.in_order]
+    for priority in (ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY):
+        read = topic.ledger.read_entries(EntryPosition(0, 0), 1000, 1 << 20, priority=priority)
+        assert [(at, bytes(payload)) for at, payload in read] == topic.added

@@ -1,0 +1,323 @@
+"""Every call of metadata, hot tier, tier and audit log in the life of a streamed topic goes wrong, in every way.
+
+After each the topic is opened anew, as another process does: every entry that was acknowledged is in the hot tier, and
+every segment that its record calls complete has exactly its entries. Then the same is done again, to its end: every
+entry lies in the tier once, and nothing is left behind there. A sample by default, all of them in the nightly run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
+from managed_ledgers import NAME, Audit, Clock, ColdLedger
+from streamed_topics import SETTINGS, in_segments, left_in, pool_of
+
+from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    ManagedLedger,
+    RolloverPolicy,
+    StreamingPool,
+    open_managed_ledger,
+)
+from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.metadata import (
+    EntryPosition,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    segments_of,
+    unfinished_segment,
+)
+from offload_core.metadata.offload_attempt import prepare_attempt
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import LedgerFailedError, OffloadError
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+LAST = EntryPosition(1 << 40, 0)
+SAMPLE = 25
+"""Points of a scenario, by default; of the hundreds that there are."""
+TRIES = 12
+"""Each with a pause; more than any single fault takes."""
+
+
+class PointedAudit(Audit):
+    """An audit log whose calls are points."""
+
+    def __init__(self, points: Points) -> None:
+        super().__init__()
+        self._points = points
+
+    def record(self, deletion: Deletion) -> None:
+        self._points.call("audit", lambda: Audit.record(self, deletion))
+
+
+class World:
+    """A topic whose record, ledgers and objects outlive processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cold = folder / "cold"
+        self.cold.mkdir(parents=True)
+        self.metadata = MemoryMetadataStore()
+        self.ledgers = MemoryLedgers()
+        self.clock = Clock()
+        self.acknowledged: list[bytes] = []
+        self.doubtful: set[bytes] = set()
+        self.numbers = itertools.count()
+
+    def open(self, points: Points) -> Process:
+        """As a new process does it, some time after the last one."""
+        self.clock.pass_s(301)
+        return Process(self, points)
+
+    def info(self) -> ManagedLedgerInfo:
+        known = ManagedLedgerRecords(self.metadata).read(NAME)
+        return ManagedLedgerInfo() if known is None else known.info
+
+    def hot_entries(self) -> list[bytes]:
+        return [
+            payload
+            for ledger in self.info().in_order
+            for payload in self.ledgers.find(ledger.ledger_id).entries
+        ]
+
+    def cold_entries(self) -> list[bytes]:
+        info = self.info()
+        found = in_segments(self.cold, info)
+        for ledger in info.ledgers:
+            if ledger.context is not None and ledger.context.complete and not ledger.context.segments:
+                entries = ColdLedger(self.cold, ledger).entries
+                found += [(EntryPosition(ledger.ledger_id, i), each) for i, each in enumerate(entries)]
+        found.sort()
+        assert len({position for position, _ in found}) == len(found), "an entry lies in two places"
+        return [payload for _, payload in found]
+
+    def check(self, where: str) -> None:
+        """Open the topic anew, and compare."""
+        Process(self, Points())
+        hot = self.hot_entries()
+        wanted = [payload for payload in self.acknowledged if payload not in self.doubtful]
+        assert [payload for payload in hot if payload not in self.doubtful] == wanted, where
+        by_position = {
+            EntryPosition(ledger.ledger_id, i): payload
+            for ledger in self.info().in_order
+            for i, payload in enumerate(self.ledgers.find(ledger.ledger_id).entries)
+        }
+        for position, payload in in_segments(self.cold, self.info()):
+            assert by_position[position] == payload, where
+
+
+class Process:
+    """One that has the topic open, until it is killed."""
+
+    def __init__(self, world: World, points: Points) -> None:
+        self.world = world
+        hot = PointedLedgers(MemoryLedgerStore(world.ledgers), points)
+        records = ManagedLedgerRecords(Metadata(world.metadata, points))  # type: ignore[arg-type]
+        self.tier = Tier(LocalDriver(str(world.cold)), [Layer(name="points", make=lambda _: Watch(points))])
+        offloads = RecordedOffloads(
+            records,
+            hot,  # type: ignore[arg-type]
+            KnownTiers(self.tier),
+            offloader_of=partial(LedgerOffloader, max_block_bytes=250, parts_in_flight=1),
+            now_ms=world.clock,
+        )
+        self.pool: StreamingPool = pool_of(self.tier, world.clock)
+        environment = Environment(
+            records=records,
+            hot=HotLedgers(hot),  # type: ignore[arg-type]
+            offloads=offloads,
+            streaming=self.pool,
+            audit=PointedAudit(points),
+            cache_bytes=500,
+            now_ms=world.clock,
+        )
+        rollover = RolloverPolicy(min_age_s=0)
+        self.topic: ManagedLedger = open_managed_ledger(environment, NAME, rollover=rollover)
+
+    def add(self, count: int) -> None:
+        """Add entries; remember what became of them."""
+        for _ in range(count):
+            payload = (b"%d " % next(self.world.numbers)).ljust(100, b".")
+            try:
+                self.topic.add_entry(payload)
+            except (LedgerFailedError, Killed):
+                self.world.doubtful.add(payload)
+                raise
+            self.world.acknowledged.append(payload)
+
+    def try_add(self, count: int) -> None:
+        """Add entries, of which some may fail."""
+        for _ in range(count):
+            with suppress(OffloadError):
+                self.add(1)
+        self.pool.run_due()
+
+    def until_done(self, do: Callable[[], object]) -> None:
+        """Do it until it succeeds, as an operator does."""
+        for is_last in (*[False] * TRIES, True):
+            try:
+                do()
+                return
+            except OffloadError:
+                if is_last:
+                    raise
+                self.world.clock.pass_s(61)
+
+
+# --- what is done ------------------------------------------------------------------------------
+
+
+def nothing(_: World) -> None:
+    pass
+
+
+def with_history(world: World) -> None:
+    """Three sealed ledgers, the middle one offloaded by an attempt of its own."""
+    process = world.open(Points())
+    for count in (4, 13, 12):
+        process.add(count)
+        process.topic.roll()
+    first, second, _ = process.topic.read_info().in_order
+    uuid = UUID(int=5)
+    process.topic._environment.records.update(  # as an older process left it
+        NAME, lambda info: prepare_attempt(info, first.ledger_id, uuid, tier_record(process.tier))
+    )
+    process.tier.write_index(f"{uuid}-ledger-{first.ledger_id}-index", b"left")
+    assert second.info.entries == 13
+
+
+def with_unfinished(world: World) -> None:
+    """A segment over two ledgers, of which some blocks are there, and whose process was killed."""
+    process = world.open(Points())
+    process.topic.set_streaming(SETTINGS)
+    process.add(5)
+    process.pool.run_due()
+    process.topic.roll()
+    process.add(4)
+    process.pool.run_due()
+    assert unfinished_segment(world.info()) is not None
+
+
+def stream(world: World, points: Points) -> None:
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.try_add(6)
+    process.until_done(process.topic.roll)
+    process.try_add(9)
+    process.until_done(process.topic.complete_segment)
+    process.topic.close()
+
+
+def stream_history(world: World, points: Points) -> None:
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.pool.run_due()
+    process.until_done(process.topic.complete_segment)
+    process.topic.close()
+
+
+def close_early(world: World, points: Points) -> None:
+    """It is closed while a segment is open, and the next owner goes on."""
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.try_add(13)
+    process.topic.close()
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.until_done(process.topic.complete_segment)
+    process.topic.close()
+
+
+def switch(world: World, points: Points) -> None:
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.try_add(12)
+    process.topic.set_streaming(None)
+    process.try_add(2)
+    process.until_done(process.topic.roll)
+    process.until_done(process.topic.complete_segment)
+    process.try_add(2)
+    process.until_done(process.topic.roll)
+    process.until_done(lambda: process.topic.offload_prefix(LAST))
+    process.topic.set_streaming(SETTINGS)
+    process.try_add(3)
+    process.until_done(process.topic.complete_segment)
+    process.topic.close()
+
+
+SCENARIOS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+    "live": (nothing, stream),
+    "history": (with_history, stream_history),
+    "resumed": (with_unfinished, stream),
+    "closed early": (nothing, close_early),
+    "switched": (nothing, switch),
+}
+
+
+def check_done(world: World, where: str) -> None:
+    """All that is there is in the tier, once, and nothing else is."""
+    assert unfinished_segment(world.info()) is None, where
+    assert world.cold_entries() == world.hot_entries(), where
+    assert left_in(world.cold, world.info()) == set(), where
+    assert all(segment.end is not None for segment in segments_of(world.info())), where
+
+
+def some_of(points: Sequence[tuple[int, str]], scenario: str) -> Sequence[tuple[int, str]]:
+    """A sample that is the same every time."""
+    return sorted(random.Random(scenario).sample(points, min(SAMPLE, len(points))))
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+def all_faults(
+    folder: Path, scenario: str, choose: Callable[[list[tuple[int, str]]], Sequence[tuple[int, str]]]
+) -> int:
+    prepare, run = SCENARIOS[scenario]
+    world, counted = World(folder / "calls"), Points()
+    prepare(world)
+    run(world, counted)
+    check_done(world, "without a fault")
+    points = choose(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)))
+    for at, fault in points:
+        where = f"{fault} call {at}, {counted.calls[at - 1]}"
+        world = World(folder / f"{at}-{fault}")
+        prepare(world)
+        with suppress(OffloadError, Killed):
+            run(world, Points(at=at, fault=fault))  # type: ignore[arg-type]
+        world.check(where)
+        run(world, Points())
+        world.check(where)
+        check_done(world, where)
+    print(f"{scenario}: {len(counted.calls)} calls, {len(points)} points")
+    return len(points)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(
+    tmp_path: Path, scenario: str
+) -> None:
+    all_faults(tmp_path, scenario, lambda points: some_of(points, scenario))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_after_every_fault_at_every_call(tmp_path: Path, scenario: str) -> None:
+    all_faults(tmp_path, scenario, lambda points: points)

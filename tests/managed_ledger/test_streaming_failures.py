@@ -1,0 +1,278 @@
+"""A streamed topic whose store fails, hangs or is short of memory, that is taken over, or that lost entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from managed_ledgers import Clock
+from streamed_topics import SETTINGS, Topic, pool_of
+
+from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.metadata import SegmentStatus
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import (
+    LiveAttemptError,
+    OptionError,
+    OwnershipLostError,
+    StoreUnavailableError,
+)
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore
+from offload_hooks.testing.fault_plan import FaultPlan
+from offload_hooks.testing.faults import FaultLayer
+
+Opened = Callable[..., Topic]
+
+
+@pytest.fixture
+def ledgers() -> MemoryLedgers:
+    return MemoryLedgers()
+
+
+@pytest.fixture
+def opened(environment: Environment, ledgers: MemoryLedgers, tmp_path: Path, clock: Clock) -> Opened:
+    """Opens a topic, streamed to a tier with these faults; its ledgers are in memory."""
+
+    def make(faults: str = "", **given: int) -> Topic:
+        layers = []
+        if faults:
+            plan = FaultPlan.parse(faults)
+            layers = [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
+        tier = Tier(LocalDriver(str(tmp_path / "cold")), layers)
+        made = replace(
+            environment,
+            hot=HotLedgers(MemoryLedgerStore(ledgers)),  # type: ignore[arg-type]
+            streaming=pool_of(tier, clock, **given),
+        )
+        topic = Topic(made, tmp_path / "cold")
+        topic.ledger.set_streaming(SETTINGS)
+        return topic
+
+    return make
+
+
+@pytest.mark.parametrize("hook", ["begin_data", "write_block", "commit_data", "write_index"])
+@pytest.mark.parametrize("kind", ["fail-before", "fail-after"])
+def test_a_segment_that_failed_is_resumed_after_a_pause_that_grows(
+    opened: Opened, clock: Clock, kind: str, hook: str
+) -> None:
+    calls = "#1,9,17" if hook == "write_block" else "#1,2,3"  # eight blocks are on their way at once
+    topic = opened(f"{kind} {hook} {calls}")
+    topic.add(12)
+    topic.run()
+    begun = topic.segments
+    for failures, pause_s in ((1, 1), (2, 2), (3, 4)):
+        status = topic.status
+        assert (status.state, status.failures_in_a_row) == ("waiting", failures)
+        assert isinstance(status.last_error, StoreUnavailableError)
+        assert status.next_try_ms == clock.now_ms + pause_s * 1000
+        (failed,) = topic.segments
+        assert failed.status is SegmentStatus.FAILED
+        assert failed.begin == begun[0].begin
+        clock.pass_s(pause_s - 0.1)
+        topic.run()
+        assert topic.segments == (failed,)
+        clock.pass_s(0.1)
+        topic.run()
+    assert topic.cold_entries() == topic.added[:10]
+    status = topic.status
+    assert (status.state, status.failures_in_a_row, status.next_try_ms) == ("idle", 0, None)
+    assert status.last_error is not None
+    assert topic.left() == set()
+    deletions = topic.environment.audit.deletions  # type: ignore[attr-defined]
+    assert [each.copy for each in deletions] == ["cold"] * 3
+
+
+def test_a_segment_that_was_closed_is_offloaded_again_to_the_same_end(opened: Opened, clock: Clock) -> None:
+    topic = opened("fail-before commit_data #1")
+    topic.add(12)
+    topic.run()
+    (failed,) = topic.segments
+    assert failed.end == topic.added[9][0]
+    topic.add(20)
+    clock.pass_s(1)
+    topic.run()
+    assert (topic.segments[0].begin, topic.segments[0].end) == (failed.begin, failed.end)
+    assert topic.segments[0].uuid != failed.uuid
+    assert topic.cold_entries() == topic.added[:30]
+
+
+def test_no_segment_begins_while_one_is_failed(opened: Opened, clock: Clock) -> None:
+    topic = opened("fail-before write_block 100%")
+    topic.add(50)
+    for _ in range(5):
+        topic.run()
+        assert len(topic.segments) == 1
+        clock.pass_s(61)
+
+
+def test_who_completes_a_segment_by_hand_is_told_what_failed_and_it_goes_on(
+    opened: Opened, clock: Clock
+) -> None:
+    topic = opened("fail-before commit_data #1")
+    topic.add(3)
+    with pytest.raises(StoreUnavailableError, match="commit_data"):
+        topic.ledger.complete_segment()
+    topic.ledger.complete_segment()  # at once: who asks need not wait for the pause
+    assert topic.cold_entries() == topic.added
+
+
+def test_a_hot_tier_that_fails_is_asked_again(opened: Opened, clock: Clock, ledgers: MemoryLedgers) -> None:
+    topic = opened(buffer_bytes=1)
+    topic.add(12)
+    topic.ledger._cache.close()
+    (ledger,) = ledgers.ledgers.values()
+    ledgers.ledgers.clear()
+    topic.run()
+    assert topic.status.state == "waiting"
+    ledgers.ledgers[ledger.ledger_id] = ledger
+    clock.pass_s(1)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:10]
+
+
+def test_who_lost_the_topic_gives_its_segment_up_and_the_next_owner_goes_on(
+    opened: Opened, clock: Clock
+) -> None:
+    former = opened()
+    former.add(5)
+    former.run()
+    (old,) = former.segments
+    topic = opened()
+    topic.run()
+    assert isinstance(topic.status.last_error, LiveAttemptError)  # of this process, which is at it
+    former.run()
+    assert topic.segments == (old,)
+    clock.pass_s(101)  # the lease is renewed every third of its time, and the former owner finds out
+    former.run()
+    assert former.status.state == "ended"
+    topic.run()
+    topic.added = former.added
+    topic.add(5)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+    assert topic.left() == set()
+    with pytest.raises(OwnershipLostError):
+        former.add(1)
+
+
+def test_one_that_is_complete_in_the_tier_and_not_recorded_is_cleaned_up_by_the_next_owner(
+    opened: Opened, clock: Clock
+) -> None:
+    former = opened()
+    former.add(12)
+    topic = opened()
+    former.run()  # assigns as an owner does: it is none any more
+    assert former.status.state == "ended"
+    assert former.segments == ()
+    topic.added = former.added
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+    assert topic.left() == set()
+
+
+def test_closing_leaves_an_open_segment_to_the_next_owner(opened: Opened) -> None:
+    topic = opened()
+    topic.add(5)
+    topic.run()
+    topic.ledger.close()
+    (left,) = topic.segments
+    assert left.status is SegmentStatus.FAILED
+    assert topic.left() == set()
+    assert topic.status.state == "ended"
+    pool = topic.environment.streaming
+    assert pool is not None
+    assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
+
+
+def test_where_memory_is_short_for_long_the_oldest_segment_is_closed_early(
+    environment: Environment, clock: Clock, tmp_path: Path
+) -> None:
+    tier = Tier(LocalDriver(str(tmp_path / "cold")))
+    pool = pool_of(tier, clock, budget_bytes=16 << 10)
+    settings = replace(SETTINGS, block_bytes=6 << 10, max_segment_bytes=1 << 20)
+    first, second = (
+        open_managed_ledger(
+            replace(environment, streaming=pool, hot=HotLedgers(MemoryLedgerStore())),  # type: ignore[arg-type]
+            f"acme/cold/persistent/{name}",
+        )
+        for name in ("first", "second")
+    )
+    for topic in (first, second):
+        topic.set_streaming(settings)
+    for _ in range(65):
+        first.add_entry(b"x" * 100)
+    pool.run_due()
+    assert first.streaming_status.state == "open"
+    taken = pool.budget.limit_bytes - pool.budget.taken_bytes
+    assert 0 < taken < 16 << 10
+    assert pool.budget.try_take(taken)  # by others
+    for _ in range(65):
+        second.add_entry(b"x" * 100)
+    pool.run_due()
+    assert first.streaming_status.completed == 1
+    pool.budget.give_back(taken)
+    second.complete_segment()
+    assert second.streaming_status.completed == 1
+
+
+def test_an_entry_that_no_block_takes_is_told_of(opened: Opened, clock: Clock) -> None:
+    topic = opened(budget_bytes=2000)
+    topic.add(1, size=3000)
+    topic.run()
+    assert isinstance(topic.status.last_error, OptionError)
+    clock.pass_s(1)
+    topic.run()
+    assert topic.status.failures_in_a_row == 2
+
+
+# --- entries that were acknowledged, and lost ----------------------------------------------------
+
+
+def test_what_is_left_of_a_ledger_that_is_lost_are_its_complete_segments(
+    opened: Opened, clock: Clock, ledgers: MemoryLedgers
+) -> None:
+    topic = opened()
+    topic.add(15)
+    topic.run()
+    assert len(topic.segments) == 2
+    ledgers.ledgers.clear()
+    clock.pass_s(301)
+    topic.open(accept_loss=True)
+    assert topic.ledger.last_position == topic.added[9][0]
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:10]
+    assert topic.left() == set()
+    topic.added = topic.added[:10]
+    topic.add(12)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:20]
+
+
+@pytest.mark.parametrize("kept", [0, 8, 10, 12])
+def test_a_ledger_that_is_shorter_than_its_segments_say_leaves_nothing_behind(
+    opened: Opened, clock: Clock, ledgers: MemoryLedgers, kept: int
+) -> None:
+    topic = opened("fail-before commit_data #2")
+    topic.add(20)
+    topic.run()
+    assert [segment.status for segment in topic.segments] == [SegmentStatus.OFFLOADED, SegmentStatus.FAILED]
+    (ledger,) = ledgers.ledgers.values()
+    del ledger.entries[kept:]
+    clock.pass_s(301)
+    topic.open()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    topic.ledger.complete_segment()
+    assert topic.left() == set()
+    assert topic.cold_entries() == topic.added[: max(kept, 10)]
+    topic.added = topic.added[: max(kept, 10)]
+    topic.add(10)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+    assert topic.status.failures_in_a_row == 0

@@ -1,0 +1,153 @@
+"""Policies switch a topic's streaming, and whoever has its record can have its segment completed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from managed_ledgers import NAME, Clock
+from streamed_topics import pool_of
+
+from offload_core import TierReader
+from offload_core.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    StreamingSettings,
+    first_unoffloaded,
+    keep_up,
+    open_managed_ledger,
+    request_completion,
+    topic_offloads,
+)
+from offload_core.managed_ledger.completion_requests import requests_of, with_request
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo, segments_of
+from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
+from offload_hooks.errors import OptionError
+
+MIB = 1 << 20
+
+
+def policies(**given: object) -> ResolvedPolicies:
+    """Of the topic: a driver, each sealed ledger at once, and these."""
+    said = OffloadPolicies(**{"driver": "local", "threshold_in_bytes": 0, **given})
+    retention = RetentionPolicies(time_in_minutes=-1, size_in_mb=-1)
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=said), retention=retention, retention_origin="default"
+    )
+
+
+STREAMED = policies(
+    streaming=True,
+    max_segment_size_in_bytes=MIB,
+    max_segment_age_in_seconds=7,
+    max_block_size_in_bytes=5 * MIB,
+)
+BY_LEDGERS = policies(streaming=False)
+
+
+@pytest.fixture
+def streaming(environment: Environment, cold: TierReader, clock: Clock) -> Environment:
+    return replace(environment, streaming=pool_of(cold.store, clock, budget_bytes=32 * MIB))
+
+
+@pytest.fixture
+def topic(streaming: Environment) -> Iterator[ManagedLedger]:
+    with open_managed_ledger(streaming, NAME) as topic:
+        yield topic
+
+
+def test_streaming_is_switched_on_and_off_by_policies(topic: ManagedLedger, clock: Clock) -> None:
+    assert not keep_up(topic, BY_LEDGERS, clock.now_ms).failures
+    assert topic.streaming is None
+    assert not keep_up(topic, STREAMED, clock.now_ms).failures
+    assert topic.streaming == StreamingSettings(
+        max_segment_bytes=MIB, max_segment_age_s=7, block_bytes=5 * MIB
+    )
+    keep_up(topic, policies(streaming=True), clock.now_ms)
+    assert topic.streaming == StreamingSettings()
+    keep_up(topic, policies(streaming=True, driver=""), clock.now_ms)
+    assert topic.streaming is None
+
+
+def test_a_streamed_topic_is_not_offloaded_by_ledgers_also_not_beside_its_owner(
+    topic: ManagedLedger, streaming: Environment, clock: Clock
+) -> None:
+    topic.add_entry(b"one")
+    topic.roll()
+    sealed = topic.read_info().in_order[0].ledger_id
+    for each in (topic, topic_offloads(streaming, NAME)):
+        done = keep_up(each, STREAMED, clock.now_ms)
+        assert (done.offloaded, dict(done.skipped), dict(done.failures)) == (
+            (),
+            {sealed: "the topic is streamed by its owner"},
+            {},
+        )
+    topic.complete_segment()
+    keep_up(topic, BY_LEDGERS, clock.now_ms)
+    topic.add_entry(b"two")
+    topic.roll()
+    assert keep_up(topic, BY_LEDGERS, clock.now_ms).offloaded == (topic.last_position.ledger_id,)
+
+
+def test_without_a_pool_a_round_says_that_nothing_is_streamed(
+    opened: Callable[..., ManagedLedger], clock: Clock
+) -> None:
+    with opened() as topic:
+        done = keep_up(topic, STREAMED, clock.now_ms)
+    assert isinstance(done.failures["streaming"], OptionError)
+
+
+def test_a_round_completes_the_segment_for_those_who_asked_for_it(
+    topic: ManagedLedger, streaming: Environment, clock: Clock, recorded: Callable[[], ManagedLedgerInfo]
+) -> None:
+    keep_up(topic, STREAMED, clock.now_ms)
+    topic.add_entries([b"one", b"two"])
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(request_completion, streaming.records, NAME)
+        while not requests_of(recorded()):
+            assert not asked.done()
+        keep_up(topic, STREAMED, clock.now_ms)
+        info = asked.result(10)
+    (segment,) = segments_of(info)
+    assert (segment.is_finished, segment.end) == (True, topic.last_position)
+    assert first_unoffloaded(info) == EntryPosition(topic.last_position.ledger_id, 2)
+    keep_up(topic, STREAMED, clock.now_ms)
+    assert segments_of(recorded()) == (segment,)
+
+
+def test_a_request_goes_on_waiting_where_the_tier_fails(
+    topic: ManagedLedger,
+    streaming: Environment,
+    cold: TierReader,
+    clock: Clock,
+    recorded: Callable[[], ManagedLedgerInfo],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keep_up(topic, STREAMED, clock.now_ms)
+    topic.add_entry(b"one")
+    streaming.records.update(NAME, partial(with_request, mark="mine"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise OptionError("no such tier")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cold.store, "begin_data", fail)
+        assert "streaming" in keep_up(topic, STREAMED, clock.now_ms).failures
+    assert requests_of(recorded()) == ("mine",)
+    clock.pass_s(100)
+    assert not keep_up(topic, STREAMED, clock.now_ms).failures
+    assert requests_of(recorded()) == ()
+    assert all(segment.is_finished for segment in segments_of(recorded()))
+
+
+def test_a_request_to_a_topic_that_is_not_streamed_is_answered(
+    topic: ManagedLedger, streaming: Environment, clock: Clock, recorded: Callable[[], ManagedLedgerInfo]
+) -> None:
+    topic.add_entry(b"one")
+    streaming.records.update(NAME, partial(with_request, mark="mine"))
+    keep_up(topic, BY_LEDGERS, clock.now_ms)
+    assert requests_of(recorded()) == ()

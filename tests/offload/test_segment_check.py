@@ -1,0 +1,110 @@
+"""Before a hot copy goes: the objects of all segments of its ledger are there, and have its entries, all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from records import closed
+from segment_layouts import SegmentedTopic, segmented, segmented_topics
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.metadata import LedgerRecord
+from offload_core.offload.segment_check import check_segments
+from offload_hooks.errors import DataLossError, OffloadError
+
+
+@settings(max_examples=60, deadline=None)
+@given(topic=segmented_topics(), data=st.data())
+def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
+    topic: SegmentedTopic, data: st.DataObject
+) -> None:
+    tiers = KnownTiers(topic.tier)
+    whole = [each for each in topic.info.ledgers if each.context is not None and each.context.complete]
+    assert {each.ledger_id for each in whole} == {
+        each.ledger_id
+        for each in topic.info.ledgers
+        if each.info.is_closed and topic.cold_stops.get(each.ledger_id) == each.info.entries
+    }
+    for ledger in whole:
+        check_segments(tiers, ledger)
+    if whole:
+        del topic.driver.objects[data.draw(st.sampled_from(sorted(topic.driver.objects)))]
+        for ledger in whole:
+            assert ledger.context is not None
+            keys = {f"{share.uuid}{end}" for share in ledger.context.segments for end in ("", "-index")}
+            if not keys <= set(topic.driver.objects):
+                with pytest.raises(OffloadError, match="not there"):
+                    check_segments(tiers, ledger)
+
+
+def whole_ledger() -> tuple[SegmentedTopic, LedgerRecord, list[UUID]]:
+    """A ledger of nine entries in three segments."""
+    topic = segmented(sizes=[9], segments=[3, 6, 9])
+    ledger = topic.info.ledgers[0]
+    assert ledger.context is not None
+    return topic, ledger, [share.uuid for share in ledger.context.segments]
+
+
+def put(topic: SegmentedTopic, uuid: UUID, of: UUID, *, only_data: bool = False) -> None:
+    """An object in the place of another."""
+    for end in ("",) if only_data else ("", "-index"):
+        topic.driver.objects[f"{uuid}{end}"] = topic.driver.objects[f"{of}{end}"]
+
+
+@pytest.mark.parametrize("other", [0, 2])
+def test_a_segment_with_other_entries_of_the_ledger_is_refused(other: int) -> None:
+    topic, ledger, uuids = whole_ledger()
+    put(topic, uuids[1], uuids[other])
+    with pytest.raises(DataLossError, match=r"not what its ledger's record says .*ledger 0.*entries 3 to 5"):
+        check_segments(KnownTiers(topic.tier), ledger)
+
+
+def test_a_segment_that_goes_further_than_its_record_is_refused() -> None:
+    topic, ledger, uuids = whole_ledger()
+    other = segmented(sizes=[9], segments=[6])
+    topic.driver.objects |= {
+        key.replace(key[:36], str(uuids[0])): data for key, data in other.driver.objects.items()
+    }
+    with pytest.raises(DataLossError, match="not what its ledger's record says"):
+        check_segments(KnownTiers(topic.tier), ledger)
+
+
+def test_data_of_another_length_is_refused() -> None:
+    topic, ledger, uuids = whole_ledger()
+    topic.driver.objects[str(uuids[1])] += b"x"
+    with pytest.raises(DataLossError, match="not what its ledger's record says"):
+        check_segments(KnownTiers(topic.tier), ledger)
+
+
+def test_an_object_without_entries_of_the_ledger_is_refused() -> None:
+    topic, ledger, uuids = whole_ledger()
+    other = segmented(sizes=[1, 3], segments=[1, 4])
+    topic.driver.objects |= {
+        key.replace(key[:36], str(uuids[0])): data
+        for key, data in other.driver.objects.items()
+        if key.startswith("00000000-0000-4000-8000-000000000001")
+    }
+    with pytest.raises(DataLossError, match="found none"):
+        check_segments(KnownTiers(topic.tier), ledger)
+
+
+@pytest.mark.parametrize("kept", [1, 2])
+def test_segments_that_do_not_go_to_the_end_are_refused(kept: int) -> None:
+    topic, ledger, _ = whole_ledger()
+    assert ledger.context is not None
+    context = replace(ledger.context, segments=ledger.context.segments[:kept])
+    with pytest.raises(DataLossError, match=f"do not go to its end .*expected 9 entries, found {3 * kept}"):
+        check_segments(KnownTiers(topic.tier), closed(ledger.ledger_id, 9, context))
+
+
+def test_a_segment_that_is_not_complete_is_refused() -> None:
+    topic, ledger, _ = whole_ledger()
+    assert ledger.context is not None
+    *others, last = ledger.context.segments
+    context = replace(ledger.context, segments=(*others, replace(last, complete=False)))
+    with pytest.raises(DataLossError):
+        check_segments(KnownTiers(topic.tier), replace(ledger, context=context))

@@ -1,0 +1,176 @@
+"""Topics in streaming segments with borders anywhere: any range by any priority, and scans, equal the plain lists."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from segment_layouts import SegmentedTopic, segmented, segmented_topics
+from tiers import TOPIC
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_deletion import condemn_ledgers
+from offload_core.policies import ReadPriority
+from offload_core.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
+from offload_core.scan import Position, Selection
+from offload_core.scan.advance import Budget, advance
+from offload_hooks.errors import NoReadableCopyError, RangeError, UnknownLedgerError
+from offload_hooks.ledger_stores import LedgerReader
+
+COLD_FIRST, COLD_ONLY = ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY
+HOT_FIRST, HOT_ONLY = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.BOOKKEEPER_ONLY
+
+
+def readers_of(topic: SegmentedTopic) -> TieredReaders:
+    cold = ColdReaders(KnownTiers(topic.tier), memory=ReadMemory(), read_buffer_bytes=100)
+    return TieredReaders(topic.hot, cold)
+
+
+def read(reader: LedgerReader, first: int, last: int, max_bytes: int) -> dict[int, bytes]:
+    """All entries of a range, by id, in as many reads as it takes."""
+    found: dict[int, bytes] = {}
+    while first <= last:
+        batch = reader.read(first, last, max_bytes)
+        assert batch.first_entry_id >= first
+        assert batch.stop_entry_id > first
+        found |= {batch.first_entry_id + i: bytes(payload) for i, payload in enumerate(batch)}
+        first = batch.stop_entry_id
+    assert list(found) == sorted(found)
+    return found
+
+
+def expected(
+    topic: SegmentedTopic, ledger_id: int, priority: ReadPriority, first: int, last: int
+) -> dict[int, bytes]:
+    payloads, stop = topic.payloads[ledger_id], topic.cold_stops.get(ledger_id, 0)
+    if priority.hot_first or not stop:
+        ids = list(range(len(payloads)))
+    else:
+        ids = [*topic.cold[ledger_id], *range(stop, len(payloads))]
+    return {i: payloads[i] for i in ids if first <= i <= last}
+
+
+@settings(max_examples=120, deadline=None)
+@given(topic=segmented_topics(), data=st.data())
+def test_any_range_of_any_ledger_by_any_priority_is_the_plain_list(
+    topic: SegmentedTopic, data: st.DataObject
+) -> None:
+    readers = readers_of(topic)
+    for ledger in topic.info.ledgers:
+        count, stop = len(topic.payloads[ledger.ledger_id]), topic.cold_stops.get(ledger.ledger_id, 0)
+        priority = data.draw(st.sampled_from(ReadPriority))
+        if priority is COLD_ONLY:
+            count = stop
+            if not count:
+                with pytest.raises(UnknownLedgerError):
+                    readers.open(ledger, priority)
+                continue
+        reader = readers.open(ledger, priority)
+        for _ in range(3):
+            first = data.draw(st.integers(0, count - 1))
+            last = data.draw(st.integers(first, count - 1))
+            found = read(reader, first, last, data.draw(st.sampled_from([1, 40, 1 << 20])))
+            assert found == expected(topic, ledger.ledger_id, priority, first, last)
+    assert readers.fallback_counts == {}
+
+
+@settings(max_examples=60, deadline=None)
+@given(topic=segmented_topics(gaps=False), data=st.data())
+def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: st.DataObject) -> None:
+    if data.draw(st.booleans()):
+        for key in [each for each in topic.driver.objects if data.draw(st.booleans())]:
+            del topic.driver.objects[key]
+    else:
+        for ledger in topic.info.ledgers:
+            if ledger.context is not None and ledger.context.complete:
+                topic.hot.delete(ledger.ledger_id)
+    readers = readers_of(topic)
+    for ledger in topic.info.ledgers:
+        reader = readers.open(ledger, data.draw(st.sampled_from([COLD_FIRST, HOT_FIRST])))
+        last = len(topic.payloads[ledger.ledger_id]) - 1
+        assert list(read(reader, 0, last, 60).values()) == topic.payloads[ledger.ledger_id]
+
+
+@settings(max_examples=50, deadline=None)
+@given(topic=segmented_topics(gaps=False), data=st.data())
+def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data: st.DataObject) -> None:
+    tier = topic.catalogued()
+
+    def scanned(info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
+        scan = tier.scan(topic=TOPIC, level="entries", records={TOPIC: info})
+        columns = ["__ledgerId", "__entryId", "value"]
+        rows = scan.to_table().select(columns).to_pylist()
+        return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
+
+    assert scanned(topic.info) == topic.cold_entries()
+    first = data.draw(st.sampled_from(topic.info.ledgers)).ledger_id
+    trimmed = condemn_ledgers(topic.info, [each for each in topic.payloads if each <= first])
+    left = [each for each in topic.cold_entries() if each[0] > first]
+    assert scanned(trimmed) == left
+    topics = tier.look(Selection(topics_pattern=".*"), records={TOPIC: trimmed}).topics
+    reached = advance(topics, {}, Budget(), fail_on_data_loss=True)
+    last = Position(left[-1][0], left[-1][1]) if left else Position(0, 0)
+    assert all(position > last for position in reached.values()), "a stream comes as far"
+    assert bool(reached) == bool(left)
+
+
+# --- a ledger that is cold in part -------------------------------------------------------------
+
+
+def partly_cold(*, is_open: bool) -> tuple[SegmentedTopic, LedgerRecord]:
+    """A ledger of six entries, four of which lie in a segment."""
+    topic = segmented(sizes=[6], segments=[4], last_is_open=is_open)
+    return topic, topic.info.ledgers[0]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("priority", [COLD_FIRST, HOT_FIRST, HOT_ONLY])
+def test_a_range_that_crosses_the_border_is_read_in_order(is_open: bool, priority: ReadPriority) -> None:
+    topic, ledger = partly_cold(is_open=is_open)
+    readers = readers_of(topic)
+    reader = readers.open(ledger, priority)
+    assert list(read(reader, 2, 5, 1 << 20).values()) == topic.payloads[ledger.ledger_id][2:]
+    assert len(reader.read(2, 5)) == (2 if priority is COLD_FIRST else 4)
+    assert reader.copy is (Copy.COLD if priority is COLD_FIRST else Copy.HOT), "it did not turn to another"
+    assert reader.status().entry_count == 6
+    for first, last in ((4, 6), (6, 6), (3, 2), (-1, 3)):
+        with pytest.raises(RangeError):
+            reader.read(first, last)
+    assert readers.fallback_counts == {}
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_without_the_hot_tier_what_is_cold_is_read(is_open: bool) -> None:
+    topic, ledger = partly_cold(is_open=is_open)
+    topic.hot.delete(ledger.ledger_id)
+    for priority in (COLD_FIRST, HOT_FIRST):
+        readers = readers_of(topic)
+        reader = readers.open(ledger, priority)
+        assert len(reader.read(2, 5)) == 2
+        assert reader.copy is Copy.COLD
+        with pytest.raises(UnknownLedgerError):
+            reader.read(4, 4)
+        assert len(reader.read(0, 3)) == 4
+        assert set(readers.fallback_counts) <= {(Copy.HOT, FallbackReason.MISSING)}
+
+
+def test_without_its_objects_all_is_read_hot() -> None:
+    topic, ledger = partly_cold(is_open=True)
+    topic.driver.objects.clear()
+    readers = readers_of(topic)
+    reader = readers.open(ledger, COLD_FIRST)
+    assert list(read(reader, 0, 5, 1 << 20).values()) == topic.payloads[ledger.ledger_id]
+    assert readers.fallback_counts == {(Copy.COLD, FallbackReason.MISSING): 1}
+    topic.hot.delete(ledger.ledger_id)
+    with pytest.raises(NoReadableCopyError):
+        readers.open(ledger, COLD_FIRST).read(0, 3)
+
+
+def test_what_is_written_meanwhile_is_read_by_the_reader_that_is_open() -> None:
+    topic, ledger = partly_cold(is_open=True)
+    reader = readers_of(topic).open(ledger, COLD_FIRST)
+    assert len(reader.read(0, 3)) == 4
+    topic.hot.shared.find(ledger.ledger_id).entries.append(b"later")
+    assert [bytes(each) for each in reader.read(6, 6)] == [b"later"]
+    assert len(reader.read(0, 6)) == 4
