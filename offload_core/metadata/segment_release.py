@@ -29,10 +29,14 @@ def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerIn
     Raises:
         AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way.
     """
-    ledger = ledger_of(info, ledger_id)
-    context = ledger.context
+    return info.with_ledger(without_segments(ledger_of(info, ledger_id)))
+
+
+def without_segments(ledger: LedgerRecord) -> LedgerRecord:
+    """The same step on the record of one ledger; errors as `release_segments`."""
+    context, ledger_id = ledger.context, ledger.ledger_id
     if context is None or not context.segments:
-        return info
+        return ledger
     if not has_hot_copy(ledger):
         raise AttemptError(
             "the ledger's hot copy is gone, so its segments are not released",
@@ -54,4 +58,4 @@ def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerIn
                 hint="Switch streaming off, and wait until the segment is complete.",
             )
     rest = replace(context, uuid=None, complete=False, timestamp_ms=None, driver=None, segments=())
-    return info.with_ledger(replace(ledger, context=None if rest == OffloadContext() else rest))
+    return replace(ledger, context=None if rest == OffloadContext() else rest)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, release_segments
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.segment_release import without_segments
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.rollback.judging import is_wanted
 from offload_hooks.errors import AttemptError, UnknownTopicError
@@ -27,25 +28,25 @@ class Released:
 
 def release_possible(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
     """Release the segments of each ledger that can do without; to be given to `ManagedLedgerRecords.update`."""
-    for ledger in info.in_order:
-        with suppress(AttemptError):
-            info = release_segments(info, ledger.ledger_id)
-    return info
+    return replace(info, ledgers=tuple(_without_segments(ledger)[0] for ledger in info.ledgers))
 
 
 def released(before: ManagedLedgerInfo, after: ManagedLedgerInfo) -> Released:
     """What became of a record that was released."""
-    kept: dict[int, str] = {}
-    for ledger in after.in_order:
-        try:
-            release_segments(after, ledger.ledger_id)
-        except AttemptError as error:
-            kept[ledger.ledger_id] = error.what
+    whys = {ledger.ledger_id: _without_segments(ledger)[1] for ledger in after.in_order}
     left = _with_segments(after)
     return Released(
         ledger_ids=tuple(each for each in sorted(_with_segments(before)) if each not in left),
-        kept=kept,
+        kept={ledger_id: why for ledger_id, why in whys.items() if why is not None},
     )
+
+
+def _without_segments(ledger: LedgerRecord) -> tuple[LedgerRecord, str | None]:
+    """The ledger without segments; or as it is, and why."""
+    try:
+        return without_segments(ledger), None
+    except AttemptError as error:
+        return ledger, error.what
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
