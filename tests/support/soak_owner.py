@@ -111,9 +111,7 @@ def environment_in(
             offloader_of=partial(LedgerOffloader, max_block_bytes=20_000),
         )
         readers = TieredReaders(hot, ColdReaders(tiers, read_buffer_bytes=30_000))
-        streaming = stack.enter_context(
-            StreamingPool(lambda _: nullcontext(tiers), budget_bytes=4 << 20, buffer_bytes=100_000)
-        )
+        streaming = stack.enter_context(StreamingPool(lambda _: nullcontext(tiers), buffer_bytes=100_000))
         environment = Environment(
             records=records,
             hot=HotLedgers(hot),
@@ -219,7 +217,7 @@ class Owner:
         """
         while True:
             last = self._topic.last_position or EntryPosition(0, 0)
-            if dice.random() < 0.1:
+            if dice.random() < 0.3:
                 self._topic.set_streaming(segments_of_some_size(dice) if dice.random() < 0.7 else None)
             for call in (
                 partial(self._topic.complete_segment, 5.0)
