@@ -67,7 +67,7 @@ def test_a_ledger_that_is_partly_in_segments_is_read_from_bookkeeper_by_old_vers
 
 
 def test_an_open_last_segment_and_an_open_ledger_are_waited_for(tier: Tier) -> None:
-    put_segment(tier, 1, (5, 0, 3))
+    put_segment(tier, 1, (4, 0, 3), (5, 0, 3))
     last = segment(uuid_of(2), None, complete=False)
     shares = OffloadContext.of_segments([segment(uuid_of(1), 2), last])
     _, ledgers = planned(tier, topic(closed(4, 9, shares), still_open(5, shares)))
@@ -75,6 +75,7 @@ def test_an_open_last_segment_and_an_open_ledger_are_waited_for(tier: Tier) -> N
         (Need.FINISH, Coverage.PARTIAL, True),
         (Need.FINISH, Coverage.PARTIAL, False),
     ]
+    assert [each.problems for each in ledgers] == [(), ()]  # a segment that is on its way is none
     done = OffloadContext.of_segments([segment(uuid_of(1), 2)])
     _, (five,) = planned(tier, topic(still_open(5, done)))
     assert (five.need, five.entries, five.streamed_entries) == (Need.FINISH, None, 3)
