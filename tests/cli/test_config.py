@@ -44,7 +44,9 @@ def test_settings_are_shown_as_json(offload: Offload, file: Path) -> None:
     shown = offload("config", "show", "--config", file, "--json")
     settings = json.loads(shown.out)
     assert settings["service"]["upkeep_threads"] == 7
-    sections = {"metadata", "hot_tier", "tiers", "uploads", "audit_log", "service", "policies", "retention"}
-    assert set(settings) == sections
+    assert set(settings) == {
+        *("metadata", "hot_tier", "tiers", "uploads", "streaming"),
+        *("audit_log", "service", "policies", "retention"),
+    }
     assert settings["uploads"] == {"niceness": None}
     assert "hunter" not in shown.out
