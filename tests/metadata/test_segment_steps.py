@@ -222,6 +222,20 @@ def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next() -
     assert segments_of(info)[1].begin == position(5, 0)
 
 
+def test_a_segment_goes_on_over_a_ledger_that_was_forgotten_since_it_was_empty() -> None:
+    info = extend_segment(assign(managed_ledger(closed(3, 10), still_open(5)), 3), MINE, 5)
+    forgotten = managed_ledger(*(each for each in info.ledgers if each.ledger_id != 5), still_open(7))
+    assert segments_of(complete(forgotten, (3, 9)))[0].is_finished
+    info = extend_segment(forgotten, MINE, 7)
+    assert segments_of(complete(info, (3, 9), (7, 0)))[0].ledger_ids == (3, 7)
+    nothing_left = managed_ledger(still_open(7))
+    with pytest.raises(AttemptError, match="cleaned up"):
+        extend_segment(nothing_left, MINE, 7)
+    with pytest.raises(AttemptError, match="cleaned up"):
+        abandon_segment(nothing_left, MINE)
+    assert forget_segment(nothing_left, MINE) == nothing_left
+
+
 def test_a_ledger_that_a_segment_got_no_entry_of_is_not_touched_by_it() -> None:
     info = extend_segment(assign(managed_ledger(closed(3, 10), still_open(5)), 3), MINE, 5)
     assert context(complete(info, (3, 9)), 5) is None
