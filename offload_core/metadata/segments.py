@@ -122,7 +122,7 @@ def extend_segment(info: ManagedLedgerInfo, uuid: UUID, ledger_id: int) -> Manag
     if not last.info.is_closed:
         raise AttemptError("a segment goes on when its ledger is closed", ledger_id=last.ledger_id)
     following_ledger = next_ledger(info, last.ledger_id, ledger_id)
-    share = _share(last, uuid)
+    share = _share(last, uuid).with_extent(segment.begin, None)
     if first_entry_id(last, uuid) < (last.info.entries or 0):
         info = info.with_ledger(with_share(last, replace(share, end_entry_id=(last.info.entries or 0) - 1)))
     else:
