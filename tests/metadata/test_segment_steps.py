@@ -196,6 +196,15 @@ def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None
     assert complete(extend_segment(resumed, OTHER, 7), (3, 9), (5, 3), (7, 0), uuid=OTHER) != resumed
 
 
+def test_a_step_that_is_made_again_after_its_attempt_was_abandoned_is_refused() -> None:
+    failed = abandon_segment(assign(FRESH, 3), MINE)
+    with pytest.raises(AttemptError, match="was abandoned"):
+        assign(failed, 3)
+    resumed = abandon_segment(resume_segment(failed, MINE, OTHER, DRIVER, 5), OTHER)
+    with pytest.raises(AttemptError, match="was abandoned"):
+        resume_segment(resumed, MINE, OTHER, DRIVER, 5)
+
+
 def test_an_abandoned_segment_may_get_an_end_and_what_is_behind_it_is_free_again() -> None:
     info = extend_segment(extend_segment(assign(FRESH, 3), MINE, 5), MINE, 7)
     failed = taken_twice(info, lambda known: abandon_segment(known, MINE, position(5, 2)))
