@@ -7,11 +7,13 @@ each entry once and nothing else.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -86,6 +88,8 @@ class StreamedMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.no_sync = mock.patch.multiple(os, fsync=lambda _: None, fdatasync=lambda _: None)
+        self.no_sync.start()  # no power fails here, and the disk would take most of the time
         self.folder = tempfile.TemporaryDirectory()
         self.cold = Path(self.folder.name)
         self.clock = Clock()
@@ -100,6 +104,7 @@ class StreamedMachine(RuleBasedStateMachine):
         try:
             self.bring_to_an_end()
         finally:
+            self.no_sync.stop()
             self.folder.cleanup()
 
     def opened(self, max_entries: int, cache_bytes: int) -> ManagedLedger:
