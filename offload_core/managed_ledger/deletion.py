@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_deletion import objects_to_delete
+from offload_core.metadata.segment_deletion import needed_objects
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
 _TRIES = 10
@@ -34,8 +34,7 @@ class CopyDeletion:
     def __init__(self, environment: Environment, name: str, info: ManagedLedgerInfo) -> None:
         self._environment = environment
         self._name = name
-        self._info = info
-        self._deleted_segments: set[UUID] = set()
+        self._settled = set(needed_objects(info))  # objects that are needed, or deleted already
 
     def delete_copies(self, ledger: LedgerRecord, why: str) -> None:
         """Delete a ledger's copies, but for objects that another ledger needs.
@@ -63,13 +62,13 @@ class CopyDeletion:
             if not context.segments:
                 environment.audit.record(deletion(copy="cold", uuid=context.uuid))
                 offloads.delete_cold_copy(name, ledger)
-            for share in objects_to_delete(self._info, ledger):
-                if share.uuid not in self._deleted_segments:
+            for share in context.segments:
+                if share.uuid not in self._settled:
                     environment.audit.record(
                         deletion(copy="cold", uuid=share.uuid, begin=share.begin, end=share.end)
                     )
                     offloads.delete_segment(name, share.uuid, share.driver or context.driver)
-                    self._deleted_segments.add(share.uuid)
+                    self._settled.add(share.uuid)
         delete_hot(environment, deletion(copy="hot"))
 
 

@@ -7,6 +7,7 @@ Source: docs/formats/metadata.md.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -85,8 +86,12 @@ class ManagedLedgerInfo:
     def with_ledger(self, ledger: LedgerRecord) -> Self:
         """The same with this ledger in the place of the one of its id, which must be there."""
         assert self.ledger(ledger.ledger_id) is not None
-        changed = (ledger if known.ledger_id == ledger.ledger_id else known for known in self.ledgers)
-        return replace(self, ledgers=tuple(changed))
+        return self.with_ledgers([ledger])
+
+    def with_ledgers(self, ledgers: Iterable[LedgerRecord]) -> Self:
+        """The same with these ledgers in the places of those of their ids."""
+        changed = {ledger.ledger_id: ledger for ledger in ledgers}
+        return replace(self, ledgers=tuple(changed.get(known.ledger_id, known) for known in self.ledgers))
 
 
 def parse_managed_ledger_info(data: bytes | memoryview) -> ManagedLedgerInfo:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from uuid import UUID
 
 from offload_core.metadata.attempt_lease import with_lease
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
@@ -19,7 +20,6 @@ from offload_core.metadata.offload_context import (
     STATUS_PROPERTY,
     DriverMetadata,
     OffloadContext,
-    OffloadSegment,
 )
 from offload_core.metadata.segment_record import segments_of
 from offload_core.metadata.segment_shares import shares_of
@@ -44,10 +44,11 @@ def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> Man
     )
 
 
-def objects_to_delete(info: ManagedLedgerInfo, ledger: LedgerRecord) -> tuple[OffloadSegment, ...]:
-    """The shares of a condemned ledger whose objects no ledger needs that is not condemned; oldest first."""
-    needed = {share.uuid for other in info.ledgers if not other.is_condemned for share in shares_of(other)}
-    return tuple(share for share in shares_of(ledger) if share.uuid not in needed)
+def needed_objects(info: ManagedLedgerInfo) -> frozenset[UUID]:
+    """The objects of segments that a ledger names which is not condemned. Those that others name are to be deleted."""
+    return frozenset(
+        share.uuid for ledger in info.ledgers if not ledger.is_condemned for share in shares_of(ledger)
+    )
 
 
 def _condemned(ledger: LedgerRecord) -> LedgerRecord:

@@ -20,10 +20,9 @@ def ledger_of(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
     return ledger
 
 
-def free_ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
-    """A ledger that may have another segment, if that begins where it should."""
-    ledger = ledger_of(info, ledger_id)
-    context = ledger.context
+def check_free(ledger: LedgerRecord) -> LedgerRecord:
+    """Refuse a ledger that cannot have another segment, wherever that would begin."""
+    ledger_id, context = ledger.ledger_id, ledger.context
     if context is None:
         return ledger
     if context.bookkeeper_deleted:
@@ -49,7 +48,7 @@ def next_ledger(info: ManagedLedgerInfo, behind: int, ledger_id: int) -> LedgerR
         raise AttemptError(
             "a segment goes on into the next ledger", ledger_id=ledger_id, expected=following, found=ledger_id
         )
-    return _without_shares(free_ledger(info, ledger_id))
+    return _without_shares(check_free(ledger_of(info, ledger_id)))
 
 
 def closed_ledgers(
@@ -57,12 +56,12 @@ def closed_ledgers(
 ) -> list[tuple[LedgerRecord, int]]:
     """The closed ledgers with entries from one position to another, and the last entry of each that is in between."""
     chosen: list[tuple[LedgerRecord, int]] = []
-    for known in info.in_order:
-        if not begin.ledger_id <= known.ledger_id <= end.ledger_id:
+    for ledger in info.in_order:
+        if not begin.ledger_id <= ledger.ledger_id <= end.ledger_id:
             continue
-        if known.info.is_closed and not known.info.entries:
+        if ledger.info.is_closed and not ledger.info.entries:
             continue
-        ledger = free_ledger(info, known.ledger_id)
+        check_free(ledger)
         if not ledger.info.is_closed:
             raise AttemptError("a segment with an end has closed ledgers only", ledger_id=ledger.ledger_id)
         if chosen:

@@ -30,9 +30,9 @@ from offload_core.metadata.offload_context import (
     SegmentStatus,
 )
 from offload_core.metadata.segment_places import (
+    check_free,
     check_whole,
     closed_ledgers,
-    free_ledger,
     ledger_of,
     next_ledger,
 )
@@ -85,7 +85,7 @@ def assign_segment(
             found=unfinished.uuid,
             hint="It is resumed first.",
         )
-    first = free_ledger(info, begin.ledger_id)
+    first = check_free(ledger_of(info, begin.ledger_id))
     stop = offered_stop(first)
     if begin.entry_id != stop or (first.info.is_closed and stop >= (first.info.entries or 0)):
         raise AttemptError(
@@ -98,9 +98,10 @@ def assign_segment(
     share = share.with_extent(begin, end)
     if end is None:
         return info.with_ledger(with_share(first, share))
-    for ledger, last in closed_ledgers(info, begin, end):
-        info = info.with_ledger(with_share(ledger, replace(share, end_entry_id=last)))
-    return info
+    return info.with_ledgers(
+        with_share(ledger, replace(share, end_entry_id=last))
+        for ledger, last in closed_ledgers(info, begin, end)
+    )
 
 
 def extend_segment(info: ManagedLedgerInfo, uuid: UUID, ledger_id: int) -> ManagedLedgerInfo:
@@ -138,7 +139,7 @@ def renew_segment(info: ManagedLedgerInfo, uuid: UUID, lease: AttemptLease) -> M
         AttemptError: the segment is not recorded, was abandoned or is complete.
     """
     segment = _assigned(info, uuid)
-    return _change(info, segment, lambda share: _leased(share, lease))
+    return _each_share(info, segment, lambda share: _leased(share, lease))
 
 
 def complete_segment(
@@ -170,19 +171,18 @@ def complete_segment(
         raise AttemptError(
             "the segment has other ledgers", expected=segment.ledger_ids, found=tuple(sorted(end_entry_ids))
         )
-    for ledger_id in segment.ledger_ids:
-        ledger = ledger_of(info, ledger_id)
-        check_whole(ledger, first_entry_id(ledger, uuid), end_entry_ids.get(ledger_id), end)
-        if ledger_id not in end_entry_ids:
-            info = info.with_ledger(without_share(ledger, uuid))
-            continue
+
+    def complete(ledger: LedgerRecord) -> LedgerRecord:
+        last = end_entry_ids.get(ledger.ledger_id)
+        check_whole(ledger, first_entry_id(ledger, uuid), last, end)
+        if last is None:
+            return without_share(ledger, uuid)
         share = _leased(_share(ledger, uuid), None).with_extent(segment.begin, end)
-        share = replace(
-            share, complete=True, offloaded_ms=offloaded_ms, end_entry_id=end_entry_ids[ledger_id]
-        )
+        share = replace(share, complete=True, offloaded_ms=offloaded_ms, end_entry_id=last)
         shares = [share if each.uuid == uuid else each for each in shares_of(ledger)]
-        info = info.with_ledger(with_shares(ledger, shares, timestamp_ms=offloaded_ms))
-    return info
+        return with_shares(ledger, shares, timestamp_ms=offloaded_ms)
+
+    return _each_ledger(info, segment, complete)
 
 
 def abandon_segment(
@@ -201,7 +201,7 @@ def abandon_segment(
         segment = _recorded(info, uuid)
     elif end is not None and segment.end != end:
         raise AttemptError("the segment ends elsewhere", expected=segment.end, found=end)
-    return _change(info, segment, lambda share: _leased(share, None).with_status(SegmentStatus.FAILED))
+    return _each_share(info, segment, lambda share: _leased(share, None).with_status(SegmentStatus.FAILED))
 
 
 def resume_segment(
@@ -234,7 +234,7 @@ def resume_segment(
         changed = replace(share, uuid=new_uuid, driver=fresh, assigned_ms=assigned_ms)
         return changed.with_extent(begin, segment.end)
 
-    return _change(info, segment, resume)
+    return _each_share(info, segment, resume)
 
 
 def forget_segment(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
@@ -247,9 +247,7 @@ def forget_segment(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
     if segment is None:
         return info
     segment = _unfinished(info, uuid)
-    for ledger_id in segment.ledger_ids:
-        info = info.with_ledger(without_share(ledger_of(info, ledger_id), uuid))
-    return info
+    return _each_ledger(info, segment, lambda ledger: without_share(ledger, uuid))
 
 
 def with_ledger_closed(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
@@ -282,18 +280,18 @@ def _with_end(info: ManagedLedgerInfo, segment: Segment, end: EntryPosition) -> 
             expected=segment.begin,
             found=end,
         )
-    for ledger_id in segment.ledger_ids:
-        ledger = ledger_of(info, ledger_id)
-        if ledger_id > end.ledger_id:
-            info = info.with_ledger(without_share(ledger, segment.uuid))
-            continue
+
+    def cut(ledger: LedgerRecord) -> LedgerRecord:
+        if ledger.ledger_id > end.ledger_id:
+            return without_share(ledger, segment.uuid)
         share = _share(ledger, segment.uuid).with_extent(segment.begin, end)
-        if ledger_id == end.ledger_id:
+        if ledger.ledger_id == end.ledger_id:
             if ledger.info.is_closed and end.entry_id >= (ledger.info.entries or 0):
-                raise AttemptError("the ledger has no such entry", ledger_id=ledger_id, found=end)
+                raise AttemptError("the ledger has no such entry", ledger_id=ledger.ledger_id, found=end)
             share = replace(share, end_entry_id=end.entry_id)
-        info = info.with_ledger(with_share(ledger, share))
-    return info
+        return with_share(ledger, share)
+
+    return _each_ledger(info, segment, cut)
 
 
 def _recorded(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
@@ -322,26 +320,39 @@ def _assigned(info: ManagedLedgerInfo, uuid: UUID) -> Segment:
 
 
 def _share(ledger: LedgerRecord, uuid: UUID) -> OffloadSegment:
+    """The ledger's share, with its driver: that of the context, if it has none of its own."""
     share = share_of(ledger, uuid)
     assert share is not None
-    return share
+    assert ledger.context is not None
+    return replace(share, driver=share.driver or ledger.context.driver or DriverMetadata(name=""))
 
 
 def _leased(share: OffloadSegment, lease: AttemptLease | None) -> OffloadSegment:
-    driver = share.driver or DriverMetadata(name="")
-    return replace(share, driver=with_lease(driver, lease))
+    assert share.driver is not None
+    return replace(share, driver=with_lease(share.driver, lease))
 
 
-def _change(
+def _each_ledger(
+    info: ManagedLedgerInfo, segment: Segment, change: Callable[[LedgerRecord], LedgerRecord]
+) -> ManagedLedgerInfo:
+    """The record with each of a segment's ledgers changed."""
+    touched = set(segment.ledger_ids)
+    return replace(
+        info,
+        ledgers=tuple(change(ledger) if ledger.ledger_id in touched else ledger for ledger in info.ledgers),
+    )
+
+
+def _each_share(
     info: ManagedLedgerInfo, segment: Segment, change: Callable[[OffloadSegment], OffloadSegment]
 ) -> ManagedLedgerInfo:
     """The record with each of a segment's shares changed alike."""
-    touched = set(segment.ledger_ids)
-    ledgers = []
-    for ledger in info.ledgers:
-        if ledger.ledger_id in touched:
-            shares = [change(each) if each.uuid == segment.uuid else each for each in shares_of(ledger)]
-            ledgers.append(with_shares(ledger, shares))
-        else:
-            ledgers.append(ledger)
-    return replace(info, ledgers=tuple(ledgers))
+
+    def change_share(ledger: LedgerRecord) -> LedgerRecord:
+        shares = [
+            change(_share(ledger, share.uuid)) if share.uuid == segment.uuid else share
+            for share in shares_of(ledger)
+        ]
+        return with_shares(ledger, shares)
+
+    return _each_ledger(info, segment, change_share)

@@ -9,6 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from managed_ledgers import NAME
+from segmented import SegmentedOffloads
 
 from offload_core import open_tier
 from offload_core.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger
@@ -84,6 +85,44 @@ def test_a_policy_that_changes_holds_from_the_next_ledger_on_and_older_copies_ar
     assert topic.delete_hot_copies(0) == [first, second]  # each after a look into its own tier
     assert topic.trim(RetentionPolicies()) == [first, second]
     assert (values(tmp_path / "one"), values(tmp_path / "three")) == ([], [])
+
+
+def test_segments_are_looked_at_and_deleted_where_they_are_whatever_policies_name_now(
+    topics, said, tmp_path, records, hot, clock
+):
+    topic, _ = topics
+    first, second = (ledger.ledger_id for ledger in topic.read_info().in_order)
+    with open_tier(tmp_path / "one") as tier:
+        streamed = SegmentedOffloads(name=NAME, records=records, hot=hot, tier=tier.store, now_ms=clock)
+        streamed.offload(EntryPosition(second, 0))
+    assert topic.delete_hot_copies(0) == [first, second]
+    said[NAME] = to(tmp_path / "three")
+    assert topic.trim(RetentionPolicies(), consumed_before=EntryPosition(second, 0)) == [first]
+    assert values(tmp_path / "one") == [b"a", b"b"]
+    assert topic.trim(RetentionPolicies()) == [second]
+    assert values(tmp_path / "one") == []
+
+
+def test_segments_in_a_tier_that_is_not_configured_keep_their_ledgers(
+    topics, environment, said, tmp_path, records, hot, clock
+):
+    topic, _ = topics
+    with open_tier(tmp_path / "elsewhere") as tier:
+        streamed = SegmentedOffloads(name=NAME, records=records, hot=hot, tier=tier.store, now_ms=clock)
+        streamed.offload(topic.last_position)
+        with pytest.raises(OptionError, match="not configured"):
+            topic.delete_hot_copies(0)
+        with pytest.raises(OptionError, match="not configured"):
+            topic.trim(RetentionPolicies())
+        assert len(list(tier.store.list_objects())) == 2
+        assert [ledger.is_condemned for ledger in topic.read_info().ledgers] == [True, True]
+        with closing(
+            PolicyOffloads(records, hot, said.__getitem__, others=[tier.store], now_ms=clock)
+        ) as beside:
+            by_policy = replace(environment, offloads=beside)
+            with open_managed_ledger(by_policy, NAME) as again:
+                assert len(again.trim(RetentionPolicies())) == 2
+        assert list(tier.store.list_objects()) == []
 
 
 def test_a_copy_in_a_tier_that_nobody_names_any_more_needs_that_tier_beside(

@@ -1,4 +1,7 @@
-"""Any sequence of calls against a list: adds, rollovers, kills, trims, offloads, deletions of hot copies, reads."""
+"""Any sequence of calls against a list: adds, rollovers, kills, trims, offloads, deletions of hot copies, reads.
+
+Ledgers are offloaded as a whole or by segments, or partly, as it comes.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,21 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from managed_ledgers import NAME, Audit, Clock, ColdLedger
+from managed_ledgers import NAME, Audit, Clock
+from segmented import SegmentedOffloads, segment_keys
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.metadata import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerRecords,
+    segments_of,
+)
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies
+from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OwnershipLostError
@@ -33,6 +43,7 @@ class TopicMachine(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.cold = Path(self.folder.name)
+        self.tier = Tier(LocalDriver(str(self.cold)))
         self.clock = Clock()
         self.shared = MemoryLedgers()
         self.records = ManagedLedgerRecords(MemoryMetadataStore())
@@ -46,24 +57,29 @@ class TopicMachine(RuleBasedStateMachine):
     def environment(self, cache_bytes: int) -> Environment:
         """As a new process has it."""
         hot = MemoryLedgerStore(self.shared)
+        tiers = KnownTiers(self.tier)
         offloads = RecordedOffloads(
             self.records,
             hot,
-            KnownTiers(Tier(LocalDriver(str(self.cold)), [])),
+            tiers,
             offloader_of=partial(LedgerOffloader, max_block_bytes=700),
             now_ms=self.clock,
         )
         return Environment(
             records=self.records,
             hot=HotLedgers(hot),
-            open_reader=lambda record, *_: (
-                ColdLedger(self.cold, record) if record.has_complete_copy else hot.open(record.ledger_id)
-            ),
+            open_reader=TieredReaders(hot, ColdReaders(tiers, memory=ReadMemory())).open,
             cache_bytes=cache_bytes,
             offloads=offloads,
             audit=Audit(),
             now_ms=self.clock,
         )
+
+    def ledgers(self) -> list[LedgerRecord]:
+        """Those of the record, in order."""
+        known = self.records.read(NAME)
+        assert known is not None
+        return list(known.info.in_order)
 
     def position(self, place: int) -> EntryPosition:
         """One of an entry, or near it, or anywhere."""
@@ -131,9 +147,37 @@ class TopicMachine(RuleBasedStateMachine):
     def offload(self, place: int) -> None:
         before = self.position(place)
         first = self.topic.offload_prefix(before)
-        info = self.records.read(NAME).info
-        hot = [ledger.ledger_id for ledger in info.in_order if not ledger.has_complete_copy]
-        assert first == (EntryPosition(hot[0], 0) if hot else first)
+        stops = {ledger.ledger_id: ledger.offloaded_stop or 0 for ledger in self.ledgers()}
+        hot = [at for at, _ in self.entries if at.entry_id >= stops[at.ledger_id]]
+        assert first == (hot[0] if hot else first)
+
+    @rule(place=_places, history=st.booleans())
+    def stream(self, place: int, history: bool) -> None:
+        """A segment from the first entry on that is in none, if its ledger is not offloaded as a whole."""
+        streamed = [
+            ledger
+            for ledger in self.ledgers()
+            if ledger.context is None or (ledger.context.segments and not ledger.context.complete)
+        ]
+        stops = {ledger.ledger_id: ledger.offloaded_stop or 0 for ledger in streamed}
+        left: list[EntryPosition] = []
+        for at, _ in self.entries:
+            if at.entry_id >= stops.get(at.ledger_id, 1 << 30):
+                left.append(at)
+            elif left:
+                break
+        closed = {ledger.ledger_id for ledger in streamed if ledger.info.is_closed}
+        if left and history:
+            left = [at for at in left if at.ledger_id in closed]
+        if left:
+            offloads = SegmentedOffloads(
+                name=NAME,
+                records=self.records,
+                hot=MemoryLedgerStore(self.shared),
+                tier=self.tier,
+                now_ms=self.clock,
+            )
+            offloads.offload(left[place % len(left)], begin=left[0], history=history)
 
     @rule(lag_s=st.sampled_from([0, 20]))
     def delete_hot_copies(self, lag_s: int) -> None:
@@ -171,8 +215,11 @@ class TopicMachine(RuleBasedStateMachine):
             if ledger.context is None or not ledger.context.bookkeeper_deleted
         }
         assert set(self.shared.ledgers) == hot
-        copies = [ledger for ledger in info.ledgers if ledger.has_complete_copy]
-        assert len(list(self.cold.glob("*-ledger-*"))) >= 2 * len(copies)
+        segments = segment_keys([segment.uuid for segment in segments_of(info)])
+        copies = [ledger for ledger in info.ledgers if ledger.context and not ledger.context.segments]
+        keys = [each.key for each in self.tier.list_objects()]
+        assert [key for key in keys if "-ledger-" not in key] == segments
+        assert len(keys) - len(segments) == 2 * len(copies)
 
 
 TopicMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)

@@ -35,9 +35,16 @@ from offload_core.metadata import (
     unfinished_segment,
     with_ledger_closed,
 )
-from offload_core.metadata.segment_deletion import condemn_ledgers, objects_to_delete
+from offload_core.metadata.segment_deletion import condemn_ledgers, needed_objects
 from offload_core.metadata.segment_shares import covered_stop
 from offload_hooks.errors import AttemptError
+
+
+def objects_to_delete(info: ManagedLedgerInfo, ledger: LedgerRecord) -> list[UUID]:
+    """What a condemned ledger names, and no live one."""
+    assert ledger.context is not None
+    kept = needed_objects(info)
+    return [share.uuid for share in ledger.context.segments if share.uuid not in kept]
 
 
 @dataclass(eq=False)
@@ -50,7 +57,7 @@ class Deletion:
 
     def __post_init__(self) -> None:
         self.left = [
-            (ledger.ledger_id, [share.uuid for share in objects_to_delete(self.info, ledger)])
+            (ledger.ledger_id, objects_to_delete(self.info, ledger))
             for ledger in self.info.in_order
             if ledger.is_condemned
         ]
@@ -247,9 +254,9 @@ def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers() -
     first, second = info.in_order
     assert first.is_condemned
     assert not second.is_condemned
-    assert objects_to_delete(info, first) == ()
+    assert objects_to_delete(info, first) == []
     both = condemn_ledgers(info, {5})
-    assert [share.uuid for share in objects_to_delete(both, both.in_order[0])] == [uuid_of(1)]
+    assert objects_to_delete(both, both.in_order[0]) == [uuid_of(1)]
 
 
 def test_a_share_of_which_nothing_is_known_but_its_uuid_is_condemned_as_well() -> None:

@@ -417,6 +417,28 @@ def test_a_segment_without_driver_metadata_can_be_abandoned() -> None:
     assert segments_of(info)[0].status is SegmentStatus.FAILED
 
 
+@pytest.mark.parametrize(
+    ("second", "status"),
+    [
+        (segment(MINE, 3), SegmentStatus.OFFLOADED),
+        (segment(MINE, 3, complete=False), SegmentStatus.ASSIGNED),
+        (segment(MINE, 3, complete=False, driver=placed(status="failed")), SegmentStatus.FAILED),
+    ],
+    ids=["offloaded", "assigned", "failed"],
+)
+def test_a_segment_is_as_far_as_the_least_of_its_shares(
+    second: OffloadSegment, status: SegmentStatus
+) -> None:
+    """As none of ours ever differ."""
+    info = managed_ledger(
+        closed(3, 10, OffloadContext.of_segments([segment(MINE, 9)])),
+        closed(5, 4, OffloadContext.of_segments([second])),
+    )
+    (found,) = segments_of(info)
+    assert found.status is status
+    assert (unfinished_segment(info) is None) == (status is SegmentStatus.OFFLOADED)
+
+
 def test_a_begin_that_is_none_is_an_error() -> None:
     wrong = segment(MINE, 5, driver=DRIVER.with_property("begin", "7"))
     with pytest.raises(MetadataError, match="is no position"):

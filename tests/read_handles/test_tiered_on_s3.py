@@ -25,6 +25,7 @@ from offload_hooks.ledger_stores import LedgerReader
 COLD_ONLY, COLD_FIRST = ReadPriority.OFFLOADED_ONLY, ReadPriority.OFFLOADED_FIRST
 LAST = len(PAYLOADS) - 1
 REFUSED = Spoil(refuse=True)
+IMPATIENT = ["retry:attempts=2,budget_s=5"]
 
 
 @pytest.fixture
@@ -50,7 +51,10 @@ def rest(reader: LedgerReader, begin: int = 0) -> list[bytes]:
 
 
 def test_a_refused_connection_at_opening_and_in_the_middle(copies: TwoCopies, store: Store) -> None:
-    with Proxy(store.endpoint) as proxy, store.behind(proxy.url, read_timeout_s="2").open() as tier:
+    with (
+        Proxy(store.endpoint) as proxy,
+        store.behind(proxy.url, read_timeout_s="2").open(layers=IMPATIENT) as tier,
+    ):
         record, readers = copies.record(tier), copies.readers(tier)
         reader = readers.open(record, COLD_FIRST)
         batch = reader.read(0, LAST, 3000)

@@ -153,7 +153,7 @@ class HdfsClient:
 
     def writer(self, path: str) -> Any:
         """A new file, opened for writing, in a directory that is there."""
-        return self._call("write", self._raw.create, path, self._write_options())
+        return self._call("write", _writer, self._raw, path, self._write_options())
 
     def write(self, writer: Any, data: memoryview) -> None:
         """Write on to an opened file."""
@@ -228,8 +228,17 @@ def _reader(raw: Any, path: str, wanted: int) -> Any:
         time.sleep(_POLL_S)
 
 
+def _writer(raw: Any, path: str, options: Any) -> Any:
+    """A writer that asks nothing of HDFS when it is freed.
+
+    The library's own one is an `io.RawIOBase`, which is closed then: by the garbage collector, in whatever thread that
+    runs, which waits without end for a connection that is dead.
+    """
+    return raw.inner.create(path, options)
+
+
 def _write_file(raw: Any, path: str, data: bytes | memoryview, options: Any) -> None:
-    writer = raw.create(path, options)
+    writer = _writer(raw, path, options)
     for start in range(0, len(data), SLICE_BYTES):
         writer.write(data[start : start + SLICE_BYTES])
     writer.close()

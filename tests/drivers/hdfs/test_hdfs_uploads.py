@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import textwrap
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+import hdfs_native
 import pytest
 
 from offload_drivers.hdfs import HdfsDriver
@@ -264,3 +266,14 @@ def test_who_has_the_turn_for_too_long_loses_it_and_can_do_no_harm_then(new_driv
     assert (web.get("k"), slow.stat("k").user_metadata) == (b"slow", {"who": "slow"})
     assert web.files() == {"k", "k.metadata.json"}
     assert uploads(slow) == []
+
+
+def test_a_writer_that_is_freed_asks_nothing_of_hdfs(driver, minihdfs, root):
+    driver.delete("nothing")  # makes HDFS' user that of this process
+    client = HdfsClient(hdfs_native.Client(minihdfs.url, {}), minihdfs.url, 10.0, None)
+    client.make_directory(root)
+    writer = client.writer(f"{root}/left-open")
+    client.write(writer, memoryview(b"bytes"))
+    del writer
+    gc.collect()
+    assert client.status(f"{root}/left-open").length == 0  # nobody has closed it
