@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from offload_core.offload.growing_block import LEAST_BLOCK_BYTES
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
@@ -36,6 +37,11 @@ class StreamingSettings:
                 raise OptionError(
                     f"streaming has an impossible {name}", expected=f"{least} or more", found=value
                 )
+
+    @classmethod
+    def within(cls, budget_bytes: int) -> Self:
+        """The defaults, with blocks for which the memory of a pool is enough."""
+        return cls(block_bytes=max(LEAST_BLOCK_BYTES, min(DEFAULT_MAX_BLOCK_BYTES, budget_bytes // 2)))
 
     @property
     def feed_bytes(self) -> int:

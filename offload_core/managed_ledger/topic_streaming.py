@@ -21,6 +21,7 @@ from offload_core.managed_ledger.entry_source import EntrySource
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.offload_buffer import OffloadBuffer
 from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.retry_pause import RetryPause
 from offload_core.managed_ledger.segment_feed import Fed, SegmentFeed
 from offload_core.managed_ledger.segment_waiters import SegmentWaiters
 from offload_core.managed_ledger.streaming_history import planned_end
@@ -47,8 +48,6 @@ from offload_hooks.errors import (
     UnknownLedgerError,
 )
 
-FIRST_RETRY_S = 1.0
-LONGEST_RETRY_S = 60.0
 MOST_STEPS = 32
 """Of one turn: batches of a MiB, then other topics have theirs."""
 STALLED_TURNS = 20
@@ -90,7 +89,7 @@ class TopicStreaming:
         self._feed = SegmentFeed(self._source, owned, view)
         self._turning = threading.Lock()
         self._settings: StreamingSettings | None = None
-        self._bounds = StreamingSettings()
+        self._bounds = StreamingSettings.within(pool.budget.limit_bytes)
         self._segment: RecordedSegment | None = None
         self._close_behind: EntryPosition | None = None
         self._since_ms: int | None = None
@@ -98,7 +97,7 @@ class TopicStreaming:
         self._stalled = 0
         self._waiters = SegmentWaiters()
         self._status = StreamingStatus()
-        self._not_before_ms = 0
+        self._pause = RetryPause()
         self._is_closed = False
         # of appends, under no lock: a turn too many does no harm
         self._finishes = self._is_woken = self._is_armed = False
@@ -123,7 +122,7 @@ class TopicStreaming:
         """Take entries that were acknowledged, if there is room for them; it waits for nobody."""
         if not self._is_active:
             return
-        if not self._status.failures_in_a_row:
+        if not self._pause.failures:
             self._buffer.put(position.ledger_id, position.entry_id, payloads)
         self._fresh_bytes += sum(map(len, payloads)) + 1
         if self._fresh_bytes >= self._wake_bytes or not self._is_armed:
@@ -148,7 +147,7 @@ class TopicStreaming:
         done = self._waiters.add(target)
         if self._is_closed:
             self._waiters.tell(self._stopped())
-        self._finishes, self._not_before_ms = True, 0
+        self._finishes, self._pause.until_ms = True, None
         self.wake()
         if not self._pool.wait(done, timeout_s):
             raise OffloadStoppedError(
@@ -163,7 +162,7 @@ class TopicStreaming:
         state: StreamingState
         if self._is_closed:
             state = "ended"
-        elif status.next_try_ms is not None:
+        elif self._pause.until_ms is not None:
             state = "waiting"
         elif segment is not None:
             state = "closing" if segment.is_closed else "open"
@@ -176,6 +175,8 @@ class TopicStreaming:
             begin=None if segment is None else segment.begin,
             next_position=None if segment is None else segment.next,
             buffered_bytes=self._buffer.used_bytes,
+            failures_in_a_row=self._pause.failures,
+            next_try_ms=self._pause.until_ms,
             read_from=self._source.counts,
         )
 
@@ -205,34 +206,35 @@ class TopicStreaming:
 
     def turn(self) -> None:
         """See `Streamed`."""
-        with self._turning:
+        if not self._turning.acquire(blocking=False):
+            return  # it is being closed
+        try:
             self._is_woken = False
-            if self._is_closed or not self._is_active:
+            if self._is_active and not self._is_closed:
+                self._go_on()
+        except OwnershipLostError as error:
+            _log.info("%s is not streamed here any more: %s", self._owned.name, error)
+            self._is_closed = True
+            self._buffer.close()
+            self._leave()
+            self._waiters.tell(error)
+        except OffloadError as error:
+            self._note_failure(error)
+        except Exception as error:
+            _log.exception("the streaming of %s has a fault of its own", self._owned.name)
+            self._note_failure(StoreError(f"streaming failed by a fault of its own: {type(error).__name__}"))
+        finally:
+            self._source.rest()
+            self._turning.release()
+
+    def _go_on(self) -> None:
+        if not self._pause.is_over(self._now_ms()):
+            self._pool.wake_at(self, self._pause.until_ms or 0)
+            return
+        for _ in range(MOST_STEPS):
+            if not self._step():
                 return
-            if self._now_ms() < self._not_before_ms:
-                self._pool.wake_at(self, self._not_before_ms)
-                return
-            self._status = replace(self._status, next_try_ms=None)
-            try:
-                for _ in range(MOST_STEPS):
-                    if not self._step():
-                        return
-                self.wake()
-            except OwnershipLostError as error:
-                _log.info("%s is not streamed here any more: %s", self._owned.name, error)
-                self._is_closed = True
-                self._buffer.close()
-                self._leave()
-                self._waiters.tell(error)
-            except OffloadError as error:
-                self._note_failure(error)
-            except Exception as error:
-                _log.exception("the streaming of %s has a fault of its own", self._owned.name)
-                self._note_failure(
-                    StoreError(f"streaming failed by a fault of its own: {type(error).__name__}")
-                )
-            finally:
-                self._source.rest()
+        self.wake()
 
     def _step(self) -> bool:
         """Do the next thing; whether there may be another one to do at once."""
@@ -329,7 +331,8 @@ class TopicStreaming:
         self._segment, self._since_ms = None, None
         self._pool.note_open(self, is_open=False)
         status = self._status
-        self._status = replace(status, completed=status.completed + 1, last_end=done.end, failures_in_a_row=0)
+        self._status = replace(status, completed=status.completed + 1, last_end=done.end)
+        self._pause.failures = 0
         for ledger_id in done.end_entry_ids:
             self._moved(ledger_id)
 
@@ -373,19 +376,12 @@ class TopicStreaming:
     # --- telling -------------------------------------------------------------------------------
 
     def _note_failure(self, error: OffloadError) -> None:
-        failures = self._status.failures_in_a_row + 1
-        wait_s = min(FIRST_RETRY_S * 2 ** (failures - 1), LONGEST_RETRY_S)
-        self._not_before_ms = self._now_ms() + int(wait_s * 1000)
-        self._status = replace(
-            self._status,
-            failures_in_a_row=failures,
-            last_error=error,
-            next_try_ms=self._not_before_ms,
-        )
+        wait_s = self._pause.begin(self._now_ms())
+        self._status = replace(self._status, last_error=error)
         _log.warning(
             "streaming of %s failed, and is tried again in %g s: %s", self._owned.name, wait_s, error
         )
-        self._pool.wake_at(self, self._not_before_ms)
+        self._pool.wake_at(self, self._pause.until_ms or 0)
         self._buffer.clear()
         self._waiters.tell(error)
 

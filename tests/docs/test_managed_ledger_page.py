@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.managed_ledger import RolloverPolicy
+from offload_core.managed_ledger import RolloverPolicy, StreamingSettings
 from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,10 +31,13 @@ def test_the_examples_run_one_after_another(page: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_fields_of_a_rollover_policy_are_documented() -> None:
-    assert re.findall(r"^\| `(max_\w+|min_\w+)` \|", TEXT, re.MULTILINE) == [
-        field.name for field in dataclasses.fields(RolloverPolicy)
-    ]
+@pytest.mark.parametrize(
+    ("heading", "kind"), [("Rollover", RolloverPolicy), ("Streaming", StreamingSettings)]
+)
+def test_the_fields_of_settings_are_documented(heading: str, kind: type) -> None:
+    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    names = [field.name for field in dataclasses.fields(kind)]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == names
 
 
 @pytest.mark.parametrize("offloader", [LedgerOffloader, SegmentOffloader])

@@ -1,0 +1,310 @@
+"""Any sequence of calls to a topic that is streamed now and then, against a list.
+
+Adds, rollovers, turns, time, a store that fails, kills, other owners, closes, switches, trims, deletions of hot copies,
+ledger-based offloads, completion by hand, reads from any tier. In the end all is brought to an end, and the tier has
+each entry once and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from managed_ledgers import NAME, Audit, Clock
+from streamed_topics import in_segments, left_in, pool_of
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    ManagedLedger,
+    RolloverPolicy,
+    StreamingSettings,
+    open_managed_ledger,
+)
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, unfinished_segment
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.policies import ReadPriority, RetentionPolicies
+from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
+from offload_hooks.errors import AttemptError, OffloadError, OwnershipLostError, StoreUnavailableError
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+LAST = EntryPosition(1 << 40, 0)
+_places = st.integers(0, 1 << 16)
+_sizes = st.one_of(st.integers(0, 20), st.integers(0, 600))
+_bounds = st.builds(
+    StreamingSettings,
+    max_segment_bytes=st.sampled_from([1, 500, 3000]),
+    max_segment_age_s=st.sampled_from([0, 20, 1000]),
+    block_bytes=st.sampled_from([200, 900]),
+)
+
+
+class Broken:
+    """A layer whose writes fail, as long as it is broken."""
+
+    is_broken = False
+
+    def _pass(self) -> Iterator[None]:
+        if self.is_broken:
+            raise StoreUnavailableError("it is broken")
+        return (yield)
+
+    @hookimpl(wrapper=True)
+    def begin_data(self) -> object:
+        return (yield from self._pass())
+
+    @hookimpl(wrapper=True)
+    def write_block(self) -> object:
+        return (yield from self._pass())
+
+    @hookimpl(wrapper=True)
+    def commit_data(self) -> object:
+        answer = yield
+        if self.is_broken:
+            raise StoreUnavailableError("it is broken, and has done it")
+        return answer
+
+    @hookimpl(wrapper=True)
+    def delete(self) -> object:
+        return (yield from self._pass())
+
+
+class StreamedMachine(RuleBasedStateMachine):
+    """A topic, and the list of the entries that it must have."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.no_sync = mock.patch.multiple(os, fsync=lambda _: None, fdatasync=lambda _: None)
+        self.no_sync.start()  # no power fails here, and the disk would take most of the time
+        self.folder = tempfile.TemporaryDirectory()
+        self.cold = Path(self.folder.name)
+        self.clock = Clock()
+        self.shared = MemoryLedgers()
+        self.records = ManagedLedgerRecords(MemoryMetadataStore())
+        self.broken = Broken()
+        self.entries: list[tuple[EntryPosition, bytes]] = []
+        self.topic = self.opened(2, 0)
+
+    def teardown(self) -> None:
+        try:
+            self.bring_to_an_end()
+        finally:
+            self.no_sync.stop()
+            self.folder.cleanup()
+
+    def opened(self, max_entries: int, cache_bytes: int) -> ManagedLedger:
+        """As a new process has it."""
+        hot = MemoryLedgerStore(self.shared)
+        broken = Layer(name="broken", make=lambda _: self.broken)
+        tier = Tier(LocalDriver(str(self.cold)), [broken])
+        tiers = KnownTiers(tier)
+        offloads = RecordedOffloads(
+            self.records,
+            hot,
+            tiers,
+            offloader_of=partial(LedgerOffloader, max_block_bytes=700),
+            now_ms=self.clock,
+        )
+        self.pool = pool_of(tier, self.clock, buffer_bytes=1000, budget_bytes=4000)
+        environment = Environment(
+            records=self.records,
+            hot=HotLedgers(hot),
+            open_reader=TieredReaders(hot, ColdReaders(tiers, memory=ReadMemory())).open,
+            cache_bytes=cache_bytes,
+            offloads=offloads,
+            streaming=self.pool,
+            audit=Audit(),
+            now_ms=self.clock,
+        )
+        rollover = RolloverPolicy(max_entries=max_entries, max_age_s=30, min_age_s=0)
+        topic = open_managed_ledger(environment, NAME, rollover=rollover)
+        topic.set_streaming(None)
+        return topic
+
+    def info(self) -> ManagedLedgerInfo:
+        known = self.records.read(NAME)
+        assert known is not None
+        return known.info
+
+    def position(self, place: int) -> EntryPosition:
+        """One of an entry, or near it, or anywhere."""
+        if not self.entries:
+            return EntryPosition(place % 9, place % 3)
+        found, _ = self.entries[place % len(self.entries)]
+        return EntryPosition(found.ledger_id + place % 3 // 2, max(0, found.entry_id + place % 5 - 2))
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
+    def add(self, sizes: list[int], one_by_one: bool) -> None:
+        payloads = [bytes([len(self.entries) % 256]) * size for size in sizes]
+        if one_by_one:
+            self.entries += [(self.topic.add_entry(payload), payload) for payload in payloads]
+            return
+        first = self.topic.add_entries(payloads)
+        for place, payload in enumerate(payloads):
+            self.entries.append((EntryPosition(first.ledger_id, first.entry_id + place), payload))
+
+    @rule()
+    def roll(self) -> None:
+        self.topic.roll()
+
+    @rule(seconds=st.integers(0, 40))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.pass_s(seconds)
+        self.topic.roll_if_due()
+        self.pool.run_due()
+
+    @rule()
+    def run(self) -> None:
+        self.pool.run_due()
+
+    @rule(turns=st.integers(1, 4))
+    def run_a_little(self, turns: int) -> None:
+        """Leaves calls that the next rule comes between."""
+        for _ in range(turns):
+            self.pool._give_turns()
+            queue = self.pool._queue
+            assert queue is not None
+            if queue:
+                queue._calls.popleft()()
+
+    @rule(bounds=_bounds)
+    def switch_on(self, bounds: StreamingSettings) -> None:
+        self.topic.set_streaming(bounds)
+
+    @rule()
+    def switch_off(self) -> None:
+        self.topic.set_streaming(None)
+
+    @rule()
+    def complete(self) -> None:
+        try:
+            self.topic.complete_segment()
+        except OffloadError:  # perhaps of a call that was under way
+            if self.broken.is_broken:
+                return
+            self.clock.pass_s(61)
+            self.pool.run_due()
+            self.topic.complete_segment()
+        if self.topic.is_streamed:
+            found = dict(in_segments(self.cold, self.info()))
+            whole = {
+                each.ledger_id
+                for each in self.info().ledgers
+                if each.context and each.context.complete and not each.context.segments
+            }
+            left = [at for at, _ in self.entries if at not in found and at.ledger_id not in whole]
+            assert left == []
+
+    @rule(is_broken=st.booleans())
+    def the_store_fails(self, is_broken: bool) -> None:
+        self.broken.is_broken = is_broken
+
+    @rule(max_entries=st.integers(1, 9), cache=st.sampled_from([0, 1000]), kill=st.booleans())
+    def open_anew(self, max_entries: int, cache: int, kill: bool) -> None:
+        """Its process was killed; or it lost the topic, and lives on for a while."""
+        former, pool = self.topic, self.pool
+        settings_then = former._streaming.settings if former._streaming else None
+        if kill:
+            self.clock.pass_s(301)
+        self.topic = self.opened(max_entries, cache)
+        if not kill:
+            with suppress(OwnershipLostError):
+                former.add_entry(b"never")
+                raise AssertionError("a former owner added an entry")
+            self.clock.pass_s(101)
+            pool.run_due()
+        self.topic.set_streaming(settings_then)
+
+    @rule(cache=st.sampled_from([0, 1000]), bounds=st.one_of(st.none(), _bounds))
+    def close_and_open(self, cache: int, bounds: StreamingSettings | None) -> None:
+        self.topic.close()
+        assert self.pool.buffer_budget.taken_bytes == 0
+        self.topic = self.opened(9, cache)
+        self.topic.set_streaming(bounds)
+
+    @rule(place=_places, megabytes=st.sampled_from([-1, 0]), minutes=st.sampled_from([-1, 0, 1]))
+    def trim(self, place: int, megabytes: int, minutes: int) -> None:
+        retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
+        with suppress(StoreUnavailableError):
+            self.topic.trim(retention, consumed_before=self.position(place))
+        gone = set(range(1000)) - {each.ledger_id for each in self.info().ledgers if not each.is_condemned}
+        kept = [(at, payload) for at, payload in self.entries if at.ledger_id not in gone]
+        assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
+        self.entries = kept
+
+    @rule(place=_places)
+    def offload(self, place: int) -> None:
+        with suppress(AttemptError, StoreUnavailableError):
+            self.topic.offload_prefix(self.position(place))
+
+    @rule()
+    def delete_hot_copies(self) -> None:
+        self.topic.delete_hot_copies(0)
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    @rule(place=_places, count=st.integers(1, 12), size=st.integers(1, 900))
+    def read(self, place: int, count: int, size: int) -> None:
+        position = self.position(place)
+        read = self.topic.read_entries(position, count, size)
+        found = [(at, bytes(payload)) for at, payload in read]
+        wanted = [(at, payload) for at, payload in self.entries if at >= position]
+        assert found == wanted[: len(found)]
+        assert bool(found) == bool(wanted)
+
+    @precondition(lambda self: self.entries)
+    @rule()
+    def read_all(self) -> None:
+        read = self.topic.read_entries(EntryPosition(0, 0), 1 << 20, 1 << 30)
+        assert [(at, bytes(payload)) for at, payload in read] == self.entries
+
+    @invariant()
+    def complete_segments_have_what_was_added(self) -> None:
+        have = dict(self.entries)
+        found = in_segments(self.cold, self.info())
+        assert len({at for at, _ in found}) == len(found)
+        for at, payload in found:
+            assert have.get(at, payload) == payload
+
+    @invariant()
+    def memory_is_within_its_budgets(self) -> None:
+        assert 0 <= self.pool.buffer_budget.taken_bytes <= 1000
+        assert 0 <= self.pool.budget.taken_bytes <= 4000
+
+    def bring_to_an_end(self) -> None:
+        """All is streamed; the tier has each entry once, and nothing that no record has."""
+        self.broken.is_broken = False
+        self.clock.pass_s(601)
+        self.pool.run_due()  # what failed is told of
+        self.clock.pass_s(61)
+        self.topic.set_streaming(StreamingSettings(max_segment_bytes=3000, block_bytes=900))
+        self.topic.trim(RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1))
+        self.topic.complete_segment()
+        self.topic.close()
+        assert unfinished_segment(self.info()) is None
+        assert left_in(self.cold, self.info()) == set()
+        self.topic = self.opened(9, 0)
+        read = self.topic.read_entries(
+            EntryPosition(0, 0), 1 << 20, 1 << 30, priority=ReadPriority.OFFLOADED_ONLY
+        )
+        assert [(at, bytes(payload)) for at, payload in read] == self.entries
+
+
+StreamedMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+TestStreamedTopic = StreamedMachine.TestCase
