@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import closing
 from typing import Any, Protocol
 
@@ -39,6 +39,9 @@ log = structlog.get_logger("offload.admin")
 
 _COMPLETION_S = 45.0
 """How long a request waits for a topic's owner to complete its segment; `pulsar-admin` waits for a minute."""
+
+_LAST_WORDS_S = 1.0
+"""How long an offload that has ended may take to say so in the log."""
 
 
 class Topics(Protocol):
@@ -115,11 +118,12 @@ class RecordedTopics:
         """Begin no more offloads, stop those that run, and wait for each of them, some seconds at most."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         with self._lock:
-            offloads = list(self._offloads.values())
+            offloads, asked = list(self._offloads.values()), list(self._asked.values())
         for each in offloads:
             each.stop_offload()
         for each in offloads:
             each.close()
+        wait(asked, timeout=_LAST_WORDS_S)
 
     def kept(self) -> list[TopicOffloads]:
         """All topics, for their upkeep; what was known of topics that are not there any more is forgotten."""
