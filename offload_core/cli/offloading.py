@@ -21,7 +21,7 @@ from offload_core.managed_ledger import (
     request_completion,
     topic_offloads,
 )
-from offload_core.managed_ledger.completion_requests import DEFAULT_TIMEOUT_S
+from offload_core.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
 from offload_core.metadata import EntryPosition
 from offload_core.policies import parse_policies, resolve_policies
 from offload_core.policy_store import PolicyStore

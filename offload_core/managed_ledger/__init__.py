@@ -1,7 +1,6 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
 from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
-from offload_core.managed_ledger.completion_requests import request_completion
 from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
@@ -14,9 +13,10 @@ from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.managed_ledger.prefix_offload import OffloadStatus, first_unoffloaded, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
-from offload_core.managed_ledger.streaming_pool import StreamingPool
-from offload_core.managed_ledger.streaming_settings import StreamingSettings
-from offload_core.managed_ledger.streaming_status import StreamingStatus
+from offload_core.managed_ledger.streaming.completion_requests import request_completion
+from offload_core.managed_ledger.streaming.pool import StreamingPool
+from offload_core.managed_ledger.streaming.settings import StreamingSettings
+from offload_core.managed_ledger.streaming.status import StreamingStatus
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.streaming_settings import StreamingSettings
+from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.policies import EffectivePolicies

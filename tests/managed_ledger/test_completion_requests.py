@@ -9,13 +9,13 @@ import pytest
 from managed_ledgers import NAME, environment_of
 
 from offload_core.managed_ledger import open_managed_ledger
-from offload_core.managed_ledger.completion_requests import (
+from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, with_property
+from offload_core.managed_ledger.streaming.completion_requests import (
     request_completion,
     requests_of,
     with_request,
     without_requests,
 )
-from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, with_property
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicError
 

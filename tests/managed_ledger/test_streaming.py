@@ -15,7 +15,7 @@ from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, StreamingPool, open_managed_ledger
-from offload_core.managed_ledger.streaming_status import EntryCounts
+from offload_core.managed_ledger.streaming.status import EntryCounts
 from offload_core.metadata import DriverMetadata, EntryPosition, complete_attempt, prepare_attempt
 from offload_core.offload.running_attempt import at_attempt, lease_from
 from offload_core.policies import ReadPriority

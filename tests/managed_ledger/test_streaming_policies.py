@@ -22,7 +22,7 @@ from offload_core.managed_ledger import (
     request_completion,
     topic_offloads,
 )
-from offload_core.managed_ledger.completion_requests import requests_of, with_request
+from offload_core.managed_ledger.streaming.completion_requests import requests_of, with_request
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo, segments_of
 from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies

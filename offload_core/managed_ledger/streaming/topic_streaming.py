@@ -17,23 +17,23 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.managed_ledger.audit_log import Deletion
-from offload_core.managed_ledger.entry_source import EntrySource
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.offload_buffer import OffloadBuffer
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.retry_pause import RetryPause
-from offload_core.managed_ledger.segment_feed import Fed, SegmentFeed
-from offload_core.managed_ledger.segment_waiters import SegmentWaiters
-from offload_core.managed_ledger.streaming_history import planned_end
-from offload_core.managed_ledger.streaming_plan import (
+from offload_core.managed_ledger.streaming.buffer import OffloadBuffer
+from offload_core.managed_ledger.streaming.entry_source import EntrySource
+from offload_core.managed_ledger.streaming.feed import Fed, SegmentFeed
+from offload_core.managed_ledger.streaming.history import planned_end
+from offload_core.managed_ledger.streaming.plan import (
     can_be_whole,
     has_attempt,
     next_begin,
     pending_bytes,
 )
-from offload_core.managed_ledger.streaming_pool import StreamingPool
-from offload_core.managed_ledger.streaming_settings import StreamingSettings
-from offload_core.managed_ledger.streaming_status import StreamingState, StreamingStatus
+from offload_core.managed_ledger.streaming.pool import StreamingPool
+from offload_core.managed_ledger.streaming.retry_pause import RetryPause
+from offload_core.managed_ledger.streaming.settings import StreamingSettings
+from offload_core.managed_ledger.streaming.status import StreamingState, StreamingStatus
+from offload_core.managed_ledger.streaming.waiters import SegmentWaiters
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo

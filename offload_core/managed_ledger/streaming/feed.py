@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 
-from offload_core.managed_ledger.entry_source import EntrySource
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.streaming_plan import following, takes_segment
+from offload_core.managed_ledger.streaming.entry_source import EntrySource
+from offload_core.managed_ledger.streaming.plan import following, takes_segment
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.offload import OfferResult

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offload_core.managed_ledger.offload_buffer import OffloadBuffer
-from offload_core.managed_ledger.streaming_status import EntryCounts
+from offload_core.managed_ledger.streaming.buffer import OffloadBuffer
+from offload_core.managed_ledger.streaming.status import EntryCounts
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStore
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from offload_core.managed_ledger.streaming_plan import following, takes_segment
+from offload_core.managed_ledger.streaming.plan import following, takes_segment
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 
