@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.reading import read_index
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import FILTERED_KEY, ObjectKey
 from offload_core.metadata import LedgerRecord, OffloadSegment
-from offload_hooks.errors import DataLossError, ObjectNotFoundError
+from offload_core.offload.cold_check import look_up
+from offload_hooks.errors import DataLossError
 
 
 def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
@@ -25,16 +25,7 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
     stop = 0
     for share in context.segments:
         key = ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False)
-        tier = tiers.find(share.driver or context.driver)
-        try:
-            data, stored = tier.stat(key.data_key), tier.stat(key.index_key)
-            index = read_index(tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
-        except ObjectNotFoundError as error:
-            raise DataLossError(
-                "a segment that is recorded as complete is not there",
-                key=error.key,
-                ledger_id=ledger.ledger_id,
-            ) from error
+        data, index = look_up(tiers.find(share.driver or context.driver), key, ledger.ledger_id)
         found = next((each for each in index.ledgers if each.ledger_id == ledger.ledger_id), None)
         has_gaps = FILTERED_KEY in data.user_metadata
         if (
