@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, Watch
 from managed_ledgers import NAME, Audit, ColdLedger
 from segmented import SegmentedOffloads
 
@@ -29,7 +29,6 @@ from offload_core.managed_ledger import (
     delete_managed_ledger,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.metadata import (
     EntryPosition,
     LedgerRecord,
@@ -50,17 +49,6 @@ from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetada
 
 LAST = EntryPosition(1 << 40, 0)
 START = EntryPosition(0, 0)
-
-
-class PointedAudit(Audit):
-    """An audit log whose calls are points."""
-
-    def __init__(self, points: Points) -> None:
-        super().__init__()
-        self._points = points
-
-    def record(self, deletion: Deletion) -> None:
-        self._points.call("audit", lambda: Audit.record(self, deletion))
 
 
 class World:
@@ -99,7 +87,7 @@ class World:
             records=records,
             hot=HotLedgers(hot),  # type: ignore[arg-type]
             offloads=offloads,
-            audit=PointedAudit(points),
+            audit=PointedAudit(Audit(), points),
             open_reader=self.open_reader,
             cache_bytes=0,
             now_ms=lambda: 1000,

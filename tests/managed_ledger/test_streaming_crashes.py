@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, Watch
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
 from streamed_topics import SETTINGS, in_segments, left_in, pool_of
 
@@ -30,7 +30,6 @@ from offload_core.managed_ledger import (
     StreamingPool,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.metadata import (
     EntryPosition,
     ManagedLedgerInfo,
@@ -52,17 +51,6 @@ SAMPLE = 25
 """Points of a scenario, by default; of the hundreds that there are."""
 TRIES = 12
 """Each with a pause; more than any single fault takes."""
-
-
-class PointedAudit(Audit):
-    """An audit log whose calls are points."""
-
-    def __init__(self, points: Points) -> None:
-        super().__init__()
-        self._points = points
-
-    def record(self, deletion: Deletion) -> None:
-        self._points.call("audit", lambda: Audit.record(self, deletion))
 
 
 class World:
@@ -141,7 +129,7 @@ class Process:
             hot=HotLedgers(hot),  # type: ignore[arg-type]
             offloads=offloads,
             streaming=self.pool,
-            audit=PointedAudit(points),
+            audit=PointedAudit(Audit(), points),
             cache_bytes=500,
             now_ms=world.clock,
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, get_args
 
+from offload_core.managed_ledger.audit_log import AuditLog, Deletion
 from offload_hooks import hookimpl
 from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
@@ -243,3 +244,14 @@ class PointedWriter:
                 raise
             self._failed = before
             raise LedgerFailedError(f"{name} as it was told", ledger_id=self.ledger_id) from error
+
+
+class PointedAudit:
+    """An audit log whose calls are points."""
+
+    def __init__(self, audit: AuditLog, points: Points) -> None:
+        self._audit, self._points = audit, points
+
+    def record(self, deletion: Deletion) -> None:
+        """See `AuditLog`."""
+        self._points.call("audit", lambda: self._audit.record(deletion))

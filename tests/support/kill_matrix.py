@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import stamina  # noqa: F401  # what is imported here need not be by each child
-from crash_points import FAULTS, Fault, Metadata, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Fault, Metadata, PointedAudit, PointedLedgers, Points, Watch
 from managed_ledgers import NAME, ColdLedger
 
 from offload_core import open_tier
@@ -35,7 +35,6 @@ from offload_core.managed_ledger import (
     delete_managed_ledger,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader
@@ -83,17 +82,6 @@ class RealKills(Points):
     def _kill(self, moment: Fault) -> None:
         if self._chosen == (self._own.number, moment):
             os.kill(os.getpid(), signal.SIGKILL)
-
-
-class PointedAudit:
-    """An audit log whose calls are points."""
-
-    def __init__(self, audit: FileAuditLog, points: Points) -> None:
-        self._audit, self._points = audit, points
-
-    def record(self, deletion: Deletion) -> None:
-        """See `AuditLog`."""
-        self._points.call("audit", lambda: self._audit.record(deletion))
 
 
 class World:
