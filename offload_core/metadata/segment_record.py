@@ -73,12 +73,15 @@ def unfinished_segment(info: ManagedLedgerInfo) -> Segment | None:
 
 def _segment(uuid: UUID, ledgers: Sequence[LedgerRecord]) -> Segment:
     shares = [share for ledger in ledgers for share in shares_of(ledger) if share.uuid == uuid]
-    first, last = ledgers[0], ledgers[-1]
-    last_end = shares[-1].end_entry_id
+    first, begin, end = ledgers[0], shares[0].begin, shares[-1].end
+    last_entry_id = shares[-1].end_entry_id
+    if begin is None and end is None and last_entry_id is not None:
+        # with a begin it is open: it goes on behind the ledger that has ended
+        end = EntryPosition(ledgers[-1].ledger_id, last_entry_id)
     return Segment(
         uuid=uuid,
-        begin=shares[0].begin or EntryPosition(first.ledger_id, first_entry_id(first, uuid)),
-        end=shares[-1].end or (None if last_end is None else EntryPosition(last.ledger_id, last_end)),
+        begin=begin or EntryPosition(first.ledger_id, first_entry_id(first, uuid)),
+        end=end,
         status=_status(shares),
         assigned_ms=shares[0].assigned_ms,
         offloaded_ms=shares[-1].offloaded_ms,

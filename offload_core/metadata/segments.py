@@ -75,7 +75,7 @@ def assign_segment(
             offloaded of its ledger, or `end` not in closed ledgers from there on.
     """
     unfinished = unfinished_segment(info)
-    if unfinished is not None and unfinished.uuid == uuid and unfinished.begin == begin:
+    if unfinished is not None and unfinished.uuid == uuid and _assigned(info, uuid).begin == begin:
         return info
     if unfinished is not None:
         raise AttemptError(
@@ -122,7 +122,7 @@ def extend_segment(info: ManagedLedgerInfo, uuid: UUID, ledger_id: int) -> Manag
     if not last.info.is_closed:
         raise AttemptError("a segment goes on when its ledger is closed", ledger_id=last.ledger_id)
     following_ledger = next_ledger(info, last.ledger_id, ledger_id)
-    share = _share(last, uuid)
+    share = _share(last, uuid).with_extent(segment.begin, None)
     if first_entry_id(last, uuid) < (last.info.entries or 0):
         info = info.with_ledger(with_share(last, replace(share, end_entry_id=(last.info.entries or 0) - 1)))
     else:
@@ -221,6 +221,7 @@ def resume_segment(
         AttemptError: the old attempt is not recorded, or it was not abandoned.
     """
     if find_segment(info, old_uuid) is None and find_segment(info, new_uuid) is not None:
+        _assigned(info, new_uuid)
         return info
     segment = _unfinished(info, old_uuid)
     if segment.status is not SegmentStatus.FAILED:

@@ -241,7 +241,7 @@ class LedgerShare:
         topic: full name, None if it is not known; `partition` −1 if it has none.
         asked: which of its entries.
         ends_at: the position that ends the read of its topic, if one does: what lies before it must be there.
-        is_closed: later ledgers of its topic were offloaded, or begun to be: it gets no more entries.
+        is_closed: later ledgers of its topic were offloaded, or, without records, begun to be: it gets no more entries.
         is_last: no later ledger of its topic is read: what is missing of it may still be on its way.
         ends_by_time: as of a `Run`.
     """

@@ -196,6 +196,15 @@ def test_an_abandoned_segment_keeps_its_positions_for_the_next_attempt() -> None
     assert complete(extend_segment(resumed, OTHER, 7), (3, 9), (5, 3), (7, 0), uuid=OTHER) != resumed
 
 
+def test_a_step_that_is_made_again_after_its_attempt_was_abandoned_is_refused() -> None:
+    failed = abandon_segment(assign(FRESH, 3), MINE)
+    with pytest.raises(AttemptError, match="was abandoned"):
+        assign(failed, 3)
+    resumed = abandon_segment(resume_segment(failed, MINE, OTHER, DRIVER, 5), OTHER)
+    with pytest.raises(AttemptError, match="was abandoned"):
+        resume_segment(resumed, MINE, OTHER, DRIVER, 5)
+
+
 def test_an_abandoned_segment_may_get_an_end_and_what_is_behind_it_is_free_again() -> None:
     info = extend_segment(extend_segment(assign(FRESH, 3), MINE, 5), MINE, 7)
     failed = taken_twice(info, lambda known: abandon_segment(known, MINE, position(5, 2)))
@@ -220,6 +229,20 @@ def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next() -
     assert [share.uuid for share in shares(info, 3)] == [MINE]
     assert context(info, 3).complete  # type: ignore[union-attr]
     assert segments_of(info)[1].begin == position(5, 0)
+
+
+def test_a_segment_goes_on_over_a_ledger_that_was_forgotten_since_it_was_empty() -> None:
+    info = extend_segment(assign(managed_ledger(closed(3, 10), still_open(5)), 3), MINE, 5)
+    forgotten = managed_ledger(*(each for each in info.ledgers if each.ledger_id != 5), still_open(7))
+    assert segments_of(complete(forgotten, (3, 9)))[0].is_finished
+    info = extend_segment(forgotten, MINE, 7)
+    assert segments_of(complete(info, (3, 9), (7, 0)))[0].ledger_ids == (3, 7)
+    nothing_left = managed_ledger(still_open(7))
+    with pytest.raises(AttemptError, match="cleaned up"):
+        extend_segment(nothing_left, MINE, 7)
+    with pytest.raises(AttemptError, match="cleaned up"):
+        abandon_segment(nothing_left, MINE)
+    assert forget_segment(nothing_left, MINE) == nothing_left
 
 
 def test_a_ledger_that_a_segment_got_no_entry_of_is_not_touched_by_it() -> None:
