@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.streaming.plan import is_left_unfinished
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
@@ -101,7 +102,8 @@ def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
             max_segment_age_s=policies.max_segment_age_s,
             block_bytes=policies.max_block_bytes,
         )
-    if topic.streaming != wanted:
+    is_left = wanted is None and topic.streaming_status.state == "off"  # by an owner before
+    if topic.streaming != wanted or (is_left and is_left_unfinished(topic.read_info())):
         topic.set_streaming(wanted)
     with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round
         topic.answer_requests(_COMPLETION_S)

@@ -93,6 +93,26 @@ def test_a_streamed_topic_is_not_offloaded_by_ledgers_also_not_beside_its_owner(
     assert keep_up(topic, BY_LEDGERS, clock.now_ms).offloaded == (topic.last_position.ledger_id,)
 
 
+def test_what_an_owner_left_is_finished_also_where_streaming_was_switched_off_since(
+    streaming: Environment, clock: Clock, recorded: Callable[[], ManagedLedgerInfo]
+) -> None:
+    pool = streaming.streaming
+    assert pool is not None
+    with open_managed_ledger(streaming, NAME) as topic:
+        keep_up(topic, STREAMED, clock.now_ms)
+        topic.add_entries([b"one", b"two"])
+        topic.complete_segment()
+        topic.add_entry(b"three")  # closed here, the ledger is partly in segments
+    clock.pass_s(400)
+    with open_managed_ledger(streaming, NAME) as topic:
+        done = keep_up(topic, BY_LEDGERS, clock.now_ms)
+        assert (done.offloaded, dict(done.failures)) == ((), {})
+        pool.run_due()
+        assert [segment.is_finished for segment in segments_of(recorded())] == [True, True]
+        assert first_unoffloaded(recorded()).entry_id == 3
+        assert topic.streaming_status.state == "off"
+
+
 def test_without_a_pool_a_round_says_that_nothing_is_streamed(
     opened: Callable[..., ManagedLedger], clock: Clock
 ) -> None:
