@@ -227,7 +227,10 @@ def test_of_a_batch_with_a_damaged_entry_nothing_is_taken() -> None:
     buffer = buffer_of([PLAIN])
     damaged = bytearray(of(ONE).pack(3))
     damaged[3] ^= 1
-    for entries, error in (([of(OTHER).pack(1), b"not Pulsar's"], BadLengthError), ([damaged], ChecksumError)):
+    for entries, error in (
+        ([of(OTHER).pack(1), b"not Pulsar's"], BadLengthError),
+        ([damaged], ChecksumError),
+    ):
         with pytest.raises(error) as raised:
             buffer.add(7, EntryBatch.of(1, entries))
         assert (raised.value.ledger_id, raised.value.entry_id) == (7, len(entries))
