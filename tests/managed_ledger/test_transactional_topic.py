@@ -11,6 +11,7 @@ import pytest
 from managed_ledgers import NAME, Clock
 from transactions import ONE, PLAIN, abort, commit, found_in, of
 
+from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
     ManagedLedger,
@@ -21,10 +22,11 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.messages.new_entry import NewMessage, pack_entry
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.policies import RetentionPolicies
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.policies import ReadPriority, RetentionPolicies
 from offload_core.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
 from offload_hooks.errors import FormatError, StoreUnavailableError, UnknownTransactionError
+from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 
 START = EntryPosition(0, 0)
@@ -110,6 +112,7 @@ def test_what_was_never_begun_or_has_ended_cannot_be_ended(anew: Callable[..., T
     topic = anew()
     transaction = topic.begin()
     topic.add_entries([message(transaction)])
+    assert topic.status().open_transactions == (transaction,)
     topic.commit(transaction)
     before = topic.topic.last_position
     for unknown in (transaction, TransactionId(4, 4)):
@@ -313,15 +316,28 @@ def test_a_topic_that_had_transactions_before_is_read_from_its_start_once_it_is_
 
 
 def test_what_is_not_in_memory_is_read_from_the_ledgers(
-    environment: Environment, opened: Callable[..., ManagedLedger]
+    environment: Environment, hot: FileLedgerStore
 ) -> None:
-    environment = replace(environment, cache_bytes=0)
+    """The hot copy first, whatever the topic's readers are told."""
+    priorities: list[ReadPriority] = []
+
+    def open_reader(record: LedgerRecord, priority: ReadPriority, _: str) -> LedgerReader:
+        priorities.append(priority)
+        return hot.open(record.ledger_id)
+
+    environment = replace(
+        environment,
+        cache_bytes=0,
+        open_reader=open_reader,
+        priority_of=lambda _: ReadPriority.OFFLOADED_ONLY,
+    )
     topic = TransactionalTopic(environment, open_managed_ledger(environment, NAME), NEVER)
     transaction = topic.begin()
     first = topic.add_entries([message(), message(transaction)])
     topic.topic.roll()
     topic.add_entries([message()])
     assert topic.status().stable_position == first
+    assert set(priorities) == {ReadPriority.BOOKKEEPER_FIRST}
 
 
 # --- many at once ------------------------------------------------------------------------------
