@@ -39,15 +39,22 @@ class TransactionMachine(RuleBasedStateMachine):
         self.metadata = FaultyMetadataStore(MemoryMetadataStore())
         self.snapshots = SnapshotStore(self.metadata.store)
         self.begun: list[TransactionId] = []
+        self.known: dict[EntryPosition, bytes] = {}
+        self.since = START
+        self.former: TransactionalTopic | None = None
         self.open_anew(3, 5, 2)
 
     @property
     def model(self) -> Model:
-        return Model.of(self.topic.topic.read_entries(START, 1 << 20, 1 << 30))
+        """Of all entries that ever were."""
+        read = self.topic.topic.read_entries(START, 1 << 20, 1 << 30)
+        self.known |= {position: bytes(payload) for position, payload in read}
+        self.since = next((position for position, _ in read), START)
+        return Model.of(sorted(self.known.items()))
 
     def chosen(self, choice: int) -> TransactionId | None:
         """One of the last transactions; None for none."""
-        return self.begun[-choice] if 0 < choice <= len(self.begun) else None
+        return self.begun[-place] if (place := choice % (min(len(self.begun), 3) + 1)) else None
 
     # --- changes ---------------------------------------------------------------------------------
 
@@ -64,11 +71,16 @@ class TransactionMachine(RuleBasedStateMachine):
             environment, NAME, rollover=RolloverPolicy(max_entries=rolled, min_age_s=0)
         )
         policy = SnapshotPolicy(max_entries=entries, interval_s=seconds)
-        former = getattr(self, "topic", None)
+        self.former = getattr(self, "topic", None)
         self.topic = TransactionalTopic(environment, topic, policy)
-        if former is not None:
-            with suppress(OffloadError):
-                former.snapshot()  # late, and right for where it is
+
+    @precondition(lambda self: self.former is not None)
+    @rule()
+    def a_former_owner_is_late(self) -> None:
+        before = self.snapshots.read(NAME)
+        with suppress(OffloadError):
+            self.former.snapshot()  # type: ignore[union-attr]
+        assert before is None or not self.snapshots.read(NAME).is_behind(before)  # type: ignore[union-attr]
 
     @rule()
     def begin(self) -> None:
@@ -91,15 +103,14 @@ class TransactionMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.begun)
     @rule(choice=_choices, commits=st.booleans())
     def end(self, choice: int, commits: bool) -> None:
-        transaction = self.chosen(choice + 1)
-        if transaction is None:
-            return
+        transaction = self.begun[choice % len(self.begun)]
         was_open = transaction in self.model.first
         try:
             (self.topic.commit if commits else self.topic.abort)(transaction)
         except UnknownTransactionError:
             assert not was_open
-        self.begun.remove(transaction)
+        if commits:  # what was aborted is sent to once more
+            self.begun.remove(transaction)
 
     @rule(seconds=st.integers(0, 9))
     def time_passes(self, seconds: int) -> None:
@@ -122,17 +133,19 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule()
     def trim(self) -> None:
-        """Behind the stable position nothing goes, as a consumer has not seen it yet."""
-        stable = self.topic.status().stable_position
-        if stable is not None:
+        """What no snapshot stands for yet stays, and transactions that have ended get no messages after it."""
+        persisted = self.topic.status().persisted_position
+        if persisted is not None:
+            aborted = self.model.aborted
+            self.begun = [each for each in self.begun if each not in aborted]
             nothing = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
-            self.topic.topic.trim(nothing, consumed_before=stable)
+            self.topic.topic.trim(nothing, consumed_before=persisted)
 
     # --- what there is ---------------------------------------------------------------------------
 
     @invariant()
     def it_says_what_the_entries_say(self) -> None:
-        self.model.check(self.topic)
+        self.model.check(self.topic, since=self.since)
 
     @invariant()
     def the_persisted_snapshot_is_right(self) -> None:
@@ -140,7 +153,7 @@ class TransactionMachine(RuleBasedStateMachine):
         if snapshot is None:
             assert not any(model.transactions)
         else:
-            model.check_snapshot(snapshot)
+            model.check_snapshot(snapshot, since=self.since)
 
 
 TransactionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)

@@ -12,6 +12,8 @@ from offload_core.metadata import EntryPosition
 from offload_core.transactions import BufferSnapshot, BufferState, TransactionBuffer
 from offload_hooks.ledger_stores import EntryBatch
 
+START = EntryPosition(0, 0)
+
 
 @dataclass
 class Model:
@@ -53,8 +55,8 @@ class Model:
         first = min(self.first.values(), default=EntryPosition(1 << 62, 0))
         return max((position for position, _ in self.entries if position < first), default=None)
 
-    def check(self, topic: TransactionalTopic, where: object = "") -> None:
-        """Compare with what a topic says."""
+    def check(self, topic: TransactionalTopic, where: object = "", since: EntryPosition = START) -> None:
+        """Compare with what a topic says; entries before `since` were deleted."""
         status = topic.status()
         if status.state is BufferState.NO_SNAPSHOT:
             assert not any(self.transactions), where
@@ -62,11 +64,10 @@ class Model:
             return
         assert status.state is BufferState.READY, where
         assert set(status.open_transactions) == set(self.first), where
-        stable = self.stable
-        if stable is not None or self.first:  # else all that there was is trimmed
-            assert status.stable_position == stable, where
+        assert status.stable_position == self.stable, where
         for (position, _), transaction in zip(self.entries, self.transactions, strict=True):
-            assert topic.decide(position, transaction) == self.decide(position, transaction), where
+            if position >= since:
+                assert topic.decide(position, transaction) == self.decide(position, transaction), where
 
     def decide(self, position: EntryPosition, transaction: TransactionId | None) -> str:
         """What became of an entry."""
@@ -75,7 +76,9 @@ class Model:
             return "undecided"
         return "aborted" if transaction in self.aborted else "committed"
 
-    def check_snapshot(self, snapshot: BufferSnapshot, where: object = "") -> None:
+    def check_snapshot(
+        self, snapshot: BufferSnapshot, where: object = "", since: EntryPosition = START
+    ) -> None:
         """A snapshot is right where it is, and so is what is made of it and the entries behind it."""
         buffer = TransactionBuffer.restore(snapshot)
         buffer.become_ready()
@@ -83,12 +86,15 @@ class Model:
         if stable is not None and mine is not None:
             assert stable <= mine, where
         for (position, _), transaction in zip(self.entries, self.transactions, strict=True):
-            if stable is not None and position <= stable:
+            if stable is not None and since <= position <= stable:
                 assert buffer.decide(position, transaction) == self.decide(position, transaction), where
         for position, payload in self.entries:
             if stable is None or position > stable:
                 buffer.add(position.ledger_id, EntryBatch.of(position.entry_id, [payload]))
         assert set(buffer.open_transactions) == set(self.first), where
-        assert {each for each in self.transactions if each and buffer.is_aborted(each)} == {
-            each for each in self.transactions if each in self.aborted
-        }, where
+        there = {
+            transaction
+            for (position, _), transaction in zip(self.entries, self.transactions, strict=True)
+            if transaction is not None and position >= since
+        }
+        assert {each for each in there if buffer.is_aborted(each)} == there & self.aborted, where
