@@ -321,3 +321,7 @@ class OffloadStoppedError(OffloadError):
 
 class UnresolvedTransactionError(OffloadError):
     """What became of a transaction is not known where it would have to be."""
+
+
+class UnknownTransactionError(OffloadError, LookupError):
+    """No transaction of this id is open in the topic."""

@@ -19,6 +19,11 @@ from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
+from offload_core.managed_ledger.transactional_topic import (
+    SnapshotPolicy,
+    TransactionalTopic,
+    TransactionStatus,
+)
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
 from offload_core.offload.clock import system_now_ms
@@ -41,10 +46,13 @@ __all__ = [
     "PolicyOffloads",
     "PolicyReads",
     "RolloverPolicy",
+    "SnapshotPolicy",
     "StreamingPool",
     "StreamingSettings",
     "StreamingStatus",
     "TopicOffloads",
+    "TransactionStatus",
+    "TransactionalTopic",
     "UpkeepLoop",
     "UpkeepRound",
     "UpkeepStatus",

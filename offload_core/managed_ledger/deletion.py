@@ -2,7 +2,7 @@
 
     1. record: the ledgers are condemned      no copy of them is read any more, and no offload of them can complete
     2. audit log, cold copy, hot copy         of each, the oldest first; an object of several with the last of them
-    3. record: they are forgotten             of a topic: the record itself, then its policies
+    3. record: they are forgotten             of a topic: its transactions' snapshot, the record, then its policies
 
 What a crash leaves are condemned ledgers in a record; whoever trims or deletes next goes on with them. A topic's record
 also has a mark that it is being deleted; then it cannot be opened, so nobody adds to it while it is taken apart.
@@ -19,6 +19,7 @@ from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import needed_objects
+from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
 _TRIES = 10
@@ -140,6 +141,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
             return True  # another process has ended it
         for ledger_id in unrecorded:
             delete_hot(environment, Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why))
+        SnapshotStore(environment.records.store).delete(name)
         try:
             environment.records.delete(name, known)
             environment.forget(name)

@@ -1,7 +1,8 @@
 """Messages → one Pulsar entry, a batch as Pulsar's clients send it: what is appended to a managed ledger.
 
 With a checksum, without compression, encryption and broker entry metadata; the bytes are those of Pulsar's C++ client,
-and of the Python client that is built on it. `split_entry` is the way back. Source: docs/formats/entry.md.
+and of the Python client that is built on it. The markers of transactions are a broker's. `split_entry` is the way back.
+Source: docs/formats/entry.md.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from dataclasses import dataclass, field
 
 from offload_core.messages.checksum import crc32c
 from offload_core.messages.entry import CHECKSUM_MAGIC
+from offload_core.messages.transaction_id import TransactionId
 from offload_hooks.errors import OptionError
 from offload_proto.messages_pb2 import MessageMetadata, SingleMessageMetadata
+
+_MARKER_PRODUCER = "pulsar.txn.marker"
+_COMMIT, _ABORT = 21, 22
+_ALL_BITS = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +47,7 @@ def pack_entry(
     sequence_id: int,
     publish_time_ms: int,
     schema_version: bytes | None = None,
+    transaction: TransactionId | None = None,
 ) -> bytes:
     """An entry of these messages, at least one.
 
@@ -48,6 +55,7 @@ def pack_entry(
         sequence_id: the first message's; those after it count on.
         publish_time_ms: in ms since 1970, UTC.
         schema_version: as Pulsar's schema registry names the schema of the values; None for plain bytes.
+        transaction: that all messages of the entry are sent in; None for none.
 
     Raises:
         OptionError: no message.
@@ -55,6 +63,7 @@ def pack_entry(
     if not messages:
         raise OptionError("an entry without messages")
     first = messages[0]
+    most, least = (None, None) if transaction is None else _unsigned(transaction)
     metadata = MessageMetadata(
         producer_name=producer_name,
         sequence_id=sequence_id,
@@ -63,13 +72,39 @@ def pack_entry(
         ordering_key=first.ordering_key,
         num_messages_in_batch=len(messages),
         schema_version=schema_version,
+        txnid_most_bits=most,
+        txnid_least_bits=least,
     ).SerializeToString()
-    parts = [struct.pack(">i", len(metadata)), metadata]
+    parts = [metadata]
     for number, message in enumerate(messages, sequence_id):
         single = _single(message, number)
         parts += struct.pack(">i", len(single)), single, message.value or b""
-    body = b"".join(parts)
+    return _with_checksum(parts)
+
+
+def pack_marker(transaction: TransactionId, *, commits: bool, publish_time_ms: int) -> bytes:
+    """The marker that ends a transaction in a topic, as a broker appends it: of its commit, or else of its abort."""
+    most, least = _unsigned(transaction)
+    metadata = MessageMetadata(
+        producer_name=_MARKER_PRODUCER,
+        sequence_id=_ALL_BITS,
+        publish_time=publish_time_ms,
+        marker_type=_COMMIT if commits else _ABORT,
+        txnid_most_bits=most,
+        txnid_least_bits=least,
+    )
+    return _with_checksum([metadata.SerializeToString()])
+
+
+def _with_checksum(parts: Sequence[bytes]) -> bytes:
+    """An entry of its metadata and what follows."""
+    body = b"".join([struct.pack(">i", len(parts[0])), *parts])
     return struct.pack(">HI", CHECKSUM_MAGIC, crc32c(body)) + body
+
+
+def _unsigned(transaction: TransactionId) -> tuple[int, int]:
+    most, least = transaction
+    return most & _ALL_BITS, least & _ALL_BITS
 
 
 def _single(message: NewMessage, sequence_id: int) -> bytes:

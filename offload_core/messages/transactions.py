@@ -26,10 +26,11 @@ NO_TIMES = (2**63 - 1, -(2**63))
 class TransactionFinder:
     """Collects what entries say, given to it in ascending order of their ids.
 
-    `times` (int64: least and greatest publish time, in ms) is that of all entries since it was last set.
+    `times` (int64: least and greatest publish time, in ms) is that of all entries since it was last set. Errors name
+    the ledger; None for entries that are in none yet.
     """
 
-    def __init__(self, ledger_id: int, *, verify_checksums: bool) -> None:
+    def __init__(self, ledger_id: int | None, *, verify_checksums: bool) -> None:
         self._ledger_id = ledger_id
         self._checksum = crc32c_address() if verify_checksums else 0
         self._verify_checksums = verify_checksums

@@ -35,8 +35,10 @@ class ManagedLedgerRecords:
     Calls may come from many threads at once. All raise the store's errors, with the path; of a record that cannot be
     parsed a `FormatError`.
 
-    Args:
+    Attributes:
         store: where they are; it is not closed.
+
+    Args:
         compression: how records are stored, as Pulsar's `managedLedgerInfoCompressionType`; all are read.
         segment_layout: see `pack_managed_ledger_info`.
     """
@@ -48,17 +50,17 @@ class ManagedLedgerRecords:
         compression: Compression = Compression.NONE,
         segment_layout: SegmentLayout = SegmentLayout.SHIPPED,
     ) -> None:
-        self._store = store
+        self.store = store
         self._compression = compression
         self._segment_layout = segment_layout
 
     def names(self, namespaces: Collection[str] | None = None) -> list[str]:
         """The managed ledgers of these namespaces (`tenant/namespace`), or of all, in no order."""
-        return list_names(self._store, namespaces)
+        return list_names(self.store, namespaces)
 
     def read(self, name: str) -> VersionedInfo | None:
         """A record; None if there is none."""
-        found = read_record(self._store, name)
+        found = read_record(self.store, name)
         return None if found is None else VersionedInfo(info=found[0], version=found[1])
 
     def write(self, name: str, info: ManagedLedgerInfo, expected: VersionedInfo | None) -> VersionedInfo:
@@ -76,7 +78,7 @@ class ManagedLedgerRecords:
         record = StoredRecord(info=info, compression=self._compression)
         data = pack_stored_record(record, segment_layout=self._segment_layout)
         version = None if expected is None else expected.version
-        return VersionedInfo(info=info, version=put_resolved(self._store, record_path(name), data, version))
+        return VersionedInfo(info=info, version=put_resolved(self.store, record_path(name), data, version))
 
     def update(self, name: str, change: Change) -> VersionedInfo:
         """Change a record, however many others change it at the same time; the record as it is then.
@@ -108,4 +110,4 @@ class ManagedLedgerRecords:
             VersionConflictError: another record is there, or none.
             OutcomeUnknownError: see `write`.
         """
-        delete_resolved(self._store, record_path(name), expected.version)
+        delete_resolved(self.store, record_path(name), expected.version)

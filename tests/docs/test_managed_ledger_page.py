@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from offload_core.managed_ledger import RolloverPolicy, StreamingSettings
+from offload_core.managed_ledger import RolloverPolicy, SnapshotPolicy, StreamingSettings
 from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
+from offload_core.transactions import BufferState
 
 DOCS = Path(__file__).parents[2] / "docs"
 TEXT = (DOCS / "managed-ledger.md").read_text()
@@ -38,6 +39,15 @@ def test_the_fields_of_settings_are_documented(heading: str, kind: type) -> None
     section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     names = [field.name for field in dataclasses.fields(kind)]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == names
+
+
+def test_the_fields_of_a_snapshot_policy_and_the_states_of_a_buffer_are_documented() -> None:
+    text = (DOCS / "transactions.md").read_text()
+    table = text.partition("by `SnapshotPolicy`:")[2].partition("\n\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \| (\S+) \|", table, re.MULTILINE) == [
+        (field.name, str(field.default)) for field in dataclasses.fields(SnapshotPolicy)
+    ]
+    assert re.findall(r"^\| `([A-Z]\w+)` \|", text, re.MULTILINE) == [each.value for each in BufferState]
 
 
 @pytest.mark.parametrize("offloader", [LedgerOffloader, SegmentOffloader])

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.messages.entry import EntryParts, read_messages, split_entry
-from offload_core.messages.new_entry import NewMessage, pack_entry
+from offload_core.messages.new_entry import NewMessage, pack_entry, pack_marker
+from offload_core.messages.transaction_id import TransactionId
 from offload_hooks.errors import OptionError
 from offload_proto.messages_pb2 import MessageMetadata, SingleMessageMetadata
 
@@ -80,3 +81,32 @@ def test_messages_are_read_back_as_they_were(sent, sequence_id):
 def test_an_entry_of_no_message_is_refused():
     with pytest.raises(OptionError, match="without messages"):
         pack_entry([], producer_name="p", sequence_id=0, publish_time_ms=17)
+
+
+def test_a_brokers_markers_are_made_again_byte_for_byte():
+    kinds = []
+    for stored in topic_objects("txn"):
+        for _, _, entry in read_object(stored.data, stored.index, stored.key):
+            metadata = split_entry(entry).metadata
+            if metadata.HasField("marker_type"):
+                kinds.append(metadata.marker_type)
+                again = pack_marker(
+                    TransactionId(metadata.txnid_most_bits, metadata.txnid_least_bits),
+                    commits=metadata.marker_type == 21,
+                    publish_time_ms=metadata.publish_time,
+                )
+                assert again == entry
+    assert set(kinds) == {21, 22}
+    assert len(kinds) > 50
+
+
+@given(most=st.integers(-(2**63), 2**63 - 1), least=st.integers(-(2**63), 2**63 - 1))
+def test_a_transaction_is_in_the_metadata_as_unsigned_bits(most, least):
+    transaction = TransactionId(most, least)
+    sent = pack_entry(
+        [NewMessage(value=b"x")], producer_name="p", sequence_id=1, publish_time_ms=2, transaction=transaction
+    )
+    for entry in (sent, pack_marker(transaction, commits=True, publish_time_ms=2)):
+        metadata = split_entry(entry).metadata
+        assert metadata.txnid_most_bits == most % 2**64
+        assert metadata.txnid_least_bits == least % 2**64

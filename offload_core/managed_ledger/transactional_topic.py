@@ -1,0 +1,257 @@
+"""Transactions of a managed ledger: begun, added to, committed and aborted; its transaction buffer and its snapshots.
+
+    before the first transactional entry    a snapshot is persisted: without one there are no such entries
+    after an entry is acknowledged          the buffer reads on, by batches; a snapshot is persisted where one is due
+    on opening                              the last snapshot, and the entries behind its stable position
+
+The buffer is behind what is acknowledged, and a snapshot is behind the buffer; what either says is right for where it
+is. So a process may end at any moment. Nothing is read of a topic without a snapshot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.messages.new_entry import pack_marker
+from offload_core.metadata import EntryPosition
+from offload_core.policies import ReadPriority
+from offload_core.transactions import (
+    BufferSnapshot,
+    BufferState,
+    Decision,
+    SnapshotStore,
+    TransactionBuffer,
+    TransactionId,
+    find_events,
+)
+from offload_hooks.errors import OffloadError, UnknownTransactionError
+from offload_hooks.ledger_stores import EntryBatch
+from offload_hooks.values import ReadableBuffer
+
+_log = logging.getLogger(__name__)
+
+_READ_AFTER = 64
+"""After so many entries the buffer reads on; earlier, if it is asked for something."""
+
+_AT_ONCE = 10_000
+_START = EntryPosition(0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPolicy:
+    """When a snapshot is persisted, if there is anything new.
+
+    Attributes:
+        max_entries: after so many entries; Pulsar's `transactionBufferSnapshotMaxTransactionCount` is its kin.
+        interval_s: after so many seconds; Pulsar's `transactionBufferSnapshotMinTimeInMillis`.
+    """
+
+    max_entries: int = 1000
+    interval_s: float = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionStatus:
+    """How the transactions of a topic stand, at one moment.
+
+    Attributes:
+        stable_position: the last position before the first entry of any open transaction; None if nothing is before it.
+        persisted_position: the stable position of the last persisted snapshot; None if there is none.
+        open_transactions: by their first entry.
+    """
+
+    state: BufferState
+    stable_position: EntryPosition | None
+    persisted_position: EntryPosition | None
+    open_transactions: tuple[TransactionId, ...]
+
+
+class TransactionalTopic:
+    """A managed ledger that is open here, with transactions. Calls may come from many threads at once.
+
+    All entries are added by it. Every call raises what those of the managed ledger raise.
+
+    Args:
+        topic: it is not closed; one of these for it.
+
+    Raises:
+        MetadataError, FormatError: the snapshot, or an entry behind it, is damaged, with the place.
+        StoreError: of the metadata, or of where entries are read.
+    """
+
+    def __init__(
+        self, environment: Environment, topic: ManagedLedger, policy: SnapshotPolicy | None = None
+    ) -> None:
+        self.topic = topic
+        self._now_ms = environment.now_ms
+        self._snapshots = SnapshotStore(environment.records.store)
+        self._policy = SnapshotPolicy() if policy is None else policy
+        self._lock = threading.RLock()
+        self._buffer = TransactionBuffer()
+        self._next = _START
+        self._behind = self._unpersisted = 0  # entries, about: many threads count
+        self._tried_ms = self._now_ms()
+        self._coordinator = secrets.randbits(62)
+        self._numbers = itertools.count()
+        self._begun: set[TransactionId] = set()
+        self._persisted = self._snapshots.read(topic.name)
+        if self._persisted is not None:
+            self._restore(self._persisted)
+
+    def __repr__(self) -> str:
+        return f"<TransactionalTopic {self.topic.name}>"
+
+    def begin(self) -> TransactionId:
+        """Begin a transaction; its id, which no other has. Nothing is written."""
+        transaction = TransactionId(self._coordinator, next(self._numbers))
+        with self._lock:
+            self._begun.add(transaction)
+        return transaction
+
+    def add_entries(self, payloads: Sequence[ReadableBuffer]) -> EntryPosition:
+        """Append Pulsar's entries, of transactions or of none, see `ManagedLedger.add_entries`.
+
+        What comes to a transaction after its abort is aborted as well.
+
+        Raises:
+            FormatError: one is no entry of Pulsar's; its number is said. Nothing was added.
+        """
+        if any(find_events(None, EntryBatch.of(0, payloads))):
+            self._use()
+        position = self.topic.add_entries(payloads)
+        self._follow(len(payloads))
+        return position
+
+    def commit(self, transaction: TransactionId) -> EntryPosition:
+        """End a transaction, so that its messages are seen; where its marker is.
+
+        Raises:
+            UnknownTransactionError: it was not begun here and has no entries, or it has ended.
+            LedgerFailedError: whether it has ended is not known. Call it again: if it has, it is unknown.
+        """
+        return self._end(transaction, commits=True)
+
+    def abort(self, transaction: TransactionId) -> EntryPosition:
+        """End a transaction, so that its messages are never seen; as `commit`."""
+        return self._end(transaction, commits=False)
+
+    def status(self) -> TransactionStatus:
+        """How it stands now, all that is acknowledged included."""
+        with self._lock:
+            self._read_on()
+            is_used = self._is_used
+            return TransactionStatus(
+                state=self._buffer.state,
+                stable_position=self._buffer.stable_position if is_used else self.topic.last_position,
+                persisted_position=None if self._persisted is None else self._persisted.stable_position,
+                open_transactions=self._buffer.open_transactions,
+            )
+
+    def decide(self, position: EntryPosition, transaction: TransactionId | None) -> Decision:
+        """What became of an entry, see `TransactionBuffer.decide`."""
+        with self._lock:
+            self._read_on()
+            return self._buffer.decide(position, transaction)
+
+    @property
+    def persisted(self) -> BufferSnapshot | None:
+        """The last persisted snapshot; None if there is none. Asks nobody."""
+        return self._persisted
+
+    def snapshot(self) -> BufferSnapshot | None:
+        """Persist a snapshot of all that is acknowledged; None where no transaction was used."""
+        with self._lock:
+            if not self._is_used:
+                return None
+            self._read_on()
+            self._tried_ms, self._unpersisted = self._now_ms(), 0
+            if self._buffer.aborted:
+                kept = [each for each in self.topic.read_info().in_order if not each.is_condemned]
+                if kept:
+                    self._buffer.forget_before(kept[0].ledger_id)
+            self._persisted = self._snapshots.write(self.topic.name, self._buffer.snapshot())
+            return self._persisted
+
+    def snapshot_if_due(self) -> bool:
+        """As `snapshot`, if the policy says so, of an idle topic as well; to be called at intervals. Whether it was."""
+        with self._lock:
+            self._read_on()
+            if not self._is_due():
+                return False
+            self.snapshot()
+            return True
+
+    @property
+    def _is_used(self) -> bool:
+        return self._buffer.state is not BufferState.NO_SNAPSHOT
+
+    def _use(self) -> None:
+        """Persist the first snapshot: from now on there may be entries of transactions."""
+        with self._lock:
+            if not self._is_used:
+                first = BufferSnapshot(stable_position=self.topic.last_position)
+                self._persisted = self._snapshots.write(self.topic.name, first)
+                self._restore(self._persisted)
+
+    def _restore(self, snapshot: BufferSnapshot) -> None:
+        """Make the buffer of a snapshot and the entries behind it."""
+        stable = snapshot.stable_position
+        self._buffer = TransactionBuffer.restore(snapshot)
+        self._next = _START if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
+        self._read_on()
+
+    def _end(self, transaction: TransactionId, *, commits: bool) -> EntryPosition:
+        self._use()
+        with self._lock:
+            self._read_on()
+            if transaction not in self._begun and not self._buffer.is_open(transaction):
+                raise UnknownTransactionError(
+                    f"no transaction {transaction} is open in {self.topic.name}",
+                    hint="It may have ended before, or was never begun.",
+                )
+            marker = pack_marker(transaction, commits=commits, publish_time_ms=self._now_ms())
+            position = self.topic.add_entry(marker)
+            self._begun.discard(transaction)
+        self._follow(1)
+        return position
+
+    def _follow(self, added: int) -> None:
+        """After entries were acknowledged: let the buffer read on at times. Nothing that fails here fails the call."""
+        self._behind += added
+        if not self._is_used or not (self._behind >= _READ_AFTER or self._is_due()):
+            return
+        if not self._lock.acquire(blocking=False):
+            return  # who holds it reads on, or the next one does
+        try:
+            self.snapshot_if_due()
+        except OffloadError as error:
+            _log.warning("the transactions of %s are not followed up yet: %s", self.topic.name, error)
+        finally:
+            self._lock.release()
+
+    def _is_due(self) -> bool:
+        new = self._unpersisted + self._behind
+        is_late = self._now_ms() - self._tried_ms >= self._policy.interval_s * 1000
+        return self._is_used and (new >= self._policy.max_entries or (new > 0 and is_late))
+
+    def _read_on(self) -> None:
+        """Give the buffer what is acknowledged by now."""
+        target = self.topic.last_position
+        while self._is_used and target is not None and self._next <= target:
+            self._behind = 0
+            read = self.topic.read_entries(self._next, _AT_ONCE, priority=ReadPriority.BOOKKEEPER_FIRST)
+            for ledger_id, entries in read.batches:
+                self._buffer.add(ledger_id, entries)
+                self._next = EntryPosition(ledger_id, entries.stop_entry_id)
+                self._unpersisted += len(entries)
+            if not read.batches:
+                break
+        if self._buffer.state is BufferState.INITIALIZING:
+            self._buffer.become_ready()

@@ -1,0 +1,176 @@
+"""Every call of metadata and hot tier in the life of transactions fails, is unknown, or ends the process.
+
+After each the topic is opened anew, as another process does, and what it says of its transactions is what its entries
+say; each snapshot that was ever persisted is right for its position. Then what was left open is ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+from buffer_model import Model
+from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points
+from managed_ledgers import NAME
+
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    RolloverPolicy,
+    SnapshotPolicy,
+    TransactionalTopic,
+    delete_managed_ledger,
+    open_managed_ledger,
+)
+from offload_core.messages.new_entry import NewMessage, pack_entry
+from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.transactions import SnapshotStore, TransactionId
+from offload_hooks.errors import OffloadError
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+START = EntryPosition(0, 0)
+
+
+class World:
+    """A topic whose record, snapshot and ledgers outlive processes."""
+
+    def __init__(self) -> None:
+        self.metadata = MemoryMetadataStore()
+        self.ledgers = MemoryLedgers()
+        self._numbers = itertools.count()
+
+    def environment(self, points: Points) -> Environment:
+        hot = PointedLedgers(MemoryLedgerStore(self.ledgers), points)
+        records = ManagedLedgerRecords(Metadata(self.metadata, points))
+        return Environment(
+            records=records,
+            hot=HotLedgers(hot),  # type: ignore[arg-type]
+            cache_bytes=0,
+            now_ms=lambda: 1000,
+        )
+
+    def open(self, points: Points) -> TransactionalTopic:
+        environment = self.environment(points)
+        topic = open_managed_ledger(environment, NAME, rollover=RolloverPolicy(max_entries=5, min_age_s=0))
+        return TransactionalTopic(environment, topic, SnapshotPolicy(max_entries=4, interval_s=1 << 40))
+
+    def message(self, transaction: TransactionId | None = None) -> bytes:
+        """One that was never used before."""
+        value = NewMessage(value=b"%d" % next(self._numbers))
+        return pack_entry(
+            [value], producer_name="p", sequence_id=0, publish_time_ms=1, transaction=transaction
+        )
+
+    def live(self, points: Points) -> None:
+        """What happens to the topic."""
+        topic = self.open(points)
+        topic.add_entries([self.message()])
+        held, dropped, kept = topic.begin(), topic.begin(), topic.begin()
+        topic.add_entries([self.message(), self.message(dropped)])
+        topic.add_entries([self.message(kept), self.message(dropped)])
+        topic.commit(kept)
+        topic.abort(dropped)
+        topic.add_entries([self.message(held), self.message()])
+        topic.topic.roll()
+        topic.snapshot()
+        topic.add_entries([self.message(dropped), self.message()])
+        topic.add_entries([self.message(), self.message(), self.message()])
+        topic.status()
+
+    def end(self, points: Points) -> None:
+        """End what was left open."""
+        topic = self.open(points)
+        for place, transaction in enumerate(topic.status().open_transactions):
+            (topic.commit if place % 2 else topic.abort)(transaction)
+        topic.snapshot()
+        topic.topic.close()
+
+    def check(self, where: object) -> None:
+        """Open the topic anew, and compare."""
+        topic = self.open(Points())
+        model = Model.of(topic.topic.read_entries(START, 1000))
+        model.check(topic, where)
+        snapshot = SnapshotStore(self.metadata).read(NAME)
+        if snapshot is None:
+            assert not any(model.transactions), where
+        else:
+            model.check_snapshot(snapshot, where)
+
+
+def calls_of(act: Callable[[World, Points], None], before: Callable[[World], None]) -> int:
+    world, points = World(), Points()
+    before(world)
+    act(world, points)
+    return len(points.calls)
+
+
+def failing(act: Callable[[World, Points], None], before: Callable[[World], None], fault: str) -> None:
+    for at in range(1, calls_of(act, before) + 1):
+        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        before(world)
+        where = ""
+        try:
+            act(world, points)
+        except (OffloadError, Killed) as error:
+            where = f"{fault} {at}, {points.calls[-1]}: {error!r}"
+        world.check(where)
+        world.end(Points())
+        world.check(f"ended after {where}")
+        topic = world.open(Points())
+        assert topic.status().open_transactions == (), where
+
+
+def nothing(_: World) -> None:
+    pass
+
+
+def lived(world: World) -> None:
+    world.live(Points())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_is_said_of_transactions_is_right_wherever_the_process_ends(fault: str) -> None:
+    failing(World.live, nothing, fault)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_so_it_is_where_the_process_that_repairs_it_ends(fault: str) -> None:
+    failing(World.end, lived, fault)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str) -> None:
+    def delete(world: World, points: Points) -> None:
+        delete_managed_ledger(world.environment(points), NAME)
+
+    for at in range(1, calls_of(delete, lived) + 1):
+        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        lived(world)
+        try:
+            delete(world, points)
+        except (OffloadError, Killed):
+            delete(world, Points())
+        assert SnapshotStore(world.metadata).read(NAME) is None
+        assert ManagedLedgerRecords(world.metadata).read(NAME) is None
+
+
+def test_a_snapshot_is_right_whenever_it_was_written() -> None:
+    """All that were ever persisted, in a topic of many transactions."""
+    world, written = World(), []
+    put = world.metadata.put
+
+    def noticed(path: str, value: bytes, expected_version: int | None) -> int:
+        version = put(path, value, expected_version)
+        if path.startswith("/transaction-buffers/"):
+            written.append(SnapshotStore(world.metadata).read(NAME))
+        return version
+
+    world.metadata.put = noticed  # type: ignore[method-assign]
+    for _ in range(6):
+        world.live(Points())
+        world.end(Points())
+    model = Model.of(world.open(Points()).topic.read_entries(START, 10_000))
+    assert len(written) > 20
+    for snapshot in written:
+        model.check_snapshot(snapshot, snapshot)

@@ -1,0 +1,158 @@
+"""Any sequence of transactions, kills, failures, rollovers and trims against a plain model of the topic's entries."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from buffer_model import Model
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from managed_ledgers import NAME, Audit, Clock
+
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    RolloverPolicy,
+    SnapshotPolicy,
+    TransactionalTopic,
+    open_managed_ledger,
+)
+from offload_core.messages.new_entry import NewMessage, pack_entry
+from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.policies import RetentionPolicies
+from offload_core.transactions import SnapshotStore, TransactionId
+from offload_hooks.errors import OffloadError, UnknownTransactionError
+from offload_hooks.testing import FaultyMetadataStore, MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+START = EntryPosition(0, 0)
+_choices = st.integers(0, 4)
+
+
+class TransactionMachine(RuleBasedStateMachine):
+    """A topic with transactions, and the entries that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = Clock()
+        self.ledgers = MemoryLedgers()
+        self.metadata = FaultyMetadataStore(MemoryMetadataStore())
+        self.snapshots = SnapshotStore(self.metadata.store)
+        self.begun: list[TransactionId] = []
+        self.known: dict[EntryPosition, bytes] = {}
+        self.since = START
+        self.former: TransactionalTopic | None = None
+        self.open_anew(3, 5, 2)
+
+    @property
+    def model(self) -> Model:
+        """Of all entries that ever were."""
+        read = self.topic.topic.read_entries(START, 1 << 20, 1 << 30)
+        self.known |= {position: bytes(payload) for position, payload in read}
+        self.since = next((position for position, _ in read), START)
+        return Model.of(sorted(self.known.items()))
+
+    def chosen(self, choice: int) -> TransactionId | None:
+        """One of three transactions, of which one is begun where one has ended; None for none."""
+        while len(self.begun) < 3:
+            self.begun.append(self.topic.begin())
+        return self.begun[choice - 1] if 0 < choice <= 3 else None
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    @rule(rolled=st.integers(1, 6), entries=st.integers(1, 9), seconds=st.integers(0, 9))
+    def open_anew(self, rolled: int, entries: int, seconds: int) -> None:
+        """Its process was killed."""
+        environment = Environment(
+            records=ManagedLedgerRecords(self.metadata),
+            hot=HotLedgers(MemoryLedgerStore(self.ledgers)),
+            audit=Audit(),
+            now_ms=self.clock,
+        )
+        topic = open_managed_ledger(
+            environment, NAME, rollover=RolloverPolicy(max_entries=rolled, min_age_s=0)
+        )
+        policy = SnapshotPolicy(max_entries=entries, interval_s=seconds)
+        self.former = getattr(self, "topic", None)
+        self.topic = TransactionalTopic(environment, topic, policy)
+
+    @precondition(lambda self: self.former is not None)
+    @rule()
+    def a_former_owner_is_late(self) -> None:
+        before = self.snapshots.read(NAME)
+        with suppress(OffloadError):
+            self.former.snapshot()  # type: ignore[union-attr]
+        assert before is None or not self.snapshots.read(NAME).is_behind(before)  # type: ignore[union-attr]
+
+    @rule(choices=st.lists(_choices, min_size=1, max_size=5))
+    def add(self, choices: list[int]) -> None:
+        payloads = [
+            pack_entry(
+                [NewMessage(value=b"x")],
+                producer_name="p",
+                sequence_id=0,
+                publish_time_ms=1,
+                transaction=self.chosen(choice),
+            )
+            for choice in choices
+        ]
+        self.topic.add_entries(payloads)
+
+    @rule(choice=st.integers(1, 3), commits=st.booleans())
+    def end(self, choice: int, commits: bool) -> None:
+        transaction = self.chosen(choice)
+        assert transaction is not None
+        was_open = transaction in self.model.first
+        try:
+            (self.topic.commit if commits else self.topic.abort)(transaction)
+        except UnknownTransactionError:
+            assert not was_open
+        if commits:  # what was aborted is sent to once more
+            self.begun.remove(transaction)
+
+    @rule(seconds=st.integers(0, 9))
+    def time_passes(self, seconds: int) -> None:
+        self.clock.pass_s(seconds)
+        self.topic.snapshot_if_due()
+
+    @rule(fault=st.sampled_from(["unavailable", "unknown-before", "unknown-after"]), choice=_choices)
+    def snapshots_fail(self, fault: str, choice: int) -> None:
+        """While the metadata store fails, something is added."""
+        self.metadata.choose = lambda call: fault if "/transaction-buffers/" in call.path else None  # type: ignore[return-value, assignment]
+        with suppress(OffloadError):
+            self.add([choice, 0])
+        with suppress(OffloadError):
+            self.topic.snapshot()
+        self.metadata.choose = lambda _: None
+
+    @rule()
+    def roll(self) -> None:
+        self.topic.topic.roll()
+
+    @rule()
+    def trim(self) -> None:
+        """What no snapshot stands for yet stays, and transactions that have ended get no messages after it."""
+        persisted = self.topic.status().persisted_position
+        if persisted is not None:
+            aborted = self.model.aborted
+            self.begun = [each for each in self.begun if each not in aborted]
+            nothing = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
+            self.topic.topic.trim(nothing, consumed_before=persisted)
+
+    # --- what there is ---------------------------------------------------------------------------
+
+    @invariant()
+    def it_says_what_the_entries_say(self) -> None:
+        self.model.check(self.topic, since=self.since)
+
+    @invariant()
+    def the_persisted_snapshot_is_right(self) -> None:
+        snapshot, model = self.snapshots.read(NAME), self.model
+        if snapshot is None:
+            assert not any(model.transactions)
+        else:
+            model.check_snapshot(snapshot, since=self.since)
+
+
+TransactionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TestTransactions = TransactionMachine.TestCase

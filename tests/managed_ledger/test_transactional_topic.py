@@ -1,0 +1,372 @@
+"""Transactions of a managed ledger: begun, added to, ended, followed up in snapshots, and opened again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from managed_ledgers import NAME, Clock
+from transactions import ONE, PLAIN, abort, commit, found_in, of
+
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    RolloverPolicy,
+    SnapshotPolicy,
+    TransactionalTopic,
+    delete_managed_ledger,
+    open_managed_ledger,
+)
+from offload_core.messages.new_entry import NewMessage, pack_entry
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.policies import ReadPriority, RetentionPolicies
+from offload_core.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
+from offload_hooks.errors import FormatError, StoreUnavailableError, UnknownTransactionError
+from offload_hooks.ledger_stores import LedgerReader
+from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
+
+START = EntryPosition(0, 0)
+NEVER = SnapshotPolicy(max_entries=1 << 40, interval_s=1 << 40)
+
+
+@pytest.fixture
+def metadata() -> FaultyMetadataStore:
+    return FaultyMetadataStore(MemoryMetadataStore())
+
+
+@pytest.fixture
+def records(metadata: FaultyMetadataStore) -> ManagedLedgerRecords:
+    return ManagedLedgerRecords(metadata)
+
+
+@pytest.fixture
+def snapshots(records: ManagedLedgerRecords) -> SnapshotStore:
+    return SnapshotStore(records.store)
+
+
+@pytest.fixture
+def anew(environment: Environment, opened: Callable[..., ManagedLedger]) -> Callable[..., TransactionalTopic]:
+    """The topic with its transactions, as a new process opens it."""
+
+    def open_anew(policy: SnapshotPolicy = NEVER, **given: object) -> TransactionalTopic:
+        return TransactionalTopic(environment, opened(**given), policy)
+
+    return open_anew
+
+
+def message(transaction: TransactionId | None = None, value: bytes = b"x") -> bytes:
+    return pack_entry(
+        [NewMessage(value=value)],
+        producer_name="shop",
+        sequence_id=0,
+        publish_time_ms=1,
+        transaction=transaction,
+    )
+
+
+def next_to(position: EntryPosition, by: int = 1) -> EntryPosition:
+    return EntryPosition(position.ledger_id, position.entry_id + by)
+
+
+def puts(metadata: FaultyMetadataStore) -> int:
+    """How many snapshots were written."""
+    return sum(call.method == "put" and "/transaction-buffers/" in call.path for call in metadata.calls)
+
+
+# --- begun, added to, ended --------------------------------------------------------------------
+
+
+def test_transactions_are_begun_added_to_committed_and_aborted(
+    anew: Callable[..., TransactionalTopic],
+) -> None:
+    topic = anew()
+    kept, dropped = topic.begin(), topic.begin()
+    first = topic.add_entries([message(), message(kept), message(dropped), message()])
+    status = topic.status()
+    assert status.state is BufferState.READY
+    assert status.stable_position == first
+    assert status.open_transactions == (kept, dropped)
+    assert topic.abort(dropped) == next_to(first, 4)
+    assert topic.status().stable_position == first
+    assert topic.commit(kept) == next_to(first, 5)
+    assert topic.status().stable_position == next_to(first, 5)
+    assert topic.decide(next_to(first), kept) == "committed"
+    assert topic.decide(next_to(first, 2), dropped) == "aborted"
+    assert topic.decide(next_to(first, 3), None) == "committed"
+    payloads = [bytes(payload) for _, payload in topic.topic.read_entries(START, 100)]
+    _, markers, _, times = found_in(payloads, first.entry_id)
+    assert [each[1:] for each in markers] == [[22, *dropped], [21, *kept]]
+    assert times[1] == 1_700_000_000_000
+
+
+def test_ids_of_transactions_are_nobody_elses(anew: Callable[..., TransactionalTopic]) -> None:
+    topics = [anew(), anew()]
+    assert len({topic.begin() for topic in topics for _ in range(100)}) == 200
+
+
+def test_what_was_never_begun_or_has_ended_cannot_be_ended(anew: Callable[..., TransactionalTopic]) -> None:
+    topic = anew()
+    transaction = topic.begin()
+    topic.add_entries([message(transaction)])
+    assert topic.status().open_transactions == (transaction,)
+    topic.commit(transaction)
+    before = topic.topic.last_position
+    for unknown in (transaction, TransactionId(4, 4)):
+        for end in (topic.commit, topic.abort):
+            with pytest.raises(UnknownTransactionError, match=r"is open in acme/cold/persistent/orders"):
+                end(unknown)
+    assert topic.topic.last_position == before
+
+
+def test_a_transaction_without_entries_can_be_ended(anew: Callable[..., TransactionalTopic]) -> None:
+    topic = anew()
+    topic.abort(topic.begin())
+    assert topic.status().stable_position == topic.topic.last_position
+
+
+def test_a_transaction_that_another_process_left_open_is_ended(
+    anew: Callable[..., TransactionalTopic],
+) -> None:
+    left = anew()
+    transaction = left.begin()
+    left.add_entries([message(), message(transaction)])
+    topic = anew()
+    assert topic.status().open_transactions == (transaction,)
+    topic.abort(transaction)
+    assert topic.status().open_transactions == ()
+    assert topic.decide(EntryPosition(0, 0), transaction) == "aborted"
+
+
+def test_an_entry_that_is_not_pulsars_is_refused(anew: Callable[..., TransactionalTopic]) -> None:
+    topic = anew()
+    with pytest.raises(FormatError, match="entry 1"):
+        topic.add_entries([message(), b"something else"])
+    assert topic.topic.last_position is None
+
+
+def test_entries_of_brokers_transactions_are_followed_as_well(
+    anew: Callable[..., TransactionalTopic],
+) -> None:
+    topic = anew()
+    happened = [of(ONE), PLAIN, abort(ONE), of((3, 3)), commit((3, 3))]
+    first = topic.add_entries([event.pack(i) for i, event in enumerate(happened)])
+    assert topic.decide(first, TransactionId(*ONE)) == "aborted"
+    assert topic.status().stable_position == next_to(first, 4)
+
+
+# --- snapshots ---------------------------------------------------------------------------------
+
+
+def test_a_topic_without_transactions_has_no_snapshot_and_is_not_read(
+    anew: Callable[..., TransactionalTopic], metadata: FaultyMetadataStore, snapshots: SnapshotStore
+) -> None:
+    topic = anew(SnapshotPolicy(max_entries=1, interval_s=0))
+    for _ in range(200):
+        last = topic.add_entries([message()])
+    status = topic.status()
+    assert (status.state, status.stable_position) == (BufferState.NO_SNAPSHOT, last)
+    assert status.persisted_position is None
+    assert topic.decide(last, None) == "undecided"
+    assert topic.snapshot() is None
+    assert not topic.snapshot_if_due()
+    assert snapshots.read(NAME) is None
+    assert anew().status().state is BufferState.NO_SNAPSHOT
+
+
+def test_the_first_snapshot_is_there_before_the_first_entry_of_a_transaction(
+    anew: Callable[..., TransactionalTopic], metadata: FaultyMetadataStore, snapshots: SnapshotStore
+) -> None:
+    topic = anew()
+    plain = topic.add_entries([message()])
+    transaction = topic.begin()
+    for fault in ("unavailable", "unknown-before"):
+        metadata.choose = lambda call, fault=fault: fault if "/transaction-buffers/" in call.path else None
+        for call in (
+            lambda: topic.add_entries([message(), message(transaction)]),
+            lambda: topic.commit(transaction),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                call()
+    assert topic.topic.last_position == plain
+    topic.add_entries([message()])
+    metadata.choose = lambda _: None
+    topic.add_entries([message(transaction)])
+    assert snapshots.read(NAME) == BufferSnapshot(stable_position=next_to(plain))
+    assert topic.status().open_transactions == (transaction,)
+
+
+def test_snapshots_are_persisted_after_so_many_entries_and_so_much_time(
+    anew: Callable[..., TransactionalTopic], metadata: FaultyMetadataStore, clock: Clock
+) -> None:
+    topic = anew(SnapshotPolicy(max_entries=100, interval_s=60))
+    transaction = topic.begin()
+    topic.add_entries([message(transaction)])
+    topic.commit(transaction)
+    assert puts(metadata) == 1
+    for _ in range(1000):
+        topic.add_entries([message()])
+    assert 8 <= puts(metadata) <= 11
+    before = puts(metadata)
+    assert not topic.snapshot_if_due()
+    topic.add_entries([message()])
+    clock.pass_s(60)
+    assert topic.snapshot_if_due()
+    assert not topic.snapshot_if_due()
+    clock.pass_s(600)
+    assert not topic.snapshot_if_due(), "nothing is new"
+    topic.add_entries([message()])
+    assert puts(metadata) == before + 2
+    assert topic.status().persisted_position == topic.topic.last_position
+
+
+def test_a_due_snapshot_that_fails_fails_no_entry_and_comes_later(
+    anew: Callable[..., TransactionalTopic],
+    metadata: FaultyMetadataStore,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    topic = anew(SnapshotPolicy(max_entries=10, interval_s=1000))
+    topic.commit(topic.begin())
+    metadata.choose = lambda call: "unavailable" if "/transaction-buffers/" in call.path else None
+    with caplog.at_level(logging.WARNING):
+        for _ in range(80):
+            last = topic.add_entries([message()])
+    assert "the transactions of acme/cold/persistent/orders are not followed up yet" in caplog.text
+    assert topic.status().stable_position == last
+    assert topic.status().persisted_position is None
+    metadata.choose = lambda _: None
+    for _ in range(10):
+        topic.add_entries([message()])
+    assert topic.status().persisted_position >= last
+
+
+def test_a_snapshot_says_what_a_new_process_goes_on_with(
+    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
+) -> None:
+    topic = anew(rollover=RolloverPolicy(max_entries=3, min_age_s=0))
+    held, dropped, later = topic.begin(), topic.begin(), topic.begin()
+    first = topic.add_entries([message(dropped)])
+    topic.abort(dropped)
+    stable = topic.add_entries([message()])
+    topic.add_entries([message(held), message(later)])
+    topic.abort(later)
+    written = topic.snapshot()
+    assert written == snapshots.read(NAME) == topic.persisted
+    assert written.stable_position == stable
+    assert set(written.aborted) == {dropped, later}
+    after = anew()
+    assert after.status() == topic.status()
+    assert after.decide(first, dropped) == "aborted"
+    after.commit(held)
+    assert after.status().stable_position == after.topic.last_position
+
+
+def test_a_former_owner_does_not_put_a_snapshot_back(
+    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
+) -> None:
+    former = anew()
+    former.add_entries([message(former.begin())])
+    topic = anew()
+    (transaction,) = topic.status().open_transactions
+    topic.abort(transaction)
+    written = topic.snapshot()
+    former.snapshot()
+    assert snapshots.read(NAME) == written
+
+
+def test_aborted_transactions_go_with_their_ledgers(anew: Callable[..., TransactionalTopic]) -> None:
+    topic = anew()
+    old, new = topic.begin(), topic.begin()
+    for transaction in (old, new):
+        topic.add_entries([message(transaction)])
+        topic.abort(transaction)
+        topic.topic.roll()
+    assert set(topic.snapshot().aborted) == {old, new}
+    topic.topic.trim(
+        RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0),
+        consumed_before=topic.topic.last_position,
+    )
+    assert set(topic.snapshot().aborted) == {new}
+    assert set(anew().snapshot().aborted) == {new}
+
+
+def test_a_topics_snapshot_is_deleted_with_it(
+    anew: Callable[..., TransactionalTopic], environment: Environment, snapshots: SnapshotStore
+) -> None:
+    topic = anew()
+    topic.commit(topic.begin())
+    assert snapshots.read(NAME) is not None
+    delete_managed_ledger(environment, NAME)
+    assert snapshots.read(NAME) is None
+    assert anew().status().state is BufferState.NO_SNAPSHOT
+
+
+def test_a_topic_that_had_transactions_before_is_read_from_its_start_once_it_is_reset(
+    environment: Environment, anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
+) -> None:
+    with open_managed_ledger(environment, NAME) as bare:
+        first = bare.add_entries([of(ONE).pack(0), PLAIN.pack(1), of((0, 9)).pack(2), abort(ONE).pack(3)])
+    snapshots.reset(NAME)
+    topic = anew()
+    assert topic.status().stable_position == next_to(first)
+    assert topic.decide(first, TransactionId(*ONE)) == "aborted"
+
+
+def test_what_is_not_in_memory_is_read_from_the_ledgers(
+    environment: Environment, hot: FileLedgerStore
+) -> None:
+    """The hot copy first, whatever the topic's readers are told."""
+    priorities: list[ReadPriority] = []
+
+    def open_reader(record: LedgerRecord, priority: ReadPriority, _: str) -> LedgerReader:
+        priorities.append(priority)
+        return hot.open(record.ledger_id)
+
+    environment = replace(
+        environment,
+        cache_bytes=0,
+        open_reader=open_reader,
+        priority_of=lambda _: ReadPriority.OFFLOADED_ONLY,
+    )
+    topic = TransactionalTopic(environment, open_managed_ledger(environment, NAME), NEVER)
+    transaction = topic.begin()
+    first = topic.add_entries([message(), message(transaction)])
+    topic.topic.roll()
+    topic.add_entries([message()])
+    assert topic.status().stable_position == first
+    assert set(priorities) == {ReadPriority.BOOKKEEPER_FIRST}
+
+
+# --- many at once ------------------------------------------------------------------------------
+
+
+def test_threads_begin_add_and_end_at_once(anew: Callable[..., TransactionalTopic]) -> None:
+    rollover = RolloverPolicy(max_entries=40, min_age_s=0)
+    topic = anew(SnapshotPolicy(max_entries=20, interval_s=1000), rollover=rollover)
+    ended: list[tuple[TransactionId, bool, EntryPosition]] = []
+    failures: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            for number in range(25):
+                transaction, commits = topic.begin(), (seed + number) % 2 == 0
+                places = [topic.add_entries([message(transaction), message()]) for _ in range(2)]
+                (topic.commit if commits else topic.abort)(transaction)
+                ended.extend((transaction, commits, place) for place in places)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    for each in (topic, anew()):
+        assert each.status().open_transactions == ()
+        assert each.status().stable_position == topic.topic.last_position
+        for transaction, commits, place in ended:
+            assert each.decide(place, transaction) == ("committed" if commits else "aborted")

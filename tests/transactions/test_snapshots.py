@@ -1,0 +1,153 @@
+"""Snapshots of transaction buffers: a broker's own bytes, what is refused, and the store that keeps them."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import fastavro
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offload_core.messages.transaction_id import TransactionId
+from offload_core.metadata import EntryPosition
+from offload_core.transactions import BufferSnapshot, SnapshotStore, pack_snapshot, parse_snapshot
+from offload_hooks.errors import MetadataError
+from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "metadata"
+NAME = "acme/cold/persistent/orders"
+TOPIC = "persistent://acme/cold/orders"
+
+longs = st.integers(-(2**63), 2**63 - 1)
+positions = st.builds(EntryPosition, longs, longs).filter(lambda each: each != EntryPosition(-1, -1))
+snapshots = st.builds(
+    BufferSnapshot,
+    stable_position=st.none() | positions,
+    aborted=st.dictionaries(st.builds(TransactionId, longs, longs), positions, max_size=5),
+)
+
+
+def at(ledger_id: int, entry_id: int, *aborted: tuple[int, int]) -> BufferSnapshot:
+    place = EntryPosition(ledger_id, entry_id)
+    return BufferSnapshot(
+        stable_position=place, aborted={TransactionId(*each): EntryPosition(1, 1) for each in aborted}
+    )
+
+
+# --- bytes -------------------------------------------------------------------------------------
+
+
+def golden_schema() -> object:
+    stored = json.loads((GOLDEN / "__transaction_buffer_snapshot.schema.json").read_text())
+    return fastavro.parse_schema(json.loads(stored["data"]))
+
+
+def test_a_brokers_snapshot_is_read_and_made_again_byte_for_byte() -> None:
+    data = (GOLDEN / "__transaction_buffer_snapshot.last.bin").read_bytes()
+    record = fastavro.schemaless_reader(io.BytesIO(data), golden_schema())
+    snapshot = parse_snapshot(data, record["topicName"])
+    assert snapshot.stable_position == EntryPosition(
+        record["maxReadPositionLedgerId"], record["maxReadPositionEntryId"]
+    )
+    assert [(*each, last.ledger_id, last.entry_id) for each, last in snapshot.aborted.items()] == [
+        (each["txnIdMostBits"], each["txnIdLeastBits"], each["ledgerId"], each["entryId"])
+        for each in record["aborts"]
+    ]
+    assert len(snapshot.aborted) == 20
+    assert pack_snapshot(snapshot, record["topicName"]) == data
+
+
+@given(snapshot=snapshots)
+def test_any_snapshot_is_read_as_it_was_packed_also_by_another_reader(snapshot: BufferSnapshot) -> None:
+    data = pack_snapshot(snapshot, TOPIC)
+    assert parse_snapshot(data, TOPIC) == snapshot
+    record = fastavro.schemaless_reader(io.BytesIO(data), golden_schema())
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, golden_schema(), record)
+    assert out.getvalue() == data
+    assert record["topicName"] == TOPIC
+
+
+def test_what_a_broker_leaves_out_says_nothing() -> None:
+    out = io.BytesIO()
+    record = {"aborts": None, "maxReadPositionEntryId": 4, "maxReadPositionLedgerId": 3, "topicName": None}
+    fastavro.schemaless_writer(out, golden_schema(), record)
+    assert parse_snapshot(out.getvalue(), TOPIC) == at(3, 4)
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    data = pack_snapshot(at(3, 4, (0, 1), (5, 6)), TOPIC)
+    for wrong in [*(data[:end] for end in range(len(data))), data + b"\0", b"\xff" * 40]:
+        with pytest.raises(MetadataError):
+            parse_snapshot(wrong, TOPIC)
+
+
+def test_another_topics_snapshot_is_refused() -> None:
+    with pytest.raises(MetadataError, match="another topic's: expected persistent://acme/cold/orders"):
+        parse_snapshot(pack_snapshot(at(3, 4), TOPIC + "2"), TOPIC)
+
+
+# --- the store ---------------------------------------------------------------------------------
+
+
+def test_of_two_snapshots_the_farther_one_stays() -> None:
+    store = SnapshotStore(MemoryMetadataStore())
+    assert store.read(NAME) is None
+    nothing = BufferSnapshot(stable_position=None)
+    for written, there in (
+        (nothing, nothing),
+        (at(3, 4), at(3, 4)),
+        (nothing, at(3, 4)),
+        (at(3, 3), at(3, 4)),
+        (at(3, 4, (0, 1)), at(3, 4, (0, 1))),
+        (at(4, 0), at(4, 0)),
+    ):
+        assert store.write(NAME, written) == there
+        assert store.read(NAME) == there
+    assert store.read(NAME + "2") is None
+
+
+def test_nothing_is_written_where_nothing_is_new() -> None:
+    faulty = FaultyMetadataStore(MemoryMetadataStore())
+    store = SnapshotStore(faulty)
+    for _ in range(3):
+        store.write(NAME, at(3, 4, (0, 1)))
+    assert [call.method for call in faulty.calls].count("put") == 1
+
+
+@pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])
+def test_a_write_whose_answer_is_lost_is_looked_up(fault: str) -> None:
+    faulty = FaultyMetadataStore(MemoryMetadataStore(), lambda call: fault if call.number == 2 else None)  # type: ignore[arg-type]
+    assert SnapshotStore(faulty).write(NAME, at(3, 4)) == at(3, 4)
+    assert SnapshotStore(faulty).read(NAME) == at(3, 4)
+
+
+def test_a_writer_that_is_overtaken_looks_again() -> None:
+    memory = MemoryMetadataStore()
+
+    def overtake(call: object) -> None:
+        if call.method == "put":  # type: ignore[attr-defined]
+            faulty.choose = lambda _: None
+            SnapshotStore(memory).write(NAME, at(5, 5))
+
+    faulty = FaultyMetadataStore(memory, overtake)
+    assert SnapshotStore(faulty).write(NAME, at(3, 4)) == at(5, 5)
+    assert SnapshotStore(memory).read(NAME) == at(5, 5)
+
+
+def test_a_snapshot_that_cannot_be_read_is_named_and_can_be_reset() -> None:
+    memory = MemoryMetadataStore()
+    memory.put(f"/transaction-buffers/{NAME}", b"\xff", None)
+    store = SnapshotStore(memory)
+    for call in (lambda: store.read(NAME), lambda: store.write(NAME, at(3, 4))):
+        with pytest.raises(MetadataError, match="/transaction-buffers/acme/cold/persistent/orders"):
+            call()
+    store.reset(NAME)
+    assert store.read(NAME) == BufferSnapshot(stable_position=None)
+    store.reset(NAME)
+    store.delete(NAME)
+    store.delete(NAME)
+    assert store.read(NAME) is None
