@@ -52,6 +52,8 @@ def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryR
     for copy in copies:
         is_segment = copy.key.ledger_id is None
         copy_stop = copy.stop_entry_id if is_segment else stop
+        if copy_stop is None:
+            copy_stop = stop  # a segment under way: it may end before
         if copy_stop is None or copy_stop > first:
             yield _range(ledger, first, copy_stop, copy, is_hot=is_hot)
         if copy_stop is None:

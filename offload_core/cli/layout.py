@@ -10,17 +10,17 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.catalogue import parse_topic
+from offload_core.catalogue import TopicName, parse_topic
 from offload_core.catalogue.layout import EntryRange, layout_of
-from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.cli.shared import AsJson, out
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.cli.shared import AsJson, out, printable
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.managed_ledger import Environment
-from offload_core.policy_store import PolicyStore
+from offload_core.policy_store import PolicyStore, namespace_of
 from offload_hooks.errors import UnknownTopicError
 
 _WIDTH = 60
-"""Characters of the longest ledger."""
+"""Characters of the longest ledger, if the terminal has as many; at least ten."""
 
 _HOT = "·"
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -41,25 +41,40 @@ def layout(environment: Environment, _: PolicyStore, topic: Topic, as_json: AsJs
     name = parse_topic(topic)
     known = environment.records.read(managed_ledger_of_topic(name))
     if known is None:
-        raise UnknownTopicError("there is no record of this topic", found=name)
+        raise UnknownTopicError(
+            "there is no record of this topic", found=name, hint=_partitions(environment, name)
+        )
     ranges = layout_of(name, known.info)
     if as_json:
         out.print_json(data=[_to_json(each) for each in ranges])
+        return
+    if not ranges:
+        out.print(printable(f"{name} has no entries"), markup=False, highlight=False)
         return
     letters = dict(zip(dict.fromkeys(each.key for each in ranges if each.key is not None), cycle(_LETTERS)))
     out.print(_drawn(ranges, letters))
     out.print(_listed(ranges, letters))
 
 
+def _partitions(environment: Environment, name: TopicName) -> str | None:
+    """What to name instead of a partitioned topic."""
+    topics = map(topic_of_managed_ledger, environment.records.names([namespace_of(name)]))
+    partitions = [each.full for each in topics if each.base == name.full]
+    return f"Name a partition: {min(partitions)}" if partitions else None
+
+
 def _drawn(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Table:
     ledgers = {ledger_id: list(each) for ledger_id, each in groupby(ranges, lambda each: each.ledger_id)}
     longest = max((_entries(each) for each in ledgers.values()), default=1)
+    width = max(10, min(_WIDTH, out.width - max(len(f"ledger {each}  ") for each in ledgers)))
     table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for ledger_id, parts in ledgers.items():
         bar, end, count = Text(), 0, 0
         for part in parts:
             count += part.entries or 0
-            stop = max(round(count * _WIDTH / longest), end + 1)
+            stop = max(round(count * width / longest), end + 1)
             letter = _HOT if part.key is None else letters[part.key]
             bar.append((letter if part.is_complete or part.key is None else letter.lower()) * (stop - end))
             if part.key is not None:
@@ -74,7 +89,7 @@ def _listed(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Tabl
     """A row for each object, with the positions that it has, and one for each run that is hot only."""
     table = Table(box=None, pad_edge=False)
     for heading in ("", "first", "last", "what", "state", "object"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("first", "last"))
     for key, grouped in groupby(ranges, lambda each: each.key):
         parts = list(grouped)
         first, last = parts[0], parts[-1]

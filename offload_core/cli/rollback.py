@@ -118,13 +118,12 @@ def list_objects(
 def delete(
     url: Url,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Delete. Without it what would be deleted is shown.")
+        bool,
+        typer.Option("--yes", help="Delete; needs --records. Without it what would be deleted is shown."),
     ] = False,
     accept_loss: Annotated[
         bool,
-        typer.Option(
-            "--accept-loss", help="Also what is a ledger's only copy, or of which that is not known."
-        ),
+        typer.Option("--accept-loss", help="Also what is a ledger's only copy by its record."),
     ] = False,
     release: Annotated[
         bool,
@@ -152,12 +151,16 @@ def delete(
 ) -> None:
     """Delete streaming objects, never others. What records say to be a ledger's only copy is kept.
 
-    Without --yes it is shown what would become of each. It can be called again after any failure, and goes on. The exit
-    code is 1 if a streaming object is kept.
+    What no record knows is kept in any case. Without --yes, which needs --records, it is shown what would become of
+    each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming object is kept.
     """
     with reported(debug):
         if yes and audit_log is None:
             raise OptionError("each deletion is recorded", expected="--audit-log FILE")
+        if yes and records is None:
+            raise OptionError(
+                "whose the objects are, and who needs them, only records tell", expected="--records URL"
+            )
         if release and records is None:
             raise OptionError("where are the records whose segments are released?", expected="--records URL")
         wanted = [parse_topic(each) for each in topic or ()]

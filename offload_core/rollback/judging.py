@@ -1,8 +1,8 @@
 """Which streaming objects may be deleted: each is judged by the records of all ledgers that it has to do with.
 
 An object may go if no ledger needs it: the ledger has a hot copy, or one in an object of its own that is there, or it
-is to be deleted or was. What the records do not tell of counts as needed. An attempt that is under way, and what is no
-streaming object, stay in any case. Source: docs/rollback.md.
+is to be deleted or was. What the records do not tell of stays in any case, for a bucket may be shared; so does an
+attempt that is under way, and what is no streaming object. Source: docs/rollback.md.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Verdict(enum.Enum):
 
     FREE = "free"
     HOT = "hot"
-    UNKNOWN = "unknown"
     NEEDED = "needed"
+    UNKNOWN = "unknown"
     UNFINISHED = "unfinished"
     FOREIGN = "foreign"
 
@@ -43,18 +43,17 @@ class Allowed:
 
     Attributes:
         recorded: what a record still names, while the hot copy is there.
-        loss: what is needed, or of which that is not known.
+        loss: what records say to be needed.
     """
 
     recorded: bool = True
     loss: bool = False
 
     def allows(self, verdict: Verdict) -> bool:
-        """Whether an object of this verdict is deleted; of an attempt that is under way, and of others, never."""
+        """Whether an object of this verdict is deleted; what is not known, under way or another's never is."""
         return {
             Verdict.FREE: True,
             Verdict.HOT: self.recorded,
-            Verdict.UNKNOWN: self.loss,
             Verdict.NEEDED: self.loss,
         }.get(verdict, False)
 
@@ -133,11 +132,9 @@ class _Records:
         self._listing = listing
         self._records = records
         self._shares: dict[object, list[_Share]] = {}
-        self._topics: dict[int, list[TopicName]] = {}
         self._whole = {each.key.uuid for each in listing.objects if each.state == "complete"}
         for topic, info in records.items():
             for ledger in info.in_order:
-                self._topics.setdefault(ledger.ledger_id, []).append(topic)
                 for segment in shares_of(ledger):
                     self._shares.setdefault(segment.uuid, []).append(_Share(topic, ledger, segment))
 
@@ -149,6 +146,8 @@ class _Records:
         ledgers = [_judge_share(share) for share in shares]
         recorded = {ledger.ledger_id for ledger in ledgers}
         owner = self._owner(found, shares)
+        if not shares and found.stored.cluster is not None:
+            return _of_a_cluster(found, found.stored.cluster, owner)
         ledgers += [
             self._judge_unnamed(found, each, owner) for each in found.ledger_ids if each not in recorded
         ]
@@ -182,11 +181,9 @@ class _Records:
 
     def _judge_unnamed(self, found: StreamingObject, ledger_id: int, owner: TopicName | None) -> JudgedLedger:
         """A ledger that the object's index lists, and whose record does not name the object."""
-        topics = [owner] if owner is not None else self._topics.get(ledger_id, [])
-        topic = topics[0] if len(topics) == 1 else None
-        info = None if topic is None else self._records.get(topic)
+        info = None if owner is None else self._records.get(owner)
         record = None if info is None else info.ledger(ledger_id)
-        if topic is None or info is None:
+        if owner is None or info is None:
             verdict, why = Verdict.UNKNOWN, "whose it is, no record tells"
         elif record is None:
             verdict, why = _judge_absent(info, ledger_id)
@@ -196,14 +193,14 @@ class _Records:
             verdict, why = Verdict.FREE, "its record does not name this object, and its hot copy is there"
         elif shares_of(record):
             verdict, why = self._judge_superseded(record)
-        elif self._has_one_object(topic, record, found):
+        elif self._has_one_object(owner, record, found):
             verdict, why = Verdict.FREE, "its record names a copy that is one object"
         else:
             verdict, why = (
                 Verdict.NEEDED,
                 "the copy that its record names is not here, and its hot copy is gone",
             )
-        return JudgedLedger(ledger_id=ledger_id, topic=topic, record=record, verdict=verdict, why=why)
+        return JudgedLedger(ledger_id=ledger_id, topic=owner, record=record, verdict=verdict, why=why)
 
     def _judge_superseded(self, record: LedgerRecord) -> tuple[Verdict, str]:
         """A ledger whose hot copy is gone, and whose record names other segments."""
@@ -224,7 +221,15 @@ def _unrecorded(found: StreamingObject) -> Judged:
         return Judged(object=found, verdict=Verdict.FOREIGN, why=found.foreign)
     name = found.stored.managed_ledger
     topic = None if name is None else topic_of_managed_ledger(name)
-    why = "whether it is needed, only records tell"
+    return _unknown(found, topic, "whether it is needed, only records tell")
+
+
+def _of_a_cluster(found: StreamingObject, cluster: str, topic: TopicName | None) -> Judged:
+    """What names a cluster was not written by this program; a topic and ledgers there may have the same names."""
+    return _unknown(found, topic, f"it is of cluster {cluster}, and no record names it")
+
+
+def _unknown(found: StreamingObject, topic: TopicName | None, why: str) -> Judged:
     return Judged(
         object=found,
         verdict=Verdict.UNKNOWN,

@@ -64,6 +64,14 @@ def test_segments_over_borders_and_the_rest_that_is_hot() -> None:
     ]
 
 
+def test_a_segment_under_way_reaches_to_the_end_of_a_ledger_that_has_one() -> None:
+    context = OffloadContext.of_segments([segment(uuid(1), None, complete=False)])
+    assert told(closed(3, 10, context), still_open(4, context)) == [
+        (3, 0, 9, 1, False, True),
+        (4, 0, None, 1, False, True),
+    ]
+
+
 def test_an_empty_ledger_and_one_that_is_being_deleted_have_none() -> None:
     condemned = closed(4, 5, copied(uuid(1), complete=False, bookkeeper_deleted=True))
     assert told(closed(3, 0), condemned) == []

@@ -171,7 +171,7 @@ def test_list_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     assert one == {
         "key": str(uuid_of(1)),
         "topic": TOPIC,
-        "cluster": "east",
+        "cluster": None,
         "ledgers": [5, 6],
         "data_bytes": 1024,
         "index_bytes": tier.stat(f"{uuid_of(1)}-index").size_bytes,
@@ -220,15 +220,27 @@ def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path
         (MANAGED_LEDGER, 6),
     ]
     result = offload(*arguments, "--accept-loss", "--json")
-    assert result.code == 0
+    assert result.code == 1
     said = json.loads(result.out)
-    assert (said["dry_run"], said["count"]) == (False, 2)
+    assert (said["dry_run"], said["count"]) == (False, 1)
     assert [(each["verdict"], each["is_due"], each["is_deleted"]) for each in said["objects"]] == [
         ("needed", True, True),
-        ("unknown", True, True),
+        ("unknown", False, False),
         ("foreign", False, False),
     ]
-    assert keys(tier) == {str(uuid_of(9)), f"{uuid_of(4)}-ledger-8", f"{uuid_of(4)}-ledger-8-index"}
+    whole = {f"{uuid_of(4)}-ledger-8", f"{uuid_of(4)}-ledger-8-index"}
+    assert keys(tier) == whole | {str(uuid_of(9)), str(uuid_of(3))}
+
+
+def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    before = keys(tier)
+    arguments = ["rollback", "delete", tmp_path / "tier", "--accept-loss"]
+    result = offload(*arguments)
+    assert (result.code, result.out.splitlines()[-1][:22]) == (1, "0 streaming objects, 0")
+    result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit.jsonl")
+    assert (result.code, result.out, keys(tier)) == (2, "", before)
+    assert "only records tell: expected --records URL" in result.err
+    assert not (tmp_path / "audit.jsonl").exists()
 
 
 def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: Path) -> None:
@@ -304,6 +316,8 @@ def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> No
         "rollback",
         "delete",
         tmp_path / "tier",
+        "--records",
+        file_of(tmp_path, MIXED),
         "--accept-loss",
         "--yes",
         "--audit-log",
@@ -324,7 +338,19 @@ def test_a_failure_says_what_was_deleted_and_where_it_failed(
 ) -> None:
     faults = "fault-plan:faults=fail-before delete #3"  # which object that is of depends: several go at once
     place, log = tmp_path / "tier", tmp_path / "audit"
-    arguments = ["rollback", "delete", place, "--accept-loss", "--yes", "--audit-log", log]
+    put_segment(tier, 3, (7, 0, 2))
+    record = file_of(tmp_path, MIXED)
+    arguments = [
+        "rollback",
+        "delete",
+        place,
+        "--records",
+        record,
+        "--accept-loss",
+        "--yes",
+        "--audit-log",
+        log,
+    ]
     result = offload(*arguments, "--layer", faults)
     assert result.code == 1
     *rows, counts = result.out.splitlines()[1:]

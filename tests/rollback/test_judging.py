@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
-from records import closed, copied, failed, managed_ledger, segment, still_open
+from records import closed, copied, failed, segment, still_open
 from rollback_topics import (
+    NAMED,
     NAMELESS,
     ORDERS,
     in_one_object,
@@ -23,7 +25,7 @@ from offload_core.rollback import Allowed, Judged, Verdict, judge_tier
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryDriver
 
-OTHERS = Names(managed_ledger="acme/cold/persistent/others")
+OTHERS = Names(managed_ledger="acme/cold/persistent/others", cluster=None)
 
 
 @pytest.fixture
@@ -106,9 +108,8 @@ def test_the_record_says_whose_an_object_is_whatever_it_says_itself(tier: Tier) 
 # --- objects that no record names --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("names", [Names(), NAMELESS])
-def test_what_no_record_names_is_judged_by_its_ledgers(tier: Tier, names: Names) -> None:
-    put_segment(tier, 1, (5, 0, 3), names=names)
+def test_what_no_record_names_is_judged_by_its_ledgers(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3))
     put_whole(tier, 8, 5, 3)
     assert verdict(tier, closed(5, 3)) is Verdict.FREE
     assert verdict(tier, in_one_object(5, 3, 8)) is Verdict.FREE
@@ -137,10 +138,10 @@ def test_what_other_segments_have_is_not_needed_if_these_are_whole(tier: Tier) -
 
 def test_what_cannot_be_read_and_no_record_names_may_be_anything(tier: Tier) -> None:
     key = put_segment(tier, 1, (5, 0, 3))
-    put(tier, key.index_key, b"\x3d\x1f\xb0\xbc", Names().as_metadata("index"))
+    put(tier, key.index_key, b"\x3d\x1f\xb0\xbc", NAMED.as_metadata("index"))
     assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
     assert verdict(tier, in_segments(5, 3, (1, 2))) is Verdict.HOT
-    put_segment(tier, 1, (5, 0, 3), names=Names(version="2"))
+    put_segment(tier, 1, (5, 0, 3), names=replace(NAMED, version="2"))
     assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
 
 
@@ -154,11 +155,24 @@ def test_an_old_ledger_that_its_topic_has_not_any_more_needs_nothing_and_a_new_o
 def test_whose_an_object_is_may_not_be_known(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 3), names=OTHERS)
     assert verdict(tier, closed(5, 3)) is Verdict.UNKNOWN
-    put_segment(tier, 1, (5, 0, 3), names=NAMELESS)
-    assert verdict(tier, closed(6, 3)) is Verdict.UNKNOWN
-    twice = {ORDERS: managed_ledger(closed(5, 3)), parse_topic("a/b/c"): managed_ledger(closed(5, 3))}
-    assert judged(tier, twice).verdict is Verdict.UNKNOWN
     assert judged(tier, {}).verdict is Verdict.UNKNOWN
+    put_segment(tier, 1, (5, 0, 3), names=NAMELESS)
+    for record in (closed(5, 3), closed(6, 3)):  # another cluster may have a ledger 5 as well
+        assert verdict(tier, record) is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize("parts", [["data"], ["data", "index"]])
+def test_what_is_of_a_cluster_is_known_only_if_a_record_names_it(tier: Tier, parts: list[str]) -> None:
+    put_segment(tier, 1, (5, 0, 3), names=Names(cluster="west"), parts=parts)
+    found = judged(tier, topic(closed(5, 3)))
+    assert (found.verdict, found.topics) == (Verdict.UNKNOWN, (ORDERS,))
+    assert found.why == "it is of cluster west, and no record names it"
+    assert verdict(tier, in_segments(5, 3, (1, 2))) is Verdict.HOT
+
+
+def test_what_is_not_known_counts_before_what_is_needed(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3), (6, 0, 3))
+    assert verdict(tier, in_segments(5, 3, (1, 2), gone=True)) is Verdict.UNKNOWN
 
 
 def test_a_ledger_that_only_the_index_lists_counts_as_well(tier: Tier) -> None:
@@ -246,4 +260,4 @@ def test_what_may_be_deleted() -> None:
 
     assert allowed() == {Verdict.FREE, Verdict.HOT}
     assert allowed(recorded=False) == {Verdict.FREE}
-    assert allowed(loss=True) == {Verdict.FREE, Verdict.HOT, Verdict.UNKNOWN, Verdict.NEEDED}
+    assert allowed(loss=True) == {Verdict.FREE, Verdict.HOT, Verdict.NEEDED}

@@ -15,8 +15,9 @@ from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext
 from offload_core.tier import Tier
 
-NAMED = Names(managed_ledger=MANAGED_LEDGER)
-NAMELESS = Names(managed_ledger=None)
+NAMED = Names(managed_ledger=MANAGED_LEDGER, cluster=None)
+"""As this program writes them."""
+NAMELESS = Names(managed_ledger=None, cluster=None)
 ORDERS = parse_topic(TOPIC)
 
 

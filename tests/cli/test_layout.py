@@ -1,0 +1,92 @@
+"""`offload topics layout` where there is much, little or no room, and much, little or nothing to draw."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+from contextlib import closing, suppress
+from fcntl import ioctl
+from pathlib import Path
+from struct import pack
+from termios import TIOCSWINSZ
+
+import pytest
+from commands import COMMAND, Offload
+from configured import configuration_file
+from records import closed, copied, managed_ledger, segment
+from tiers import MANAGED_LEDGER, TOPIC, uuid_of
+
+from offload_core.metadata import LedgerRecord, ManagedLedgerRecords, OffloadContext
+from offload_core.metadata.sqlite import SqliteStore
+
+
+def recorded(folder: Path, *ledgers: LedgerRecord, name: str = MANAGED_LEDGER) -> Path:
+    """A configuration whose metadata has this topic."""
+    with closing(SqliteStore(f"sqlite:{folder}/records.db", create=True)) as store:
+        ManagedLedgerRecords(store).write(name, managed_ledger(*ledgers), None)
+    return configuration_file(folder)
+
+
+def on_terminal(config: Path, columns: int) -> list[str]:
+    """What is seen on a terminal of this width, without colours."""
+    ours, its = pty.openpty()
+    ioctl(its, TIOCSWINSZ, pack("HHHH", 40, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm"}
+    for name in ("COLUMNS", "LINES"):
+        environment.pop(name, None)
+    command = [COMMAND, "topics", "layout", TOPIC, "--config", config]
+    with subprocess.Popen(command, stdin=its, stdout=its, stderr=its, env=environment) as process:
+        os.close(its)
+        seen = b""
+        with suppress(OSError):  # the end of a terminal
+            while part := os.read(ours, 1 << 16):
+                seen += part
+        os.close(ours)
+    assert process.returncode == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", seen.decode()).splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_loses_nothing(tmp_path: Path, columns: int) -> None:
+    context = OffloadContext.of_segments([segment(uuid_of(1), 49), segment(uuid_of(2), 99)], complete=True)
+    lines = on_terminal(recorded(tmp_path, closed(12345, 100, context)), columns)
+    bar = lines[0].split()[2]
+    assert len(lines[0]) <= columns
+    assert (bar.count("A"), bar.count("B")) == (len(bar) // 2, len(bar) // 2)
+    assert "…" not in "".join(lines)
+    assert str(uuid_of(2)) in "".join("".join(line.split()[-1:]) for line in lines[2:])
+
+
+def test_many_ledgers_and_more_objects_than_letters(offload: Offload, tmp_path: Path) -> None:
+    ledgers = [closed(each, 10, copied(uuid_of(each))) for each in range(500)]
+    config = recorded(tmp_path, *ledgers)
+    lines = offload("topics", "layout", TOPIC, "--config", config).out.splitlines()
+    bars, rows = lines[:500], lines[501:]
+    assert [bar.split()[2][0] for bar in bars] == [row.split()[0] for row in rows]
+    assert [row.split()[-1] for row in rows] == [f"{uuid_of(each)}-ledger-{each}" for each in range(500)]
+    assert len(json.loads(offload("topics", "layout", TOPIC, "--config", config, "--json").out)) == 500
+
+
+def test_a_ledger_of_more_segments_than_columns(tmp_path: Path) -> None:
+    shares = [segment(uuid_of(each), each) for each in range(150)]
+    config = recorded(tmp_path, closed(3, 150, OffloadContext.of_segments(shares, complete=True)))
+    lines = on_terminal(config, 80)
+    drawn = "".join(lines[: next(at for at, line in enumerate(lines) if "first" in line)])
+    assert len(re.findall(r"[A-Z]", drawn)) == 150
+
+
+def test_a_topic_without_entries(offload: Offload, tmp_path: Path) -> None:
+    config = recorded(tmp_path)
+    result = offload("topics", "layout", TOPIC, "--config", config)
+    assert (result.code, result.out) == (0, f"{TOPIC} has no entries\n")
+    assert offload("topics", "layout", TOPIC, "--config", config, "--json").out == "[]\n"
+
+
+def test_of_a_partitioned_topic_a_partition_is_to_be_named(offload: Offload, tmp_path: Path) -> None:
+    config = recorded(tmp_path, closed(3, 1), name=f"{MANAGED_LEDGER}-partition-2")
+    result = offload("topics", "layout", TOPIC, "--config", config)
+    assert (result.code, result.out) == (1, "")
+    assert f"Name a partition: {TOPIC}-partition-2" in result.err
