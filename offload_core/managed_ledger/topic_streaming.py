@@ -159,15 +159,13 @@ class TopicStreaming:
     def status(self) -> StreamingStatus:
         """See `ManagedLedger.streaming_status`."""
         segment, status = self._segment, self._status
-        state: StreamingState
+        state: StreamingState = "idle" if self._is_active else "off"
         if self._is_closed:
             state = "ended"
         elif self._pause.until_ms is not None:
             state = "waiting"
         elif segment is not None:
             state = "closing" if segment.is_closed else "open"
-        else:
-            state = "idle" if self._is_active else "off"
         return replace(
             status,
             state=state,
@@ -213,11 +211,7 @@ class TopicStreaming:
             if self._is_active and not self._is_closed:
                 self._go_on()
         except OwnershipLostError as error:
-            _log.info("%s is not streamed here any more: %s", self._owned.name, error)
-            self._is_closed = True
-            self._buffer.close()
-            self._leave()
-            self._waiters.tell(error)
+            self._lose(error)
         except OffloadError as error:
             self._note_failure(error)
         except Exception as error:
@@ -342,6 +336,17 @@ class TopicStreaming:
         self._pool.note_open(self, is_open=False)
         if segment is not None:
             segment.give_up()
+
+    def _lose(self, error: OffloadError) -> None:
+        """The topic is another's. What this one had in the tier already may be there after its deletion."""
+        _log.info("%s is not streamed here any more: %s", self._owned.name, error)
+        self._is_closed = True
+        self._buffer.close()
+        segment = self._segment
+        self._leave()
+        if segment is not None:
+            self._segments.delete_lost(segment)
+        self._waiters.tell(error)
 
     # --- what is due ---------------------------------------------------------------------------
 

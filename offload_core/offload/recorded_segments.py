@@ -161,15 +161,14 @@ class RecordedSegments:
         self.update(lambda info: fail_attempt(info, ledger_id, uuid))
 
     def delete_lost(self, segment: RecordedSegment) -> None:
-        """Delete the objects of an attempt of ours whose place in the record another took."""
-        known = self.records.read(self.name)
-        if known is None or find_segment(known.info, segment.uuid) is None:
-            self._delete(
-                segment_key(segment.uuid),
-                segment.driver,
-                segment.begin.ledger_id,
-                "another attempt took its place",
-            )
+        """Delete what an attempt of ours has in the tier, if another took its place in the record; see `give_up`."""
+        try:
+            known = self.records.read(self.name)
+            if segment.has_ended and (known is None or find_segment(known.info, segment.uuid) is None):
+                why = "another attempt took its place"
+                self._delete(segment_key(segment.uuid), segment.driver, segment.begin.ledger_id, why)
+        except OffloadError as error:
+            _log.warning("attempt %s of %s is not deleted yet: %s", segment.uuid, self.name, error)
 
     def _clean(self, old: Segment, why: str) -> None:
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:

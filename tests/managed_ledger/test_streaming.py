@@ -14,13 +14,29 @@ from streamed_topics import SETTINGS, Topic, in_segment, pool_of
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, StreamingPool, open_managed_ledger
+from offload_core.managed_ledger import (
+    Environment,
+    OffloadStatus,
+    StreamingPool,
+    StreamingStatus,
+    open_managed_ledger,
+)
+from offload_core.managed_ledger.owned_record import claim_record
+from offload_core.managed_ledger.record_changes import begin_ledger
 from offload_core.managed_ledger.streaming_status import EntryCounts
-from offload_core.metadata import DriverMetadata, EntryPosition, complete_attempt, prepare_attempt
+from offload_core.metadata import (
+    DriverMetadata,
+    EntryPosition,
+    ManagedLedgerRecords,
+    complete_attempt,
+    prepare_attempt,
+)
+from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
 from offload_core.offload.running_attempt import at_attempt, lease_from
 from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
+from offload_hooks.testing import MemoryMetadataStore
 
 
 @pytest.fixture
@@ -244,3 +260,99 @@ def test_segments_are_read_by_the_managed_ledger(
     for priority in (ReadPriority.OFFLOADED_FIRST, ReadPriority.OFFLOADED_ONLY):
         read = topic.ledger.read_entries(EntryPosition(0, 0), 1000, 1 << 20, priority=priority)
         assert [(at, bytes(payload)) for at, payload in read] == topic.added
+
+
+def test_batches_may_lie_over_the_borders_of_segments(topic: Topic) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    for i in range(6):
+        payloads = [b"%d %d" % (i, j) + b"." * 97 for j in range(7)]
+        first = topic.ledger.add_entries(payloads)
+        topic.added += [
+            (EntryPosition(first.ledger_id, first.entry_id + j), each) for j, each in enumerate(payloads)
+        ]
+    topic.run()
+    assert topic.cold_entries() == topic.added[:40]
+    assert topic.status.read_from.hot == topic.status.read_from.cache == 0
+
+
+def test_a_segment_ends_before_a_ledger_that_has_a_copy_of_its_own(topic: Topic) -> None:
+    for _ in range(3):
+        topic.add(3)
+        topic.ledger.roll()
+    assert topic.environment.offloads is not None
+    topic.environment.offloads.offload(NAME, topic.info.in_order[1].ledger_id)
+    topic.ledger.set_streaming(SETTINGS)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added[:3] + topic.added[6:]
+
+
+def test_switched_off_a_segment_ends_with_its_ledger_although_another_follows(topic: Topic) -> None:
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(15)
+    topic.run()
+    topic.ledger.set_streaming(None)
+    topic.ledger.roll()
+    topic.add(12)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:15]
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added[:15]
+
+
+def test_a_topic_that_is_not_streamed_gets_no_segments(topic: Topic) -> None:
+    topic.add(12)
+    topic.ledger.roll()
+    topic.ledger.set_streaming(None)
+    topic.ledger.complete_segment()
+    topic.add(12)
+    topic.run()
+    assert topic.segments == ()
+    assert topic.status == StreamingStatus(state="off")
+
+
+def test_streaming_waits_for_the_ledger_offload_of_its_own_process(topic: Topic) -> None:
+    topic.add(12)
+    prefix = topic.ledger._offloads._prefix
+    prefix.status = OffloadStatus(state="running")
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    assert topic.segments == ()
+    assert topic.status.failures_in_a_row == 0
+    topic.ledger.set_streaming(None)
+    prefix.status = OffloadStatus()
+    topic.ledger.offload_prefix(EntryPosition(0, 0))
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    assert topic.cold_entries() == topic.added[:10]
+
+
+def test_who_reads_the_tier_sees_a_segment_as_soon_as_it_is_complete(
+    streamed: Environment, cold: TierReader, hot: FileLedgerStore, tmp_path: Path
+) -> None:
+    readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store), memory=ReadMemory()))
+    topic = Topic(replace(streamed, open_reader=readers.open), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    for count in (10, 20, 30):
+        topic.add(10)
+        topic.run()
+        read = topic.ledger.read_entries(
+            EntryPosition(0, 0), 1000, 1 << 20, priority=ReadPriority.OFFLOADED_ONLY
+        )
+        assert [(at, bytes(payload)) for at, payload in read] == topic.added[:count]
+
+
+def test_the_record_of_an_owner_is_the_newest_however_its_changes_overtake_each_other() -> None:
+    records = ManagedLedgerRecords(MemoryMetadataStore())
+    owned = claim_record(records, NAME, create=True)
+    update = records.update
+
+    def overtaken(name: str, change: Change) -> VersionedInfo:
+        known = update(name, change)
+        records.update = update  # type: ignore[method-assign]
+        owned.update(lambda info: begin_ledger(info, 2))
+        return known
+
+    records.update = overtaken  # type: ignore[method-assign]
+    first = owned.update(lambda info: begin_ledger(info, 1))
+    assert [ledger.ledger_id for ledger in first.ledgers] == [1]
+    assert [ledger.ledger_id for ledger in owned.info.ledgers] == [1, 2]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from managed_ledgers import Clock
-from streamed_topics import SETTINGS, Topic, pool_of
+from managed_ledgers import NAME, Clock
+from streamed_topics import SETTINGS, Topic, left_in, pool_of
 
-from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
-from offload_core.metadata import SegmentStatus
+from offload_core.managed_ledger import Environment, HotLedgers, delete_managed_ledger, open_managed_ledger
+from offload_core.metadata import ManagedLedgerInfo, SegmentStatus
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
 from offload_hooks.errors import (
     LiveAttemptError,
     OptionError,
@@ -107,6 +108,8 @@ def test_no_segment_begins_while_one_is_failed(opened: Opened, clock: Clock) -> 
     for _ in range(5):
         topic.run()
         assert len(topic.segments) == 1
+        topic.add(1)
+        assert topic.status.buffered_bytes == 0  # which others may need meanwhile
         clock.pass_s(61)
 
 
@@ -173,6 +176,26 @@ def test_one_that_is_complete_in_the_tier_and_not_recorded_is_cleaned_up_by_the_
     topic.ledger.complete_segment()
     assert topic.cold_entries() == topic.added
     assert topic.left() == set()
+
+
+def test_a_topic_that_is_deleted_while_its_segment_is_written_leaves_nothing(
+    environment: Environment, clock: Clock, tmp_path: Path
+) -> None:
+    class Deleting:
+        @hookimpl(wrapper=True)
+        def write_index(self) -> Iterator[None]:
+            delete_managed_ledger(environment, NAME)
+            return (yield)
+
+    deleting = Layer(name="deleting", make=lambda _: Deleting())
+    tier = Tier(LocalDriver(str(tmp_path / "cold")), [deleting])
+    topic = Topic(replace(environment, streaming=pool_of(tier, clock)), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(10)
+    topic.run()
+    assert topic.status.state == "ended"
+    assert environment.records.read(NAME) is None
+    assert left_in(topic.cold, ManagedLedgerInfo()) == set()
 
 
 def test_closing_leaves_an_open_segment_to_the_next_owner(opened: Opened) -> None:

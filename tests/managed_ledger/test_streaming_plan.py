@@ -1,0 +1,81 @@
+"""Where segments begin and end, and what the buffer gives, against plain twins."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.managed_ledger.offload_buffer import OffloadBuffer
+from offload_core.managed_ledger.streaming_history import planned_end
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.tier import MemoryBudget
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=8), min_size=1, max_size=5),
+    st.integers(0, 40),
+    st.integers(1, 60),
+    st.booleans(),
+)
+def test_the_end_of_history_is_the_first_entry_that_reaches_the_size(
+    sizes: list[list[int]], skipped: int, max_bytes: int, last_is_open: bool
+) -> None:
+    hot = MemoryLedgerStore(MemoryLedgers())
+    records = []
+    for lengths in sizes:
+        writer = hot.create({})
+        writer.append_batch([b"x" * length for length in lengths])
+        info = LedgerInfo(ledger_id=writer.ledger_id, entries=len(lengths), size=sum(lengths), timestamp_ms=1)
+        records.append(LedgerRecord(info=info))
+    if last_is_open:
+        records[-1] = LedgerRecord(info=LedgerInfo(ledger_id=records[-1].ledger_id))
+    begin = EntryPosition(records[0].ledger_id, skipped % len(sizes[0]))
+    positions = [
+        (EntryPosition(record.ledger_id, i), length)
+        for record, lengths in zip(records, sizes, strict=True)
+        for i, length in enumerate(lengths)
+        if record.info.is_closed
+    ]
+    reached, wanted = 0, None
+    for position, length in positions:
+        if position >= begin and reached < max_bytes:
+            reached += length
+            wanted = position if reached >= max_bytes else None
+    assert planned_end(ManagedLedgerInfo(ledgers=tuple(records)), begin, max_bytes, hot) == wanted
+
+
+@given(
+    st.lists(st.integers(1, 4), min_size=1, max_size=12),
+    st.randoms(use_true_random=False),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 1500)), max_size=12),
+    st.integers(1, 6000),
+)
+def test_the_buffer_gives_what_follows_and_keeps_within_its_budget(
+    counts: list[int], random: object, asked: list[tuple[int, int]], limit: int
+) -> None:
+    budget = MemoryBudget(limit)
+    buffer = OffloadBuffer(budget)
+    puts, entry_id = [], 0
+    for count in counts:
+        puts.append((entry_id, [b"%d" % (entry_id + i) * 20 for i in range(count)]))
+        entry_id += count
+    random.shuffle(puts)  # type: ignore[attr-defined]
+    kept = {}
+    for first, payloads in puts:
+        if buffer.put(7, first, payloads):
+            kept |= {first + i: payload for i, payload in enumerate(payloads)}
+        assert budget.taken_bytes == buffer.used_bytes <= limit
+    for first, max_bytes in sorted(asked):
+        batch = buffer.get(7, first, entry_id, max_bytes)
+        assert (batch is None) == (first not in kept)
+        if batch is not None:
+            assert batch.first_entry_id == first
+            assert len(batch) >= 1
+            assert [bytes(each) for each in batch] == [kept[first + i] for i in range(len(batch))]
+    assert buffer.get(8, 0, 1, 10) is None
+    assert budget.taken_bytes == 0
+    buffer.close()
+    assert not buffer.put(8, 0, [b"x"])
+    assert budget.taken_bytes == 0
