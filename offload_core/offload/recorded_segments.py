@@ -162,9 +162,11 @@ class RecordedSegments:
 
     def delete_lost(self, segment: RecordedSegment) -> None:
         """Delete what an attempt of ours has in the tier, if another took its place in the record; see `give_up`."""
+        if not segment.has_ended:
+            return
         try:
             known = self.records.read(self.name)
-            if segment.has_ended and (known is None or find_segment(known.info, segment.uuid) is None):
+            if known is None or find_segment(known.info, segment.uuid) is None:
                 why = "another attempt took its place"
                 self._delete(segment_key(segment.uuid), segment.driver, segment.begin.ledger_id, why)
         except OffloadError as error:
