@@ -359,8 +359,10 @@ class TopicStreaming:
         has_end = self._segment is not None and self._segment.end is not None
         if self._waiters or self._closes_early or has_end:
             return True
-        if self._since_ms is not None and self._now_ms() >= self._since_ms + self._bounds.max_age_ms:
-            return True
+        if self._since_ms is not None:
+            self._since_ms = min(self._since_ms, now_ms := self._now_ms())  # a clock may be put back
+            if now_ms >= self._since_ms + self._bounds.max_age_ms:
+                return True
         if self._settings is not None:
             return False
         ledger = self._owned.info.ledger(begin.ledger_id)

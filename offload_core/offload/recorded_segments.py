@@ -277,7 +277,7 @@ class RecordedSegment:
     def renew_lease(self) -> None:
         """Renew the lease, if it is time. Errors as `renew_segment` and of the record."""
         now = self._segments.now_ms()
-        if now >= self.lease_due_ms:
+        if not 0 < self.lease_due_ms - now <= self._lease_step_ms:  # more is left if the clock was put back
             lease = lease_from(now, self._segments.lease_s)
             self._segments.update(partial(renew_segment, uuid=self.uuid, lease=lease))
             self._note_lease()
@@ -326,4 +326,5 @@ class RecordedSegment:
         self.outcome.add_done_callback(lambda _: self._held.close())
 
     def _note_lease(self) -> None:
-        self.lease_due_ms = self._segments.now_ms() + int(self._segments.lease_s * 1000 / 3)
+        self._lease_step_ms = int(self._segments.lease_s * 1000 / 3)
+        self.lease_due_ms = self._segments.now_ms() + self._lease_step_ms

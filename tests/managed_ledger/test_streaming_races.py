@@ -1,4 +1,4 @@
-"""A streamed topic where two things come at once: appends and turns, turns and closing, several that want memory."""
+"""A streamed topic where things come at a bad time: appends, closing, a clock put back, short memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from streamed_topics import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, SegmentStatus, segments_of
+from offload_core.metadata.attempt_lease import lease_of
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
 from offload_hooks.errors import OffloadStoppedError, OwnershipLostError
+from offload_hooks.testing.fault_plan import FaultPlan
+from offload_hooks.testing.faults import FaultLayer
 
 SOON_S = 20
 
@@ -122,3 +125,62 @@ def test_what_a_closing_topic_has_in_the_tier_is_deleted_if_the_topic_was(
         topic.ledger.close()
     assert environment.records.read(NAME) is None
     assert left_in(topic.cold, ManagedLedgerInfo()) == set()
+
+
+class Asked:
+    """A topic that is asked to close its segment."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def turn(self) -> None:
+        """Nothing is due."""
+
+    def close_early(self) -> None:
+        """It cannot now."""
+        self.times += 1
+
+
+def test_where_the_oldest_cannot_close_its_segment_the_next_one_is_asked_but_one_at_a_time(
+    pool: StreamingPool,
+) -> None:
+    first, second = Asked(), Asked()
+    for each in (first, second):
+        pool.note_open(each, is_open=True)
+    pool.relieve()
+    pool.relieve()
+    assert (first.times, second.times) == (1, 0)
+    pool.run_due()
+    pool.relieve()
+    assert (first.times, second.times) == (1, 1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_clock_that_is_put_back_delays_nothing(
+    environment: Environment, tmp_path: Path, clock: Clock, fails: bool
+) -> None:
+    plan = FaultPlan.parse("fail-before commit_data #1" if fails else "")
+    layers = [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
+    tier = Tier(LocalDriver(str(tmp_path / "cold")), layers)
+    topic = Topic(replace(environment, streaming=pool_of(tier, clock)), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    with closing(topic.ledger):
+        topic.add(10 if fails else 6)
+        topic.run()
+        assert topic.status.state == ("waiting" if fails else "open")
+        clock.pass_s(-3600)
+        topic.run()
+        clock.pass_s(60)
+        topic.run()
+        assert topic.cold_entries() == topic.added
+
+
+def test_a_lease_is_renewed_when_the_clock_was_put_back(topic: Topic, clock: Clock) -> None:
+    topic.add(6)
+    topic.run()
+    clock.pass_s(-3600)
+    topic.run()
+    (segment,) = topic.segments
+    lease = lease_of(segment.driver)
+    assert lease is not None
+    assert 0 < lease.until_ms - clock() <= 300_000
