@@ -248,6 +248,10 @@ class RecordedSegment:
         """Its last entry so far; None if it has none."""
         return self._handle.last_offered()
 
+    def can_offer(self, size_bytes: int) -> bool:
+        """See `OffloadHandle.can_offer`."""
+        return self._handle.can_offer(size_bytes)
+
     def offer(self, ledger_id: int, entries: EntryBatch) -> Offered:
         """See `OffloadHandle.offer_entries`; the segment is closed if it takes no more."""
         offered = self._handle.offer_entries(ledger_id, entries)

@@ -184,3 +184,27 @@ def test_a_lease_is_renewed_when_the_clock_was_put_back(topic: Topic, clock: Clo
     lease = lease_of(segment.driver)
     assert lease is not None
     assert 0 < lease.until_ms - clock() <= 300_000
+
+
+def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(
+    topic: Topic, pool: StreamingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streaming = topic.ledger._streaming
+    assert streaming is not None
+    taken = pool.budget.limit_bytes - pool.budget.taken_bytes
+    assert pool.budget.try_take(taken)  # by others
+    topic.add(6)
+    reads = []
+    read = streaming._source.read
+
+    def count(*given: int) -> object:
+        reads.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(streaming._source, "read", count)
+    for _ in range(32):
+        streaming.turn()
+    assert 1 < len(reads) <= 5
+    pool.budget.give_back(taken)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
