@@ -214,6 +214,9 @@ class TopicStreaming:
             _log.info("%s is not streamed here any more: %s", self._owned.name, error)
             self._is_closed = True
             self._end(error)
+        except (AttemptError, UnknownLedgerError) as error:
+            self._leave()  # another has abandoned it, or its entries went: the record says what is to be resumed
+            self._note_failure(error)
         except OffloadError as error:
             self._note_failure(error)
         except Exception as error:
@@ -296,11 +299,7 @@ class TopicStreaming:
         if self._close_behind is None and waiting < self._bounds.feed_bytes:
             self._rest(waiting)
             return False
-        try:
-            fed = self._feed.step(segment, is_on=self._settings is not None, close_behind=self._close_behind)
-        except UnknownLedgerError:
-            self._leave()
-            raise
+        fed = self._feed.step(segment, is_on=self._settings is not None, close_behind=self._close_behind)
         self._stalled = self._stalled + 1 if fed is Fed.STALLED else 0
         if self._stalled == STALLED_TURNS:
             self._pool.relieve()
@@ -320,11 +319,7 @@ class TopicStreaming:
         if failure is not None:
             self._leave()
             raise failure
-        try:
-            done = segment.complete()
-        except (AttemptError, OwnershipLostError):
-            self._leave()
-            raise
+        done = segment.complete()
         self._segment, self._since_ms = None, None
         self._pool.note_open(self, is_open=False)
         status = self._status

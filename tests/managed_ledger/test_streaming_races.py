@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from streamed_topics import SETTINGS, Topic, left_in, pool_of
 from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, SegmentStatus, segments_of
 from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.segments import abandon_segment
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks import hookimpl
-from offload_hooks.errors import OffloadStoppedError, OwnershipLostError
+from offload_hooks.errors import AttemptError, OffloadStoppedError, OwnershipLostError
 from offload_hooks.testing.fault_plan import FaultPlan
 from offload_hooks.testing.faults import FaultLayer
 
@@ -208,3 +210,19 @@ def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(
     pool.budget.give_back(taken)
     topic.ledger.complete_segment()
     assert topic.cold_entries() == topic.added
+
+
+def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic: Topic, clock: Clock) -> None:
+    topic.add(6)
+    topic.run()
+    (segment,) = topic.segments
+    topic.environment.records.update(NAME, partial(abandon_segment, uuid=segment.uuid))
+    clock.pass_s(120)
+    topic.run()
+    assert isinstance(topic.status.last_error, AttemptError)
+    clock.pass_s(1)
+    topic.run()
+    clock.pass_s(60)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+    assert topic.left() == set()
