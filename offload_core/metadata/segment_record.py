@@ -12,7 +12,10 @@ from uuid import UUID
 
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import DriverMetadata, EntryPosition, OffloadSegment, SegmentStatus
-from offload_core.metadata.segment_shares import first_entry_id, share_of, shares_of
+from offload_core.metadata.segment_shares import first_entry_id, shares_of
+
+_Part = tuple[LedgerRecord, OffloadSegment]
+"""A ledger, and its share of a segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,18 +52,23 @@ def segments_of(info: ManagedLedgerInfo) -> tuple[Segment, ...]:
     Raises:
         MetadataError: a property that is to say where a segment begins or ends is no position.
     """
-    ledgers: dict[UUID, list[LedgerRecord]] = {}
+    parts: dict[UUID, list[_Part]] = {}
     for ledger in info.in_order:
         if not ledger.is_condemned:
             for share in shares_of(ledger):
-                ledgers.setdefault(share.uuid, []).append(ledger)
-    return tuple(_segment(uuid, touched) for uuid, touched in ledgers.items())
+                parts.setdefault(share.uuid, []).append((ledger, share))
+    return tuple(_segment(uuid, found) for uuid, found in parts.items())
 
 
 def find_segment(info: ManagedLedgerInfo, uuid: UUID) -> Segment | None:
     """The segment of this attempt; None if no ledger's record names it. Errors as `segments_of`."""
-    ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned and share_of(ledger, uuid)]
-    return _segment(uuid, ledgers) if ledgers else None
+    parts = [
+        (ledger, share)
+        for ledger in info.in_order
+        for share in shares_of(ledger)
+        if share.uuid == uuid and not ledger.is_condemned
+    ]
+    return _segment(uuid, parts) if parts else None
 
 
 def unfinished_segment(info: ManagedLedgerInfo) -> Segment | None:
@@ -68,11 +76,15 @@ def unfinished_segment(info: ManagedLedgerInfo) -> Segment | None:
 
     Errors as `segments_of`.
     """
-    return next((segment for segment in segments_of(info) if not segment.is_finished), None)
+    for ledger in info.in_order:
+        for share in shares_of(ledger):
+            if share.status is not SegmentStatus.OFFLOADED and not ledger.is_condemned:
+                return find_segment(info, share.uuid)
+    return None
 
 
-def _segment(uuid: UUID, ledgers: Sequence[LedgerRecord]) -> Segment:
-    shares = [share for ledger in ledgers for share in shares_of(ledger) if share.uuid == uuid]
+def _segment(uuid: UUID, parts: Sequence[_Part]) -> Segment:
+    ledgers, shares = [ledger for ledger, _ in parts], [share for _, share in parts]
     first, begin, end = ledgers[0], shares[0].begin, shares[-1].end
     last_entry_id = shares[-1].end_entry_id
     if begin is None and end is None and last_entry_id is not None:

@@ -162,9 +162,11 @@ class RecordedSegments:
 
     def delete_lost(self, segment: RecordedSegment) -> None:
         """Delete what an attempt of ours has in the tier, if another took its place in the record; see `give_up`."""
+        if not segment.has_ended:
+            return
         try:
             known = self.records.read(self.name)
-            if segment.has_ended and (known is None or find_segment(known.info, segment.uuid) is None):
+            if known is None or find_segment(known.info, segment.uuid) is None:
                 why = "another attempt took its place"
                 self._delete(segment_key(segment.uuid), segment.driver, segment.begin.ledger_id, why)
         except OffloadError as error:
@@ -246,6 +248,10 @@ class RecordedSegment:
         """Its last entry so far; None if it has none."""
         return self._handle.last_offered()
 
+    def can_offer(self, size_bytes: int) -> bool:
+        """See `OffloadHandle.can_offer`."""
+        return self._handle.can_offer(size_bytes)
+
     def offer(self, ledger_id: int, entries: EntryBatch) -> Offered:
         """See `OffloadHandle.offer_entries`; the segment is closed if it takes no more."""
         offered = self._handle.offer_entries(ledger_id, entries)
@@ -275,7 +281,7 @@ class RecordedSegment:
     def renew_lease(self) -> None:
         """Renew the lease, if it is time. Errors as `renew_segment` and of the record."""
         now = self._segments.now_ms()
-        if now >= self.lease_due_ms:
+        if not 0 < self.lease_due_ms - now <= self._lease_step_ms:  # more is left if the clock was put back
             lease = lease_from(now, self._segments.lease_s)
             self._segments.update(partial(renew_segment, uuid=self.uuid, lease=lease))
             self._note_lease()
@@ -324,4 +330,5 @@ class RecordedSegment:
         self.outcome.add_done_callback(lambda _: self._held.close())
 
     def _note_lease(self) -> None:
-        self.lease_due_ms = self._segments.now_ms() + int(self._segments.lease_s * 1000 / 3)
+        self._lease_step_ms = int(self._segments.lease_s * 1000 / 3)
+        self.lease_due_ms = self._segments.now_ms() + self._lease_step_ms

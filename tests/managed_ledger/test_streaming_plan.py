@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from uuid import uuid4
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.managed_ledger.streaming.buffer import OffloadBuffer
 from offload_core.managed_ledger.streaming.history import planned_end
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    segments_of,
+    unfinished_segment,
+)
 from offload_core.tier import MemoryBudget
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore
 
@@ -79,3 +91,34 @@ def test_the_buffer_gives_what_follows_and_keeps_within_its_budget(
     buffer.close()
     assert not buffer.put(8, 0, [b"x"])
     assert budget.taken_bytes == 0
+
+
+def test_the_end_of_history_is_found_at_once_over_many_small_ledgers() -> None:
+    count = 4000
+    info = ManagedLedgerInfo(
+        ledgers=tuple(
+            LedgerRecord(info=LedgerInfo(ledger_id=i, entries=1, size=10, timestamp_ms=1))
+            for i in range(count)
+        )
+    )
+    begun = time.process_time()
+    assert planned_end(info, EntryPosition(0, 0), 1 << 30, MemoryLedgerStore(MemoryLedgers())) is None
+    assert time.process_time() - begun < 1
+
+
+def test_a_ledger_of_many_segments_takes_no_longer_for_each_of_them() -> None:
+    driver = DriverMetadata(name="filesystem")
+    shares = tuple(
+        OffloadSegment(uuid=uuid4(), complete=True, end_entry_id=i, driver=driver).with_extent(
+            EntryPosition(1, i), EntryPosition(1, i)
+        )
+        for i in range(6000)
+    )
+    ledger = LedgerRecord(
+        info=LedgerInfo(ledger_id=1), context=OffloadContext(uuid=shares[0].uuid, segments=shares)
+    )
+    info = ManagedLedgerInfo(ledgers=(ledger,))
+    begun = time.process_time()
+    assert unfinished_segment(info) is None
+    assert len(segments_of(info)) == len(shares)
+    assert time.process_time() - begun < 2

@@ -14,6 +14,9 @@ from offload_core.offload import OfferResult
 from offload_core.offload.recorded_segments import RecordedSegment
 from offload_hooks.errors import AttemptError, UnknownLedgerError
 
+LOOKS = 8
+"""So often it is only asked for memory, before entries that were refused are read and offered again."""
+
 
 class Fed(enum.Enum):
     """What a step of feeding came to."""
@@ -32,6 +35,8 @@ class SegmentFeed:
         self._source = source
         self._owned = owned
         self._view = view
+        self._refused_bytes: int | None = None
+        self._looks = 0
 
     def step(self, segment: RecordedSegment, *, is_on: bool, close_behind: EntryPosition | None) -> Fed:
         """Offer some entries, go on into the next ledger, or close the segment.
@@ -69,13 +74,20 @@ class SegmentFeed:
         return Fed.MORE
 
     def _offer(self, segment: RecordedSegment, ledger_id: int, first: int, stop: int) -> Fed:
-        offered = segment.offer(ledger_id, self._source.read(ledger_id, first, stop))
+        refused, self._looks = self._refused_bytes, self._looks + 1
+        if refused is not None and self._looks < LOOKS and not segment.can_offer(refused):
+            return Fed.STALLED
+        entries = self._source.read(ledger_id, first, stop)
+        offered = segment.offer(ledger_id, entries)
+        self._refused_bytes, self._looks = None, 0
         self._source.pass_by(offered.accepted, ledger_id, first + offered.accepted)
         if offered.result is OfferResult.NOT_CONSECUTIVE:
             raise AttemptError("a segment was offered another entry than its next", ledger_id=ledger_id)
         if segment.is_closed:
             return Fed.CLOSED
         if offered.result is OfferResult.BUFFER_FULL:
+            lengths = entries.offsets[offered.accepted : offered.accepted + 2]
+            self._refused_bytes = int(lengths[1] - lengths[0])
             return Fed.FULL if offered.accepted else Fed.STALLED
         return Fed.MORE
 

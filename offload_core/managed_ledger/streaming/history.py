@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from offload_core.managed_ledger.streaming.plan import following, takes_segment
+from offload_core.managed_ledger.streaming.plan import all_following, takes_segment
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 
@@ -20,8 +20,12 @@ def planned_end(
 
     None too if the hot tier does not tell. Errors as `LedgerStore.open` and `LedgerReader.read`.
     """
-    ledger, left, first = info.ledger(begin.ledger_id), max_bytes, begin.entry_id
-    while ledger is not None and ledger.info.is_closed:
+    begins_in, left, first = info.ledger(begin.ledger_id), max_bytes, begin.entry_id
+    if begins_in is None:
+        return None
+    for ledger in (begins_in, *all_following(info, begin.ledger_id)):
+        if not ledger.info.is_closed or (ledger is not begins_in and not takes_segment(ledger)):
+            return None
         size = ledger.info.size or 0
         if first or size >= left:
             with closing(hot.open(ledger.ledger_id)) as reader:
@@ -35,9 +39,7 @@ def planned_end(
                 left -= size - before
         else:
             left -= size
-        ledger, first = following(info, ledger.ledger_id), 0
-        if ledger is not None and not takes_segment(ledger):
-            return None
+        first = 0
     return None
 
 

@@ -7,6 +7,7 @@ ledger.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from uuid import UUID
 
 from offload_core.managed_ledger.view import LedgersView
@@ -57,13 +58,15 @@ def has_attempt(ledger: LedgerRecord) -> bool:
 
 def following(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord | None:
     """The next ledger that has or may get entries; None if there is none yet."""
-    return next(
-        (
-            ledger
-            for ledger in info.in_order
-            if ledger.ledger_id > ledger_id and not (ledger.info.is_closed and not ledger.info.entries)
-        ),
-        None,
+    return next(all_following(info, ledger_id), None)
+
+
+def all_following(info: ManagedLedgerInfo, ledger_id: int) -> Iterator[LedgerRecord]:
+    """The ledgers behind one that have or may get entries, in their order."""
+    return (
+        ledger
+        for ledger in info.in_order
+        if ledger.ledger_id > ledger_id and not (ledger.info.is_closed and not ledger.info.entries)
     )
 
 

@@ -35,6 +35,7 @@ DEFAULT_LEASE_S = 300.0
 
 _TICK_S = 0.05
 _TURN_THREADS = 2
+_CLOCK_STEP_MS = 1000
 
 
 class Streamed(Protocol):
@@ -85,6 +86,8 @@ class StreamingPool:
         self._numbers = itertools.count()
         self._running: set[Streamed] = set()
         self._open: dict[Streamed, None] = {}
+        self._is_relieved = False
+        self._last_ms = 0
         self._ended = threading.Event()
         self._clock: threading.Thread | None = None
         self._queue: _Queue | None = None
@@ -155,9 +158,12 @@ class StreamingPool:
                 self._open[topic] = None
 
     def relieve(self) -> None:
-        """Memory is short for long: have the oldest open segment closed."""
+        """Memory is short for long: have the oldest open segment closed, one at a time; the next one after it."""
         with self._lock:
-            oldest = next(iter(self._open), None)
+            oldest = None if self._is_relieved else next(iter(self._open), None)
+            if oldest is not None:
+                self._is_relieved = True
+                self._open[oldest] = self._open.pop(oldest)  # it may be in a pause, and hold its memory
         if oldest is not None:
             oldest.close_early()
 
@@ -191,7 +197,9 @@ class StreamingPool:
         """Begin the turns that are due; how many."""
         now, due = self._now_ms(), []
         with self._lock:
-            while self._timers and self._timers[0][0] <= now:
+            self._is_relieved = False
+            was_put_back, self._last_ms = now < self._last_ms - _CLOCK_STEP_MS, now
+            while self._timers and (was_put_back or self._timers[0][0] <= now):  # each says its time anew
                 due_ms, _, topic = heappop(self._timers)
                 if self._due_ms.get(topic) == due_ms:
                     del self._due_ms[topic]

@@ -21,8 +21,9 @@ class RetryPause:
         return wait_s
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the next try may begin; then there is no pause any more."""
-        if self.until_ms is not None and now_ms < self.until_ms:
+        """Whether the next try may begin; then there is no pause any more. One that is too long is of a clock that
+        was put back since."""
+        if self.until_ms is not None and now_ms < self.until_ms <= now_ms + LONGEST_RETRY_S * 1000:
             return False
         self.until_ms = None
         return True

@@ -98,7 +98,7 @@ class TopicStreaming:
         self._waiters = SegmentWaiters()
         self._status = StreamingStatus()
         self._pause = RetryPause()
-        self._is_closed = False
+        self._is_closed = self._is_overdue = False
         # of appends, under no lock: a turn too many does no harm
         self._finishes = self._is_woken = self._is_armed = False
         self._fresh_bytes = self._wake_bytes = 0
@@ -183,8 +183,9 @@ class TopicStreaming:
         self._is_closed = True
         if not self._turning.acquire(timeout=timeout_s):
             _log.warning("a turn of the streaming of %s did not end in %g s", self._owned.name, timeout_s)
-            return
-        self._buffer.close()
+            self._is_overdue = True
+            if not self._turning.acquire(blocking=False):
+                return  # it gives all back when it ends
         segment = self._segment
         try:
             if segment is not None and segment.is_closed:
@@ -194,9 +195,8 @@ class TopicStreaming:
         except OffloadError as error:
             _log.warning("the last segment of %s is not complete: %s", self._owned.name, error)
         finally:
-            self._leave()
+            self._end(self._stopped())
             self._turning.release()
-            self._waiters.tell(self._stopped())
         if segment is not None:
             self._pool.wait(segment.outcome, timeout_s)  # until what it left in the tier is deleted
 
@@ -211,7 +211,12 @@ class TopicStreaming:
             if self._is_active and not self._is_closed:
                 self._go_on()
         except OwnershipLostError as error:
-            self._lose(error)
+            _log.info("%s is not streamed here any more: %s", self._owned.name, error)
+            self._is_closed = True
+            self._end(error)
+        except (AttemptError, UnknownLedgerError) as error:
+            self._leave()  # another has abandoned it, or its entries went: the record says what is to be resumed
+            self._note_failure(error)
         except OffloadError as error:
             self._note_failure(error)
         except Exception as error:
@@ -219,6 +224,8 @@ class TopicStreaming:
             self._note_failure(StoreError(f"streaming failed by a fault of its own: {type(error).__name__}"))
         finally:
             self._source.rest()
+            if self._is_overdue:
+                self._end(self._stopped())
             self._turning.release()
 
     def _go_on(self) -> None:
@@ -226,7 +233,7 @@ class TopicStreaming:
             self._pool.wake_at(self, self._pause.until_ms or 0)
             return
         for _ in range(MOST_STEPS):
-            if not self._step():
+            if self._is_closed or not self._step():
                 return
         self.wake()
 
@@ -257,11 +264,11 @@ class TopicStreaming:
                 self._segments.forget(old)
             return True
         begin = next_begin(info, is_on=self._settings is not None)
-        self._finishes = begin is not None
+        self._finishes, self._is_armed = begin is not None, False  # what comes behind the next look wakes
         self._waiters.tell_done(begin)
         waiting = 0 if begin is None else self._pending(info, begin)
         if begin is None or not waiting:
-            self._since_ms, self._is_armed = None, False
+            self._since_ms = None
             if not self._is_active:
                 self._buffer.clear()
             return False
@@ -292,11 +299,7 @@ class TopicStreaming:
         if self._close_behind is None and waiting < self._bounds.feed_bytes:
             self._rest(waiting)
             return False
-        try:
-            fed = self._feed.step(segment, is_on=self._settings is not None, close_behind=self._close_behind)
-        except UnknownLedgerError:
-            self._leave()
-            raise
+        fed = self._feed.step(segment, is_on=self._settings is not None, close_behind=self._close_behind)
         self._stalled = self._stalled + 1 if fed is Fed.STALLED else 0
         if self._stalled == STALLED_TURNS:
             self._pool.relieve()
@@ -316,12 +319,7 @@ class TopicStreaming:
         if failure is not None:
             self._leave()
             raise failure
-        try:
-            done = segment.complete()
-        except AttemptError:
-            self._leave()
-            self._segments.delete_lost(segment)
-            raise
+        done = segment.complete()
         self._segment, self._since_ms = None, None
         self._pool.note_open(self, is_open=False)
         status = self._status
@@ -331,21 +329,17 @@ class TopicStreaming:
             self._moved(ledger_id)
 
     def _leave(self) -> None:
-        """Give the segment up; it stays recorded, for who resumes it."""
+        """Give the segment up; it stays recorded, for who resumes it. What nobody else would find is deleted."""
         segment, self._segment = self._segment, None
         self._pool.note_open(self, is_open=False)
         if segment is not None:
             segment.give_up()
-
-    def _lose(self, error: OffloadError) -> None:
-        """The topic is another's. What this one had in the tier already may be there after its deletion."""
-        _log.info("%s is not streamed here any more: %s", self._owned.name, error)
-        self._is_closed = True
-        self._buffer.close()
-        segment = self._segment
-        self._leave()
-        if segment is not None:
             self._segments.delete_lost(segment)
+
+    def _end(self, error: OffloadError) -> None:
+        """Give back all that there is, and tell those who wait."""
+        self._buffer.close()
+        self._leave()
         self._waiters.tell(error)
 
     # --- what is due ---------------------------------------------------------------------------
@@ -360,8 +354,10 @@ class TopicStreaming:
         has_end = self._segment is not None and self._segment.end is not None
         if self._waiters or self._closes_early or has_end:
             return True
-        if self._since_ms is not None and self._now_ms() >= self._since_ms + self._bounds.max_age_ms:
-            return True
+        if self._since_ms is not None:
+            self._since_ms = min(self._since_ms, now_ms := self._now_ms())  # a clock may be put back
+            if now_ms >= self._since_ms + self._bounds.max_age_ms:
+                return True
         if self._settings is not None:
             return False
         ledger = self._owned.info.ledger(begin.ledger_id)

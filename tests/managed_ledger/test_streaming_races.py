@@ -1,0 +1,228 @@
+"""A streamed topic where things come at a bad time: appends, closing, a clock put back, short memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from managed_ledgers import NAME, Clock
+from streamed_topics import SETTINGS, Topic, left_in, pool_of
+
+from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
+from offload_core.metadata import ManagedLedgerInfo, SegmentStatus, segments_of
+from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.segments import abandon_segment
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
+from offload_hooks.errors import AttemptError, OffloadStoppedError, OwnershipLostError
+from offload_hooks.testing.fault_plan import FaultPlan
+from offload_hooks.testing.faults import FaultLayer
+
+SOON_S = 20
+
+
+@pytest.fixture
+def pool(tmp_path: Path, clock: Clock) -> StreamingPool:
+    return pool_of(Tier(LocalDriver(str(tmp_path / "cold"))), clock)
+
+
+@pytest.fixture
+def topic(environment: Environment, pool: StreamingPool, tmp_path: Path) -> Iterator[Topic]:
+    topic = Topic(replace(environment, streaming=pool), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    with closing(topic.ledger):
+        yield topic
+
+
+def test_an_entry_that_comes_when_a_turn_has_just_looked_is_streamed_when_it_is_old(
+    topic: Topic, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streaming = topic.ledger._streaming
+    assert streaming is not None
+    topic.add(1)
+    topic.run()  # it rests, until more comes or that entry is old
+    look = streaming._pending
+
+    def look_and_append(info: object, begin: object) -> int:
+        found: int = look(info, begin)  # type: ignore[arg-type]
+        if not found and streaming._segment is None and len(topic.added) == 1:
+            topic.add(1)
+        return found
+
+    monkeypatch.setattr(streaming, "_pending", look_and_append)
+    clock.pass_s(60)
+    topic.run()
+    monkeypatch.undo()
+    assert len(topic.added) == 2
+    topic.run()
+    clock.pass_s(60)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+
+
+def test_a_turn_that_is_too_slow_for_closing_gives_all_back_when_it_ends(
+    environment: Environment, pool: StreamingPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = open_managed_ledger(replace(environment, streaming=pool), NAME)
+    topic.set_streaming(SETTINGS)
+    streaming = topic._streaming
+    assert streaming is not None
+    topic.add_entries([b"x" * 100] * 12)
+    pool.run_due()
+    is_in_it, gate = threading.Event(), threading.Event()
+    step = streaming._step
+
+    def slow_step() -> bool:
+        is_in_it.set()
+        assert gate.wait(SOON_S)
+        return step()
+
+    monkeypatch.setattr(streaming, "_step", slow_step)
+    topic.add_entries([b"x" * 100] * 3)
+    target = topic.last_position
+    assert target is not None
+    waiter = streaming._waiters.add(target)
+    streaming.wake()
+    turning = threading.Thread(target=pool.run_due)
+    turning.start()
+    assert is_in_it.wait(SOON_S)
+    streaming.close(timeout_s=0.01)
+    gate.set()
+    turning.join()
+    pool.run_due()
+    with pytest.raises(OffloadStoppedError, match="was stopped"):
+        waiter.result(0)
+    assert pool.budget.taken_bytes == pool.buffer_budget.taken_bytes == 0
+    known = environment.records.read(NAME)
+    assert known is not None
+    assert segments_of(known.info)[-1].status is SegmentStatus.FAILED
+    topic.close()
+
+
+def test_what_a_closing_topic_has_in_the_tier_is_deleted_if_the_topic_was(
+    environment: Environment, tmp_path: Path, clock: Clock
+) -> None:
+    class Deleting:
+        @hookimpl(wrapper=True)
+        def write_index(self) -> Iterator[None]:
+            delete_managed_ledger(environment, NAME)
+            return (yield)
+
+    tier = Tier(LocalDriver(str(tmp_path / "cold")), [Layer(name="deleting", make=lambda _: Deleting())])
+    topic = Topic(replace(environment, streaming=pool_of(tier, clock)), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(10)
+    streaming = topic.ledger._streaming
+    assert streaming is not None
+    streaming.turn()
+    assert topic.status.state == "closing"
+    with pytest.raises(OwnershipLostError):
+        topic.ledger.close()
+    assert environment.records.read(NAME) is None
+    assert left_in(topic.cold, ManagedLedgerInfo()) == set()
+
+
+class Asked:
+    """A topic that is asked to close its segment."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def turn(self) -> None:
+        """Nothing is due."""
+
+    def close_early(self) -> None:
+        """It cannot now."""
+        self.times += 1
+
+
+def test_where_the_oldest_cannot_close_its_segment_the_next_one_is_asked_but_one_at_a_time(
+    pool: StreamingPool,
+) -> None:
+    first, second = Asked(), Asked()
+    for each in (first, second):
+        pool.note_open(each, is_open=True)
+    pool.relieve()
+    pool.relieve()
+    assert (first.times, second.times) == (1, 0)
+    pool.run_due()
+    pool.relieve()
+    assert (first.times, second.times) == (1, 1)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_clock_that_is_put_back_delays_nothing(
+    environment: Environment, tmp_path: Path, clock: Clock, fails: bool
+) -> None:
+    plan = FaultPlan.parse("fail-before commit_data #1" if fails else "")
+    layers = [Layer(name="faults", make=lambda rest: FaultLayer(rest, plan=plan))]
+    tier = Tier(LocalDriver(str(tmp_path / "cold")), layers)
+    topic = Topic(replace(environment, streaming=pool_of(tier, clock)), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    with closing(topic.ledger):
+        topic.add(10 if fails else 6)
+        topic.run()
+        assert topic.status.state == ("waiting" if fails else "open")
+        clock.pass_s(-3600)
+        topic.run()
+        clock.pass_s(60)
+        topic.run()
+        assert topic.cold_entries() == topic.added
+
+
+def test_a_lease_is_renewed_when_the_clock_was_put_back(topic: Topic, clock: Clock) -> None:
+    topic.add(6)
+    topic.run()
+    clock.pass_s(-3600)
+    topic.run()
+    (segment,) = topic.segments
+    lease = lease_of(segment.driver)
+    assert lease is not None
+    assert 0 < lease.until_ms - clock() <= 300_000
+
+
+def test_entries_for_which_there_is_no_memory_are_not_read_at_each_turn(
+    topic: Topic, pool: StreamingPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streaming = topic.ledger._streaming
+    assert streaming is not None
+    taken = pool.budget.limit_bytes - pool.budget.taken_bytes
+    assert pool.budget.try_take(taken)  # by others
+    topic.add(6)
+    reads = []
+    read = streaming._source.read
+
+    def count(*given: int) -> object:
+        reads.append(given)
+        return read(*given)
+
+    monkeypatch.setattr(streaming._source, "read", count)
+    for _ in range(32):
+        streaming.turn()
+    assert 1 < len(reads) <= 5
+    pool.budget.give_back(taken)
+    topic.ledger.complete_segment()
+    assert topic.cold_entries() == topic.added
+
+
+def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic: Topic, clock: Clock) -> None:
+    topic.add(6)
+    topic.run()
+    (segment,) = topic.segments
+    topic.environment.records.update(NAME, partial(abandon_segment, uuid=segment.uuid))
+    clock.pass_s(120)
+    topic.run()
+    assert isinstance(topic.status.last_error, AttemptError)
+    clock.pass_s(1)
+    topic.run()
+    clock.pass_s(60)
+    topic.run()
+    assert topic.cold_entries() == topic.added
+    assert topic.left() == set()
