@@ -63,7 +63,7 @@ def offload(
 
     A topic that is streamed has its segment completed by its owner.
     """
-    name = parse_topic(topic)
+    name, kept_bytes = parse_topic(topic), parse_size(size_threshold)
     holding = policies.resolve(name).offload
     driver = holding.driver
     if driver is None:
@@ -72,7 +72,7 @@ def offload(
         _complete_segment(environment, managed_ledger_of_topic(name), timeout, as_json)
         return
     offloads = topic_offloads(environment, managed_ledger_of_topic(name))
-    said = {"driver": driver, "threshold_in_bytes": max(parse_size(size_threshold), 0)}
+    said = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
     due = due_ledgers(
         offloads.read_info(), resolve_policies(topic=parse_policies(said)), environment.now_ms()
     )

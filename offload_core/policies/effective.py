@@ -5,6 +5,7 @@ Source: Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); d
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -162,7 +163,7 @@ class EffectivePolicies:
         for name, setting in self.settings.items():
             if setting.value is not None:
                 alias = str(OffloadPolicies.model_fields[name].alias)
-                rows.append((alias, str(shown_value(setting.value)), setting.origin))
+                rows.append((alias, _as_said(shown_value(setting.value)), setting.origin))
         return rows
 
     def _of_family(self, name: str) -> Any:
@@ -173,6 +174,11 @@ class EffectivePolicies:
             return general.value
         levels = ("topic", "namespace", "broker", "default")
         return own.value if levels.index(own.origin) <= levels.index(general.origin) else general.value
+
+
+def _as_said(value: Any) -> str:
+    """A value as one would say it: `true`, `/cold`, `{"root": "/cold"}`."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def resolve_policies(

@@ -24,6 +24,7 @@ from offload_core.metadata.segment_shares import shares_of
 from offload_core.rollback.objects import StreamingListing, StreamingObject, list_streaming
 from offload_core.rollback.streamed import Coverage, coverage_of
 from offload_core.tier import Tier
+from offload_hooks.errors import UnknownTopicError
 
 
 class Verdict(enum.Enum):
@@ -103,14 +104,16 @@ def judge_tier(
     The tier is listed before the records are read: who writes an object has recorded it before.
 
     Raises:
+        UnknownTopicError: one of these topics has neither a record nor an object.
         StoreError: of the tier; and what `read_records` raises.
     """
     listing = list_streaming(tier, prefix)
-    judged = (
-        [_unrecorded(each) for each in listing.objects]
-        if read_records is None
-        else judge(listing, read_records())
-    )
+    records = None if read_records is None else read_records()
+    judged = [_unrecorded(each) for each in listing.objects] if records is None else judge(listing, records)
+    known = {topic for each in judged for topic in each.topics}.union(records or ())
+    for wanted in topics:
+        if records is not None and not any(is_wanted(topic, [wanted]) for topic in known):
+            raise UnknownTopicError("no record and no object is of this topic", found=wanted)
     return [each for each in judged if not topics or any(is_wanted(topic, topics) for topic in each.topics)]
 
 

@@ -108,6 +108,18 @@ def test_what_cannot_be_done_is_one_line(
     assert (without.code, "no tier is configured" in without.err) == (2, True)
 
 
+def test_of_a_streamed_topic_too_a_wrong_size_is_refused_and_an_absent_owner_named(
+    topic: ManagedLedger, config: Path, on_topic: Callable[..., Result]
+) -> None:
+    config.write_text(
+        config.read_text().replace("[policies]", "[policies]\nmanagedLedgerOffloadStreaming = true")
+    )
+    assert on_topic("offload", "-s", "many", "--timeout", "0").code == 2
+    waited = on_topic("offload", "--timeout", "0")
+    assert (waited.code, waited.out) == (1, "")
+    assert "The process that has it open must run, and keep it by an UpkeepLoop" in waited.err
+
+
 def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
     topic: ManagedLedger, config: Path, tmp_path: Path
 ) -> None:

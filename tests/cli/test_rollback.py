@@ -323,7 +323,10 @@ def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> No
         "--audit-log",
         tmp_path / "audit",
     ]
-    assert offload(*arguments, "-t", "acme/cold/others").code == 0
+    before = keys(tier)
+    unknown = offload(*arguments, "-t", "acme/cold/orders", "-t", "acme/cold/others")
+    assert (unknown.code, unknown.out, keys(tier)) == (1, "", before)
+    assert "no record and no object is of this topic: found persistent://acme/cold/others" in unknown.err
     assert offload(*arguments, "-t", "acme/cold/orders").code == 0
     assert {key for key in keys(tier) if "-ledger-" not in key} == {
         str(uuid_of(3)),

@@ -214,3 +214,10 @@ def test_an_empty_text_counts_and_names_nothing() -> None:
     assert resolve_policies(topic=OffloadPolicies(driver=""), namespace=namespace).driver is None
     found = resolve_policies(topic=OffloadPolicies(region=""), namespace=namespace)
     assert found.driver_options() == {"managedLedgerOffloadBucket": "cold"}
+
+
+def test_what_is_explained_is_written_as_it_is_said() -> None:
+    said = {"managedLedgerOffloadStreaming": True, "managedLedgerExtraConfigurations": {"root": "/cold"}}
+    rows = {name: value for name, value, _ in resolve_policies(topic=parse_policies(said)).explain()}
+    assert rows["managedLedgerOffloadStreaming"] == "true"
+    assert rows["managedLedgerExtraConfigurations"] == '{"root": "/cold"}'

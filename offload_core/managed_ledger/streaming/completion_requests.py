@@ -80,7 +80,7 @@ def request_completion(
             raise StoreTimeoutError(
                 f"the owner of {name} did not complete its segment in time",
                 expected=f"an answer within {timeout_s:g} s",
-                hint="Its log and its streaming status tell why; the policies must say that it is streamed.",
+                hint="The process that has it open must run, and keep it by an UpkeepLoop; its log tells why.",
             )
         wait(_LOOKS_S)
         known = records.read(name)
