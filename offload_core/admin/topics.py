@@ -183,17 +183,18 @@ class RecordedTopics:
         """See `Topics`."""
         self._record(topic)
         name = managed_ledger_of_topic(topic)
+        is_streamed = self._policies_of(name).offload.is_streamed
         with self._lock:
             if self._is_running(name):
                 return OffloadStatus(state="running")
-            if name in self._completions:
+            if is_streamed and name in self._completions:
                 return self._completions[name]
             return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
 
     def _complete_segment(self, name: str) -> None:
-        status = OffloadStatus(state="running")
+        self._completions[name] = OffloadStatus(state="running")
+        status = OffloadStatus(state="error")
         try:
-            self._completions[name] = status
             first = first_unoffloaded(request_completion(self._records, name, timeout_s=_COMPLETION_S))
             status = OffloadStatus(state="success", first_unoffloaded=first)
         except OffloadError as error:
