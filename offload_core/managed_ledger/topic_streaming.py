@@ -111,7 +111,7 @@ class TopicStreaming:
         return self._settings
 
     def set(self, settings: StreamingSettings | None) -> None:
-        """Switch on, with these bounds for segments from the next one on, or off. Nothing is done before."""
+        """Switch on, with these bounds, or off; it does nothing yet. Sizes hold from the next segment on."""
         self._settings = settings
         if settings is not None:
             self._bounds = settings
@@ -192,7 +192,7 @@ class TopicStreaming:
                 self._pool.wait(segment.outcome, timeout_s)
                 if segment.has_ended:
                     self._settle(segment)
-        except OffloadError as error:
+        except Exception as error:  # of a driver, perhaps; whatever it is, the topic is closed
             _log.warning("the last segment of %s is not complete: %s", self._owned.name, error)
         finally:
             self._end(self._stopped())

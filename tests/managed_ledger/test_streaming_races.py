@@ -226,3 +226,24 @@ def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic: Topic, clo
     topic.run()
     assert topic.cold_entries() == topic.added
     assert topic.left() == set()
+
+
+def test_a_fault_in_a_driver_keeps_no_topic_from_being_closed(
+    environment: Environment, tmp_path: Path, clock: Clock
+) -> None:
+    class Faulty:
+        @hookimpl(wrapper=True)
+        def commit_data(self) -> Iterator[None]:
+            raise RuntimeError("a fault")
+            yield
+
+    tier = Tier(LocalDriver(str(tmp_path / "cold")), [Layer(name="faulty", make=lambda _: Faulty())])
+    topic = Topic(replace(environment, streaming=pool_of(tier, clock)), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(10)
+    streaming = topic.ledger._streaming
+    assert streaming is not None
+    streaming.turn()
+    topic.ledger.close()
+    assert topic.info.ledgers[0].info.is_closed
+    assert [segment.status for segment in topic.segments] == [SegmentStatus.FAILED]
