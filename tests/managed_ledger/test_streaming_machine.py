@@ -17,7 +17,7 @@ from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from managed_ledgers import NAME, Audit, Clock
 from streamed_topics import in_segments, left_in, pool_of
 
@@ -119,7 +119,7 @@ class StreamedMachine(RuleBasedStateMachine):
             offloader_of=partial(LedgerOffloader, max_block_bytes=700),
             now_ms=self.clock,
         )
-        self.pool = pool_of(tier, self.clock, buffer_bytes=1000, budget_bytes=4000)
+        self.pool = pool_of(tier, self.clock, buffer_bytes=3000, budget_bytes=4000)
         environment = Environment(
             records=self.records,
             hot=HotLedgers(hot),
@@ -150,7 +150,11 @@ class StreamedMachine(RuleBasedStateMachine):
     # --- changes ---------------------------------------------------------------------------------
 
     @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
+    def add_some(self, sizes: list[int], one_by_one: bool) -> None:
+        self.add(sizes, one_by_one)
+
     def add(self, sizes: list[int], one_by_one: bool) -> None:
+        """Without a turn behind it."""
         payloads = [bytes([len(self.entries) % 256]) * size for size in sizes]
         if one_by_one:
             self.entries += [(self.topic.add_entry(payload), payload) for payload in payloads]
@@ -183,13 +187,18 @@ class StreamedMachine(RuleBasedStateMachine):
             if queue:
                 queue._calls.popleft()()
 
-    @rule(bounds=_bounds)
-    def switch_on(self, bounds: StreamingSettings) -> None:
+    @initialize(bounds=_bounds)
+    def begin_streamed(self, bounds: StreamingSettings) -> None:
         self.topic.set_streaming(bounds)
 
-    @rule()
-    def switch_off(self) -> None:
-        self.topic.set_streaming(None)
+    @rule(bounds=st.one_of(st.none(), _bounds, _bounds))
+    def switch(self, bounds: StreamingSettings | None) -> None:
+        self.topic.set_streaming(bounds)
+
+    @rule(sizes=st.lists(_sizes, min_size=3, max_size=9))
+    def add_and_run(self, sizes: list[int]) -> None:
+        self.add(sizes, False)
+        self.pool.run_due()
 
     @rule()
     def complete(self) -> None:
@@ -284,7 +293,7 @@ class StreamedMachine(RuleBasedStateMachine):
 
     @invariant()
     def memory_is_within_its_budgets(self) -> None:
-        assert 0 <= self.pool.buffer_budget.taken_bytes <= 1000
+        assert 0 <= self.pool.buffer_budget.taken_bytes <= 3000
         assert 0 <= self.pool.budget.taken_bytes <= 4000
 
     def bring_to_an_end(self) -> None:
@@ -306,5 +315,5 @@ class StreamedMachine(RuleBasedStateMachine):
         assert [(at, bytes(payload)) for at, payload in read] == self.entries
 
 
-StreamedMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+StreamedMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=25)
 TestStreamedTopic = StreamedMachine.TestCase
