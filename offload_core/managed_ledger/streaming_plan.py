@@ -12,7 +12,7 @@ from uuid import UUID
 
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_record import Segment
+from offload_core.metadata.segment_record import Segment, unfinished_segment
 from offload_core.metadata.segment_shares import offered_stop, share_of, shares_of
 
 
@@ -32,6 +32,11 @@ def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
         if is_on or shares_of(ledger):
             return EntryPosition(ledger.ledger_id, stop)
     return None
+
+
+def is_left(info: ManagedLedgerInfo) -> bool:
+    """Whether segments have something to finish, also where streaming is off."""
+    return unfinished_segment(info) is not None or next_begin(info, is_on=False) is not None
 
 
 def has_whole_copy(ledger: LedgerRecord) -> bool:

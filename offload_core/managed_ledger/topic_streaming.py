@@ -28,6 +28,7 @@ from offload_core.managed_ledger.streaming_history import planned_end
 from offload_core.managed_ledger.streaming_plan import (
     can_be_whole,
     has_attempt,
+    is_left,
     next_begin,
     pending_bytes,
 )
@@ -109,6 +110,11 @@ class TopicStreaming:
     def settings(self) -> StreamingSettings | None:
         """By which the topic is streamed; None if it is not."""
         return self._settings
+
+    @property
+    def has_left(self) -> bool:
+        """See `ManagedLedger.has_left_segments`."""
+        return not self._is_active and is_left(self._owned.info)
 
     def set(self, settings: StreamingSettings | None) -> None:
         """Switch on, with these bounds, or off; it does nothing yet. Sizes hold from the next segment on."""
@@ -272,8 +278,7 @@ class TopicStreaming:
             if not self._is_active:
                 self._buffer.clear()
             return False
-        if self._since_ms is None:
-            self._since_ms = self._now_ms()
+        self._since_ms = self._since_ms or self._now_ms()
         if waiting < self._bounds.feed_bytes and not self._is_due(begin):
             self._rest(waiting)
             return False

@@ -101,7 +101,7 @@ def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
             max_segment_age_s=policies.max_segment_age_s,
             block_bytes=policies.max_block_bytes,
         )
-    if topic.streaming != wanted:
+    if topic.streaming != wanted or topic.has_left_segments:
         topic.set_streaming(wanted)
     with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round
         topic.answer_requests(_COMPLETION_S)
