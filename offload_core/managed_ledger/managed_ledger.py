@@ -214,6 +214,11 @@ class ManagedLedger:
         return self.streaming is not None
 
     @property
+    def has_left_segments(self) -> bool:
+        """Whether a former owner has begun what waits for `set_streaming`, on or off. Asks nobody."""
+        return self._streaming is not None and self._streaming.has_left
+
+    @property
     def streaming_status(self) -> StreamingStatus:
         """How the streaming stands. Asks nobody."""
         return StreamingStatus() if self._streaming is None else self._streaming.status

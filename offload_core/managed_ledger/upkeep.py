@@ -10,7 +10,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.streaming.plan import is_left_unfinished
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
@@ -102,8 +101,7 @@ def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
             max_segment_age_s=policies.max_segment_age_s,
             block_bytes=policies.max_block_bytes,
         )
-    is_left = wanted is None and topic.streaming_status.state == "off"  # by an owner before
-    if topic.streaming != wanted or (is_left and is_left_unfinished(topic.read_info())):
+    if topic.streaming != wanted or topic.has_left_segments:
         topic.set_streaming(wanted)
     with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round
         topic.answer_requests(_COMPLETION_S)

@@ -14,9 +14,12 @@ from managed_ledgers import NAME, Clock
 from streamed_topics import SETTINGS, Topic, left_in, pool_of
 
 from offload_core.managed_ledger import Environment, StreamingPool, delete_managed_ledger, open_managed_ledger
+from offload_core.managed_ledger.upkeep import keep_up
 from offload_core.metadata import ManagedLedgerInfo, SegmentStatus, segments_of
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.segments import abandon_segment
+from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -226,3 +229,45 @@ def test_a_segment_that_was_abandoned_in_the_record_is_resumed(topic: Topic, clo
     topic.run()
     assert topic.cold_entries() == topic.added
     assert topic.left() == set()
+
+
+def test_a_fault_in_a_driver_keeps_no_topic_from_being_closed(
+    environment: Environment, tmp_path: Path, clock: Clock
+) -> None:
+    class Faulty:
+        @hookimpl(wrapper=True)
+        def commit_data(self) -> Iterator[None]:
+            raise RuntimeError("a fault")
+            yield
+
+    tier = Tier(LocalDriver(str(tmp_path / "cold")), [Layer(name="faulty", make=lambda _: Faulty())])
+    topic = Topic(replace(environment, streaming=pool_of(tier, clock)), tmp_path / "cold")
+    topic.ledger.set_streaming(SETTINGS)
+    topic.add(10)
+    streaming = topic.ledger._streaming
+    assert streaming is not None
+    streaming.turn()
+    topic.ledger.close()
+    assert topic.info.ledgers[0].info.is_closed
+    assert [segment.status for segment in topic.segments] == [SegmentStatus.FAILED]
+
+
+def test_who_opens_a_topic_that_is_not_streamed_any_more_finishes_what_was_begun(topic: Topic) -> None:
+    topic.add(6)
+    topic.run()
+    topic.ledger.close()
+    topic.open()
+    topic.run()
+    assert topic.ledger.has_left_segments
+    policies = ResolvedPolicies(
+        offload=resolve_policies(topic=OffloadPolicies(streaming=False)),
+        retention=RetentionPolicies(time_in_minutes=-1, size_in_mb=-1),
+        retention_origin="default",
+    )
+    keep_up(topic.ledger, policies, topic.environment.now_ms())
+    topic.run()
+    assert not topic.ledger.has_left_segments
+    assert topic.cold_entries() == topic.added[:6]
+    assert topic.info.ledgers[0].context is not None
+    assert topic.info.ledgers[0].context.complete
+    assert topic.status.state == "off"

@@ -34,8 +34,8 @@ def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
     return None
 
 
-def is_left_unfinished(info: ManagedLedgerInfo) -> bool:
-    """Whether segments are to be finished though the topic is not streamed, or not any more."""
+def is_left(info: ManagedLedgerInfo) -> bool:
+    """Whether segments have something to finish, also where streaming is off."""
     return unfinished_segment(info) is not None or next_begin(info, is_on=False) is not None
 
 

@@ -26,6 +26,7 @@ from offload_core.managed_ledger.streaming.history import planned_end
 from offload_core.managed_ledger.streaming.plan import (
     can_be_whole,
     has_attempt,
+    is_left,
     next_begin,
     pending_bytes,
 )
@@ -110,8 +111,13 @@ class TopicStreaming:
         """By which the topic is streamed; None if it is not."""
         return self._settings
 
+    @property
+    def has_left(self) -> bool:
+        """See `ManagedLedger.has_left_segments`."""
+        return not self._is_active and is_left(self._owned.info)
+
     def set(self, settings: StreamingSettings | None) -> None:
-        """Switch on, with these bounds for segments from the next one on, or off. Nothing is done before."""
+        """Switch on, with these bounds, or off; it does nothing yet. Sizes hold from the next segment on."""
         self._settings = settings
         if settings is not None:
             self._bounds = settings
@@ -192,7 +198,7 @@ class TopicStreaming:
                 self._pool.wait(segment.outcome, timeout_s)
                 if segment.has_ended:
                     self._settle(segment)
-        except OffloadError as error:
+        except Exception as error:  # of a driver, perhaps; whatever it is, the topic is closed
             _log.warning("the last segment of %s is not complete: %s", self._owned.name, error)
         finally:
             self._end(self._stopped())
@@ -272,8 +278,7 @@ class TopicStreaming:
             if not self._is_active:
                 self._buffer.clear()
             return False
-        if self._since_ms is None:
-            self._since_ms = self._now_ms()
+        self._since_ms = self._since_ms or self._now_ms()
         if waiting < self._bounds.feed_bytes and not self._is_due(begin):
             self._rest(waiting)
             return False
