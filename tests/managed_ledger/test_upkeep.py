@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 from managed_ledgers import NAME
-from streamed_topics import SETTINGS, pool_of
 
 from offload_core.managed_ledger import (
     FIRST_WAIT_S,
@@ -91,17 +90,6 @@ def test_a_topic_that_another_owns_is_offloaded_beside_it(topic, environment, cl
     assert done.skipped == {third: "it is open"}  # though it is full: that is for its owner
     topic.add_entry(b"6")
     assert len(topic.read_info().ledgers) == 4
-
-
-def test_a_topic_that_is_streamed_is_not_offloaded_by_thresholds(environment, cold, clock):
-    topic = open_managed_ledger(replace(environment, streaming=pool_of(cold.store, clock)), NAME)
-    topic.add_entry(b"an entry")
-    topic.roll()
-    topic.set_streaming(SETTINGS)
-    (ledger,) = topic.read_info().ledgers
-    done = keep_up(topic, policies(managedLedgerOffloadThresholdInBytes=0), clock())
-    assert done.skipped == {ledger.ledger_id: "its topic is streamed"}
-    assert done.failures == {}
 
 
 def test_of_a_topic_that_is_not_there_each_step_says_so(environment, clock):
