@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from stores import Store
-from switched_topic import SwitchedTopic, switched_topic
+from switching import SwitchedTopic, switched_topic
 
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_hooks.errors import DataLossError

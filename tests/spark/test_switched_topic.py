@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from stores import Store, new_store
-from switched_topic import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
+from switching import NAME, TOPIC, Entry, SwitchedTopic, live, switched_topic
 
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.layout import layout_of
