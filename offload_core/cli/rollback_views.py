@@ -21,7 +21,7 @@ from offload_core.rollback import (
     StreamingObject,
 )
 
-_TODO = {
+_ADVICE = {
     Need.NOTHING: "nothing: it is being deleted",
     Need.RELEASE: "keep its hot copy; release its segments",
     Need.FINISH: "keep its hot copy; wait until ledger and segment are closed, then release",
@@ -52,7 +52,7 @@ def plan_table(planned: RollbackPlan) -> Table:
                 size(ledger.streamed_bytes),
                 _coverage(ledger),
                 {True: "there", False: "gone", None: "not known"}[ledger.hot_copy],
-                cell("; ".join([_todo(ledger), *ledger.problems])),
+                cell("; ".join([_advice(ledger), *ledger.problems])),
             )
     return table
 
@@ -134,8 +134,8 @@ def _coverage(ledger: PlannedLedger) -> str:
     return ledger.coverage.value if ledger.is_closed else f"{ledger.coverage.value}, ledger open"
 
 
-def _todo(ledger: PlannedLedger) -> str:
-    return f"{_TODO[ledger.need]}{'; a one-object copy is there as well' if ledger.one_object else ''}"
+def _advice(ledger: PlannedLedger) -> str:
+    return f"{_ADVICE[ledger.need]}{'; a one-object copy is there as well' if ledger.one_object else ''}"
 
 
 def _amount(ledgers: Sequence[PlannedLedger]) -> str:
