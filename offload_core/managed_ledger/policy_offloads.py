@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.managed_ledger.counted_offloads import CountedOffloader
 from offload_core.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
+from offload_core.managed_ledger.timed_reader import TimedReader
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import ProgressListener
@@ -27,7 +26,7 @@ from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier import MemoryBudget, Tier
 from offload_core.tier.counted_tier import CountedTier
 from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError, OptionError
-from offload_hooks.ledger_stores import LedgerStore
+from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
 
 class PolicyOffloads:
@@ -78,9 +77,8 @@ class PolicyOffloads:
         try:
             policies = self._policies_of(name).offload
             with self._lease(name, policies) as tiers:
-                return self._in(tiers, self._offloader_of(name, policies)).offload(
-                    name, ledger_id, listener=listener, announce=announce
-                )
+                offloads = self._in(tiers, self._offloader_of(policies), self._opener(name))
+                return offloads.offload(name, ledger_id, listener=listener, announce=announce)
         except (LiveAttemptError, OffloadStoppedError):
             raise
         except OffloadError:
@@ -154,20 +152,33 @@ class PolicyOffloads:
         topic = topic_of_managed_ledger(name).full
         return lambda tier: CountedTier(tier, stats, topic)
 
-    def _offloader_of(self, name: str, policies: EffectivePolicies) -> Callable[[Tier], LedgerOffloader]:
-        given: dict[str, Any] = {
-            "max_block_bytes": policies.max_block_bytes,
-            "budget": self._budget,
-            "parts_in_flight": policies.max_threads,
-        }
-        if self._stats is None:
-            return partial(LedgerOffloader, **given)
+    def _offloader_of(self, policies: EffectivePolicies) -> Callable[[Tier], LedgerOffloader]:
+        return partial(
+            LedgerOffloader,
+            max_block_bytes=policies.max_block_bytes,
+            budget=self._budget,
+            parts_in_flight=policies.max_threads,
+        )
+
+    def _opener(self, name: str) -> Callable[[int], LedgerReader] | None:
+        """Opens hot ledgers such that their reads are timed; None if nothing is counted."""
+        stats = self._stats
+        if stats is None:
+            return None
         topic = topic_of_managed_ledger(name).full
-        return partial(CountedOffloader, stats=self._stats, topic=topic, **given)
+        return lambda ledger_id: TimedReader(self._hot.open(ledger_id), stats, topic)
 
     def _in(
-        self, tiers: KnownTiers, offloader_of: Callable[[Tier], LedgerOffloader] = LedgerOffloader
+        self,
+        tiers: KnownTiers,
+        offloader_of: Callable[[Tier], LedgerOffloader] = LedgerOffloader,
+        open_hot: Callable[[int], LedgerReader] | None = None,
     ) -> RecordedOffloads:
         return RecordedOffloads(
-            self._records, self._hot, tiers, offloader_of=offloader_of, now_ms=self._now_ms
+            self._records,
+            self._hot,
+            tiers,
+            offloader_of=offloader_of,
+            open_hot=open_hot,
+            now_ms=self._now_ms,
         )

@@ -54,7 +54,7 @@ from offload_hooks.errors import (
     UnknownLedgerError,
     UnknownTopicError,
 )
-from offload_hooks.ledger_stores import LedgerStore
+from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class RecordedOffloads:
         hot: where the ledgers are.
         tiers: where they go, and where others of them are.
         offloader_of: makes what writes to a tier.
+        open_hot: opens a ledger that is offloaded; None for as `hot` does.
         now_ms: the time, in ms since 1970, UTC.
         lease_s: how long an attempt of this process is left alone by others after it was last heard of; to 600 s.
 
@@ -84,6 +85,7 @@ class RecordedOffloads:
         tiers: KnownTiers,
         *,
         offloader_of: Callable[[Tier], LedgerOffloader] = LedgerOffloader,
+        open_hot: Callable[[int], LedgerReader] | None = None,
         now_ms: Callable[[], int] = system_now_ms,
         lease_s: float = DEFAULT_LEASE_S,
     ) -> None:
@@ -92,6 +94,7 @@ class RecordedOffloads:
         self._hot = hot
         self._tiers = tiers
         self._offloader_of = offloader_of
+        self._open_hot = hot.open if open_hot is None else open_hot
         self._now_ms = now_ms
         self._lease_s = lease_s
 
@@ -141,7 +144,7 @@ class RecordedOffloads:
             self._records.update(name, prepare)
             attempt.keep_lease()
             try:
-                with closing(self._hot.open(ledger_id)) as reader:
+                with closing(self._open_hot(ledger_id)) as reader:
                     self._offloader_of(tier).offload(
                         reader, uuid, {"managedledgername": name}, listener=watch
                     )
