@@ -108,7 +108,7 @@ def in_segments(cold: Path, info: ManagedLedgerInfo) -> list[tuple[EntryPosition
 
 
 def left_in(cold: Path, info: ManagedLedgerInfo) -> set[str]:
-    """Objects and uploads that no complete copy of the record has."""
+    """Objects and uploads that no complete copy of the record has; a name that a kill cut off means nothing."""
     keys = {str(segment.uuid) for segment in segments_of(info) if segment.is_finished}
     keys |= {
         f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
@@ -117,6 +117,5 @@ def left_in(cold: Path, info: ManagedLedgerInfo) -> set[str]:
     }
     known = {f"{key}{suffix}" for key in keys for suffix in ("", "-index")}
     files = {str(path.relative_to(cold)) for path in cold.rglob("*") if path.is_file()}
-    return {name for name in files if name.removesuffix(".metadata.json") not in known} - {
-        ".offload-uploads/lock"
-    }
+    files -= {name for name in files if name == ".offload-uploads/lock" or name.endswith(".tmp")}
+    return {name for name in files if name.removesuffix(".metadata.json") not in known}
