@@ -1,0 +1,6 @@
+"""Offload filters: which entries are kept when a topic is offloaded, what takes the others' place, and what is told."""
+
+from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord
+from offload_core.filters.run import FilteredEntries, FilterRun
+
+__all__ = ["DroppedEntries", "FilterMode", "FilterRecord", "FilterRun", "FilteredEntries"]
