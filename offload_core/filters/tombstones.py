@@ -8,6 +8,9 @@ import numpy.typing as npt
 from offload_core.codec.byte_arrays import Bytes
 from offload_hooks.errors import OptionError
 
+MOST_TOMBSTONE_BYTES = 128
+"""No tombstone is longer."""
+
 
 def replace_by_tombstones(
     data: Bytes, offsets: npt.NDArray[np.int64], dropped: npt.NDArray[np.bool_], first_entry_id: int
