@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offload_core.codec.filtered_objects import (
+    FILTERED_DROPPED_KEY,
+    FILTERED_KEPT_KEY,
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    FILTERED_STOP_KEY,
+)
 from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
-from offload_core.codec.object_format import FILTERED_KEY, FILTERED_MODE_KEY, FORMAT_VERSION_KEY
+from offload_core.codec.object_format import FORMAT_VERSION_KEY
 from offload_core.filters import FilterRecord, FilterRun
 from offload_core.filters.record import RECORD_KEY
 from offload_hooks.ledger_stores import LedgerStatus
@@ -16,9 +23,6 @@ from offload_hooks.ledger_stores import LedgerStatus
 FORMAT_VERSION = "1"
 SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
 ROLE_KEY = "role"
-FILTERED_STOP_KEY = "pulsaroffloadfilteredstop"
-FILTERED_KEPT_KEY = "pulsaroffloadfilteredkept"
-FILTERED_DROPPED_KEY = "pulsaroffloadfiltereddropped"
 
 _NO_BOOKIE = "bookie:0"
 """BookKeeper's record names a bookie for each ensemble; the embedded store has none."""
