@@ -89,6 +89,7 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
         elif due.target is not None:
             try:
                 topic.offload_prefix(due.target)
+                skipped = dict(sorted({**due.skipped, **topic.offload_status.waiting}.items()))
             except (LiveAttemptError, OffloadStoppedError) as error:
                 skipped = _left(due, topic.offload_status.offloaded, error)
             finally:

@@ -21,6 +21,9 @@ STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
 END_PROPERTY = "end"
 FAILED = "failed"
+FILTER_PROPERTY = "pulsar-offload.filter"
+"""What a filter did to the entries of a complete copy; see docs/formats/filter-record.md."""
+
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 

@@ -88,8 +88,9 @@ class GrowingBlock:
         while most and not self._grow(self.growth_for(int(ends[most - 1]))):
             most //= 2
         if most:
+            entry_ids = np.arange(self._next_entry_id - first, self._next_entry_id + most)
             self.used_bytes = frame_entries(
-                values, offsets, first, first + most, self._next_entry_id, self._buffer, self.used_bytes
+                values, offsets, entry_ids, first, first + most, self._buffer, self.used_bytes
             )
             self._next_entry_id += most
         return most

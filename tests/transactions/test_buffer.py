@@ -96,6 +96,18 @@ def test_markers_of_no_transaction_and_those_of_a_commit_under_way_decide_nothin
     assert buffer.stable_position is None
 
 
+def test_a_tombstone_is_no_abort_of_the_first_transaction_of_the_first_coordinator() -> None:
+    """It has no transaction's id, and so neither 0 nor 0 for one."""
+    first, tombstone = (0, 0), Event(kind="tombstone")
+    buffer = buffer_of([tombstone, of(first), tombstone, tombstone, PLAIN])
+    assert buffer.open_transactions == (first,)
+    assert buffer.aborted == {}
+    assert buffer.stable_position == EntryPosition(7, 0)
+    buffer.add(7, EntryBatch.of(5, [commit(first).pack(5), tombstone.pack(6)]))
+    assert buffer.decide(EntryPosition(7, 1), TransactionId(*first)) == "committed"
+    assert buffer.stable_position == EntryPosition(7, 6)
+
+
 def test_a_contradiction_keeps_what_it_is_about() -> None:
     """A coordinator ends a transaction once."""
     buffer = buffer_of([of(ONE), abort(ONE), commit(ONE)])
