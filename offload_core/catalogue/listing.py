@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
+from offload_core.codec.filtered_objects import has_gaps, is_settled
 from offload_core.codec.object_format import (
-    FILTERED_KEY,
-    FILTERED_TRANSACTIONS,
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
     ObjectKey,
@@ -112,7 +111,8 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             index=None,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
             index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
-            is_filtered=metadata.get(FILTERED_KEY) == FILTERED_TRANSACTIONS,
+            has_gaps=has_gaps(metadata),
+            is_settled=is_settled(metadata),
         )
         judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):

@@ -49,7 +49,8 @@ class StoredObject:
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.
-        is_filtered: whether entries of aborted transactions, and markers, have been left out of it on purpose.
+        has_gaps: whether entries may have been left out of it on purpose, so that ids are missing.
+        is_settled: whether entries of transactions in it count as committed, also without a marker.
     """
 
     key: ObjectKey
@@ -63,7 +64,8 @@ class StoredObject:
     detail: str | None = None
     checksum_key: str | None = None
     index_checksum_bytes: int | None = None
-    is_filtered: bool = False
+    has_gaps: bool = False
+    is_settled: bool = False
 
     @property
     def is_complete(self) -> bool:

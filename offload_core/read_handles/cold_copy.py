@@ -14,10 +14,10 @@ from offload_core.catalogue.reading import read_index
 from offload_core.catalogue.recorded import RecordedCopy, find_mismatch, recorded_copies, with_end
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.entry_directory import DirectoryPlace
+from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import (
-    FILTERED_KEY,
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
     ObjectFormat,
@@ -109,7 +109,7 @@ def _open_piece(tier: Tier, copy: RecordedCopy, managed_ledger: str | None, memo
         object_format=index.object_format,
         data_length=index.data_length,
         ledger=with_end(ledger, copy.stop_entry_id),
-        has_gaps=FILTERED_KEY in stored.user_metadata,
+        has_gaps=has_gaps(stored.user_metadata),
         sequence_file=index.sequence_file,
         directory=index.directory,
     )

@@ -15,10 +15,11 @@ from tiers import MemoryDriver, Names, uuid_of
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.codec.frames import padding
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import FILTERED_KEY, ObjectFormat
+from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_core.metadata import (
     DriverMetadata,

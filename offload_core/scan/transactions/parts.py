@@ -70,7 +70,7 @@ class TopicParts:
             begin = start[1] if ledger.ledger_id == start[0] else 0
             for piece in ledger.pieces:
                 end = END if piece.stop_entry_id is None else piece.stop_entry_id
-                if piece.stored.is_filtered or end <= begin:
+                if piece.stored.is_settled or end <= begin:
                     continue
                 for part in self._split(_whole_part(self.topic, ledger, piece), begin, stop):
                     yield Looked(part=part, begin=max(begin, piece.first_entry_id), end=end)
@@ -84,7 +84,7 @@ class TopicParts:
             stop = start[1] if ledger.ledger_id == start[0] else END
             for piece in reversed(read.pieces):
                 end = stop if piece.stop_entry_id is None else min(stop, piece.stop_entry_id)
-                if piece.stored.is_filtered or end <= piece.first_entry_id:
+                if piece.stored.is_settled or end <= piece.first_entry_id:
                     continue
                 whole = _whole_part(self.topic, ledger, piece)
                 for part in [whole] if self.whole else self._blocks_before(whole, end):
