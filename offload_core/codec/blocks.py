@@ -278,7 +278,6 @@ def write_block(
             found=f"{content} bytes of frames in {len(out)} bytes",
         )
     out[:BLOCK_HEADER_BYTES] = np.frombuffer(pack_block_header(header), dtype=np.uint8)
-    end = kernels.frame_entries(
-        values, value_offsets, first, last, header.first_entry_id, out, BLOCK_HEADER_BYTES
-    )
+    entry_ids = np.arange(header.first_entry_id - first, header.first_entry_id - first + last)
+    end = kernels.frame_entries(values, value_offsets, entry_ids, first, last, out, BLOCK_HEADER_BYTES)
     kernels.fill_padding(out, end, len(out))

@@ -15,7 +15,7 @@ from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord
 from offload_core.filters.tombstones import replace_by_tombstones
 from offload_core.metadata import EntryPosition
-from offload_hooks.errors import BrokenPluginError, EntryOrderError, placed
+from offload_hooks.errors import BrokenPluginError, EntryOrderError, OffloadError, placed
 from offload_hooks.filters import TopicFilter
 from offload_hooks.ledger_stores import EntryBatch
 
@@ -48,19 +48,30 @@ class FilterRun:
 
     Args:
         name: the filter's, as configured.
+
+    Attributes:
+        stop: the first position that is not decided of; None for no bound.
+        waits_for: in words, what the entries from there on wait for.
+
+    Raises:
+        BrokenPluginError: the filter has no such bound.
     """
 
     def __init__(self, name: str, mode: FilterMode, topic_filter: TopicFilter) -> None:
         self.name = name
         self.mode = mode
         self._filter = topic_filter
+        self.stop, self.waits_for = self._bound()
         self._kept = DroppedEntries()
         self._dropped: defaultdict[str, DroppedEntries] = defaultdict(DroppedEntries)
 
-    @property
-    def stop(self) -> EntryPosition | None:
-        """The first position that is not decided of; None for no bound."""
-        return None if self._filter.stop is None else EntryPosition(*self._filter.stop)
+    def anew(self) -> FilterRun:
+        """A run of the same filter that has noted nothing."""
+        return FilterRun(self.name, self.mode, self._filter)
+
+    def takes(self, position: EntryPosition) -> bool:
+        """Whether an entry may be offloaded now: it is decided of."""
+        return self.stop is None or position < self.stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
         """What takes the place of entries, all of which are before `stop`.
@@ -68,7 +79,8 @@ class FilterRun:
         Raises:
             FormatError: an entry is not as the filter needs it, with its place.
             EntryOrderError: an entry is not before `stop`.
-            BrokenPluginError: the filter gave no decision for each.
+            BrokenPluginError: the filter gave no decision for each, or raised what is no `OffloadError`.
+            OffloadError: what the filter raised.
         """
         self._check_settled(ledger_id, entries)
         offsets = np.asarray(entries.offsets, dtype=np.int64)
@@ -112,26 +124,45 @@ class FilterRun:
         return FilterRecord.of(self.name, self.mode, self.stop, self._kept, dict(self._dropped))
 
     def _check_settled(self, ledger_id: int, entries: EntryBatch) -> None:
-        stop = self.stop
         last = EntryPosition(ledger_id, entries.stop_entry_id - 1)
-        if stop is not None and len(entries) and last >= stop:
+        if len(entries) and not self.takes(last):
             raise EntryOrderError(
                 "an entry was to be filtered before it is settled",
                 ledger_id=ledger_id,
                 entry_id=last.entry_id,
-                expected=f"before {stop}",
+                expected=f"before {self.stop}",
             )
 
+    def _bound(self) -> tuple[EntryPosition | None, str]:
+        try:
+            stop, waits_for = self._filter.stop, str(self._filter.waits_for)
+            return None if stop is None else EntryPosition(*map(int, stop)), waits_for
+        except Exception as error:  # a plugin's own code
+            raise self._broken("does not say what it decides of", error) from error
+
     def _look(self, ledger_id: int, entries: EntryBatch) -> npt.NDArray[np.int32]:
-        causes = np.frombuffer(self._filter.look(ledger_id, entries), dtype=np.int32)
-        known = len(self._filter.causes)
+        with placed(ledger_id=ledger_id):
+            try:
+                causes = np.frombuffer(self._filter.look(ledger_id, entries), dtype=np.int32)
+                known = len(self._filter.causes)
+            except OffloadError:
+                raise
+            except Exception as error:  # a plugin's own code
+                raise self._broken("failed", error).at(entry_id=entries.first_entry_id) from error
         if len(causes) != len(entries) or (len(causes) and not 0 <= causes.min() <= causes.max() <= known):
             raise BrokenPluginError(
                 f"the offload filter {self.name!r} did not decide of each entry",
+                ledger_id=ledger_id,
+                entry_id=entries.first_entry_id,
                 expected=f"{len(entries)} numbers from 0 to {known}",
                 found=f"{len(causes)} numbers",
             )
         return causes
+
+    def _broken(self, what: str, error: Exception) -> OffloadError:
+        return BrokenPluginError(
+            f"the offload filter {self.name!r} {what}", found=f"{type(error).__name__}: {error}"
+        )
 
 
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:

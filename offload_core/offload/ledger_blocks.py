@@ -111,7 +111,8 @@ class LedgerBlocks:
         batch.done += fitting
         entry_id = batch.first_entry_id + first
         self._note(entry_id, self.data_length + end + np.concatenate([[0], borders[: fitting - 1]]))
-        written: int = frame_entries(batch.values, batch.offsets, first, batch.done, entry_id, block, end)
+        entry_ids = np.arange(batch.first_entry_id, batch.first_entry_id + batch.done)
+        written: int = frame_entries(batch.values, batch.offsets, entry_ids, first, batch.done, block, end)
         return written
 
     def _note(self, first_entry_id: int, frames: npt.NDArray[np.int64]) -> None:

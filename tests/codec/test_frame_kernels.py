@@ -152,10 +152,13 @@ def test_framing_entries_is_packing_frames_and_padding(
 ) -> None:
     first = data.draw(st.integers(0, len(payloads)))
     last = data.draw(st.integers(first, len(payloads)))
-    right = pack_frames(payloads[first:last], first_id) + padding(spare)
+    gaps = data.draw(st.lists(st.integers(1, 3), min_size=len(payloads), max_size=len(payloads)))
+    ids = first_id + np.cumsum(np.array(gaps, dtype=np.int64))
+    frames = [pack_frames([payloads[i]], int(ids[i])) for i in range(first, last)]
+    right = b"".join(frames) + padding(spare)
     out = np.zeros(len(right) + 3, dtype=np.uint8)
     values = readonly(b"".join(payloads))
-    end = kernels.frame_entries(values, borders(payloads), first, last, first_id, out, 3)
+    end = kernels.frame_entries(values, borders(payloads), ids, first, last, out, 3)
     kernels.fill_padding(out, end, len(out))
     assert out.tobytes() == b"\0\0\0" + right
 

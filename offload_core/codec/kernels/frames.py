@@ -149,15 +149,16 @@ def copy_entries(block, position, block_end, next_entry_id, room, values, value_
 
 
 @numba.njit(cache=True, nogil=True)
-def frame_entries(values, value_offsets, first, last, first_entry_id, block, position):
+def frame_entries(values, value_offsets, entry_ids, first, last, block, position):
     """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
 
-    `values` uint8 with the payloads behind one another, `value_offsets` int64. The caller has checked the room.
+    `values` uint8 with the payloads behind one another, `value_offsets` and `entry_ids` (of each of them) int64. The
+    caller has checked the room.
     """
     for i in range(first, last):
         length = value_offsets[i + 1] - value_offsets[i]
         store_i32(block, position, np.int32(length))
-        store_i64(block, position + 4, first_entry_id + (i - first))
+        store_i64(block, position + 4, entry_ids[i])
         copy_bytes(block, position + _FRAME, values, value_offsets[i], length)
         position += _FRAME + length
     return position
