@@ -108,7 +108,7 @@ _STATES = {"not run": "NOT_RUN", "running": "RUNNING", "success": "SUCCESS", "er
 
 
 def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
-    """`offload`: how an offload stands, or how the last one ended."""
+    """`offload`: how an offload stands, or how the last one ended; ours are the ledgers that a filter holds back."""
     shown: dict[str, Any] = {
         "status": _STATES[status.state],
         "lastError": "" if status.error is None else str(status.error),
@@ -120,4 +120,6 @@ def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
             "entryId": first.entry_id,
             "partitionIndex": -1,
         }
+    if status.waiting:
+        shown["waitingLedgers"] = {str(ledger_id): why for ledger_id, why in status.waiting.items()}
     return shown

@@ -17,6 +17,12 @@ FILTERED_MODE_KEY = "pulsaroffloadfilteredmode"
 TOMBSTONE_MODE = "tombstone"
 GAP_MODE = "gap"
 
+FILTERED_STOP_KEY = "pulsaroffloadfilteredstop"
+"""The first position that the filter did not decide of."""
+FILTERED_KEPT_KEY = "pulsaroffloadfilteredkept"
+FILTERED_DROPPED_KEY = "pulsaroffloadfiltereddropped"
+"""Entries and bytes, of an index object only."""
+
 
 def filter_of(user_metadata: Mapping[str, str]) -> str | None:
     """The filter that an object was written through; None if it was through none."""

@@ -19,9 +19,10 @@ from typing import Any, Self
 
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
+from offload_core.metadata.offload_context import FILTER_PROPERTY
 from offload_hooks.errors import MetadataError, UnsupportedVersionError
 
-RECORD_KEY = "pulsar-offload.filter"
+RECORD_KEY = FILTER_PROPERTY
 """Of the record in a ledger's metadata in the index, and of its short form in an offload context."""
 
 VERSION = 1

@@ -20,10 +20,10 @@ from offload_hooks.errors import MetadataError, OptionError
 STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
 END_PROPERTY = "end"
-FILTER_PROPERTY = "pulsar-offload.filter"
-"""What a filter did to the entries of a copy, in short; docs/formats/filter-record.md."""
-
 FAILED = "failed"
+FILTER_PROPERTY = "pulsar-offload.filter"
+"""What a filter did to the entries of a complete copy; see docs/formats/filter-record.md."""
+
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 

@@ -30,7 +30,7 @@ class GrowingBlock:
     """Entries of one ledger whose ids ascend, framed.
 
     Args:
-        first_entry_id: the first that it stands for; of one that gets entries, its first entry's counts.
+        first_entry_id: the first id that it stands for: of its first entry, or of one before it that was left out.
         limit_bytes: the length of the block when it is full; an entry that needs more has a block of its own.
         budget: what the memory is taken from.
 
@@ -93,8 +93,6 @@ class GrowingBlock:
         while most and not self._grow(self.growth_for(int(ends[most - 1]))):
             most //= 2
         if most:
-            if self.is_empty:
-                self.first_entry_id = int(entry_ids[first])
             self.used_bytes = frame_entries(
                 values, offsets, entry_ids, first, first + most, self._buffer, self.used_bytes
             )

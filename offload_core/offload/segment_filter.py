@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY
 from offload_core.filters import FilteredEntries, FilterRecord, FilterRun
-from offload_core.filters.record import RECORD_KEY, joined
+from offload_core.filters.record import joined
 from offload_core.metadata import EntryPosition
+from offload_core.offload.object_metadata import filter_counts, filter_metadata
 from offload_hooks.ledger_stores import EntryBatch
 
 
@@ -26,7 +26,7 @@ class SegmentFilter:
     def __init__(self, run: FilterRun) -> None:
         self._run = run
         self._noted: defaultdict[int, list[FilterRecord]] = defaultdict(list)
-        self.about = {FILTERED_KEY: run.name, FILTERED_MODE_KEY: run.mode.value}
+        self.about = filter_metadata(run)
 
     @property
     def stop(self) -> EntryPosition | None:
@@ -57,4 +57,4 @@ class SegmentFilter:
 
     def about_index(self) -> Mapping[str, str]:
         """What the index object's user metadata says, of all ledgers together; at least one was noted."""
-        return {**self.about, RECORD_KEY: joined(list(self.records().values()), self.stop).pack(short=True)}
+        return {**self.about, **filter_counts(joined(list(self.records().values()), self.stop))}

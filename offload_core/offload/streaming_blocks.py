@@ -157,7 +157,8 @@ class StreamingBlocks:
         ends = offsets[1:] - offsets[0] + FRAME_HEADER_BYTES * np.arange(1, count + 1)
         while done < count:
             behind = int(ends[done - 1]) if done else 0
-            block = self._block_for(ledger_id, int(entry_ids[done]), int(ends[done]) - behind)
+            begin = int(entry_ids[done]) if self._has_begun(ledger_id) else first
+            block = self._block_for(ledger_id, begin, int(ends[done]) - behind)
             added = 0 if block is None else block.add(values, offsets, entry_ids, done, ends[done:] - behind)
             if not added:
                 self._send_early()
@@ -197,9 +198,13 @@ class StreamingBlocks:
             self._block.drop()
             self._block = None
 
+    def _has_begun(self, ledger_id: int) -> bool:
+        """Whether there is a share of this ledger, which is the last one then."""
+        return bool(self._ledgers) and self._ledgers[-1].ledger_id == ledger_id
+
     def _leave_out(self, ledger_id: int, first: int, stop: int) -> int:
         """Add none of these ids, but a block for a ledger that has none yet; the id that comes next."""
-        if first < stop and not (self._ledgers and self._ledgers[-1].ledger_id == ledger_id):
+        if first < stop and not self._has_begun(ledger_id):
             block = self._block_for(ledger_id, first, 0)
             if block is None or not block.reserve():
                 self._send_early()
@@ -223,7 +228,7 @@ class StreamingBlocks:
 
     def _note(self, ledger_id: int, first: int, stop: int, count: int) -> None:
         """So many entries of a ledger were added, and all others from the first on to before the stop left out."""
-        if not self._ledgers or self._ledgers[-1].ledger_id != ledger_id:
+        if not self._has_begun(ledger_id):
             self._ledgers.append(_LedgerShare(ledger_id))
         self._ledgers[-1].stop_entry_id = stop
         self._ledger_ended = False

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -41,6 +41,13 @@ class BufferState(Enum):
     READY = "Ready"
 
 
+class _Opened(NamedTuple):
+    """Where a transaction begins, and the last position before it."""
+
+    before: EntryPosition | None
+    first: EntryPosition
+
+
 class TransactionBuffer:
     """What is known of a topic's transactions. Not for several threads at once.
 
@@ -52,7 +59,7 @@ class TransactionBuffer:
     def __init__(self) -> None:
         self.state = BufferState.NO_SNAPSHOT
         self.last_position: EntryPosition | None = None
-        self._open: OrderedDict[TransactionId, EntryPosition | None] = OrderedDict()
+        self._open: OrderedDict[TransactionId, _Opened] = OrderedDict()
         self._aborted: dict[TransactionId, EntryPosition] = {}
 
     @classmethod
@@ -89,18 +96,19 @@ class TransactionBuffer:
             before = (
                 self.last_position if entry_id == first.entry_id else EntryPosition(ledger_id, entry_id - 1)
             )
-            self._take(TransactionId(*transaction), marker, before, EntryPosition(ledger_id, stop - 1))
+            opened = _Opened(before, EntryPosition(ledger_id, entry_id))
+            self._take(TransactionId(*transaction), marker, opened, EntryPosition(ledger_id, stop - 1))
         self.last_position = EntryPosition(ledger_id, entries.stop_entry_id - 1)
 
     @property
     def stable_position(self) -> EntryPosition | None:
         """The last position before the first entry of any open transaction; None if nothing is before it."""
-        return next(iter(self._open.values()), self.last_position)
+        return next((each.before for each in self._open.values()), self.last_position)
 
     @property
-    def open_transactions(self) -> tuple[TransactionId, ...]:
-        """Those that have entries and no marker, by their first entry."""
-        return tuple(self._open)
+    def open_transactions(self) -> Mapping[TransactionId, EntryPosition]:
+        """Those that have entries and no marker, with the first entry of each, in the order of these."""
+        return {transaction: each.first for transaction, each in self._open.items()}
 
     @property
     def aborted(self) -> Mapping[TransactionId, EntryPosition]:
@@ -125,6 +133,11 @@ class TransactionBuffer:
             return "undecided"
         return "aborted" if transaction is not None and transaction in self._aborted else "committed"
 
+    def end_before(self, last: EntryPosition) -> None:
+        """All transactions that began up to here have ended, by markers that were left out: such are not open."""
+        for transaction in [each for each, opened in self._open.items() if opened.first <= last]:
+            del self._open[transaction]
+
     def forget_before(self, ledger_id: int) -> None:
         """Forget aborted transactions that have nothing in this ledger or a later one: the topic has no others."""
         for transaction in [each for each, last in self._aborted.items() if last.ledger_id < ledger_id]:
@@ -134,9 +147,7 @@ class TransactionBuffer:
         """What is to be persisted; the entries behind its stable position say the rest."""
         return BufferSnapshot(stable_position=self.stable_position, aborted=dict(self._aborted))
 
-    def _take(
-        self, transaction: TransactionId, marker: int, before: EntryPosition | None, last: EntryPosition
-    ) -> None:
+    def _take(self, transaction: TransactionId, marker: int, opened: _Opened, last: EntryPosition) -> None:
         known = self._aborted.get(transaction)
         if marker == COMMIT:
             self._open.pop(transaction, None)
@@ -145,7 +156,7 @@ class TransactionBuffer:
             self._open.pop(transaction, None)
             self._aborted[transaction] = last if known is None else max(known, last)
         elif not marker:
-            self._open.setdefault(transaction, before)
+            self._open.setdefault(transaction, opened)
 
 
 def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:

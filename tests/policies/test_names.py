@@ -50,6 +50,9 @@ PULSARS = sorted(
 OURS = {
     "tieredReadPriority",
     "managedLedgerOffloadRateLimitInBytesPerSecond",
+    "managedLedgerOffloadFilter",
+    "managedLedgerOffloadFilterMode",
+    "managedLedgerOffloadFilterOptions",
     "managedLedgerOffloadStreaming",
     "maxOffloadSegmentSizeInBytes",
     "maxOffloadSegmentRolloverTimeInSeconds",
