@@ -15,6 +15,7 @@ import pytest
 from commands import Offload
 from pulsar_shell import PulsarShell
 from service import Service
+from transactional import message
 
 from offload_core import open_tier
 from offload_core.admin.topics import RecordedTopics
@@ -25,6 +26,7 @@ from offload_core.managed_ledger import (
     HotLedgers,
     ManagedLedger,
     RolloverPolicy,
+    TransactionalTopic,
     open_environment,
     open_managed_ledger,
     policies_by_name,
@@ -85,6 +87,32 @@ def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
 
 def complete(topic: ManagedLedger) -> list[int]:
     return [ledger.ledger_id for ledger in topic.read_info().in_order if ledger.has_complete_copy]
+
+
+def test_it_tells_how_a_topics_transactions_stand(service: Service, tmp_path: Path) -> None:
+    """As a broker does; of what the sealed ledgers say."""
+    stats = "/admin/v3/transactions/transactionBufferStats/acme/n"
+    with (
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        with open_managed_ledger(environment, "acme/n/persistent/a+%2B+b") as plain:
+            followed = TransactionalTopic(environment, plain)
+            dropped = followed.begin()
+            first = followed.add_entries([message(dropped), message(followed.begin())])
+            followed.abort(dropped)
+    answer = service.ask("GET", f"{stats}/a%20%2B%20b")
+    assert (answer.status, answer.json) == (
+        200,
+        {
+            "state": "Ready",
+            "maxReadPosition": str(first),
+            "ongoingTxnSize": 1,
+            "totalAbortedTransactions": 1,
+        },
+    )
+    assert service.ask("GET", f"{stats}/none").status == 404
 
 
 def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
