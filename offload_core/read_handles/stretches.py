@@ -108,6 +108,7 @@ def _walk(
             entry_id,
             target,
             piece.has_gaps and not exact,
+            _ANY_BYTES,
             *(column[:room] for column in columns),
         )
         at, entry_id, count = int(at), int(entry_id), int(count)
@@ -175,13 +176,13 @@ def _read_mapfile(stretch: Stretch, first: int, stop: int, ahead: bool) -> Itera
         stop_entry_id=stop,
         more=place < end,
     )
-    offsets, lengths = np.empty(_AT_ONCE, dtype=np.int64), np.empty(_AT_ONCE, dtype=np.int64)
+    ids, offsets, lengths = (np.empty(_AT_ONCE, dtype=np.int64) for _ in range(3))
     while True:
         cursor.skip_to(first)
-        count = cursor.locate(offsets, lengths, _ANY_BYTES)
+        count = cursor.locate(ids, offsets, lengths, _ANY_BYTES)
         if count:
-            ids = np.arange(cursor.next_entry_id - count, cursor.next_entry_id)
-            yield Located(ids, cursor.array, offsets[:count].copy(), lengths[:count].copy(), None)
+            located = ids[:count].copy(), cursor.array, offsets[:count].copy(), lengths[:count].copy()
+            yield Located(*located, None)
         elif cursor.done:
             return
         else:
