@@ -73,6 +73,8 @@ def read_stretch(
     piece, block = stretch.piece, stretch.block
     for end in (stretch.stop_entry_id, block.end_entry_id):
         stop_entry_id = stop_entry_id if end is None else min(stop_entry_id, end)
+    if not block.length:
+        return
     with placed(key=piece.key.data_key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
         if piece.sequence_file is not None:
             yield from _read_mapfile(stretch, first_entry_id, stop_entry_id, ahead)
