@@ -2,9 +2,10 @@
 
 A ledger of 256 MiB, of Pulsar's entries of one message of 1 KiB, from the embedded hot tier's files to an S3 service on
 this machine, as the suite `offload` has it. Beside it, to a folder in memory, where nothing hides behind a service: for
-that there is no target. Without transactions; and with 30 % of the entries in transactions that were aborted, 40 % in such as were committed, of 20 entries each, eight of them at a time, in both
-modes. The transactions are settled already, as a topic's owner keeps them; settling them, for somebody who has not
-followed the topic, is a pass more over the entries, which is shown beside.
+that there is no target. Without transactions; and with 30 % of the entries in transactions that were aborted, 40 % in
+such as were committed, of 20 entries each, eight of them at a time, in both modes. The transactions are settled
+already, as a topic's owner keeps them; settling them, for somebody who has not followed the topic, is a pass more over
+the entries, which is shown beside.
 """
 
 from __future__ import annotations
@@ -41,20 +42,22 @@ def run(folder: Path) -> Iterator[Result]:
     """Each mode over the offload without a filter."""
     place = in_memory_where_it_can_be(folder)
     store = FileLedgerStore(folder / "filter-hot", sync="never")
-    tier = Tier(LocalDriver(str(place / "cold")))
     try:
         plain = filled(store, with_transactions=False)
         mixed = filled(store, with_transactions=True)
-        for mode in FilterMode:
-            yield filtering(store, tier, plain, mode, None, "no transactions", MOST_WITHOUT)
         settled = settle(store, mixed)
-        for mode in FilterMode:
-            yield filtering(store, tier, mixed, mode, settled, "30 % aborted", MOST_WITH)
-        yield timed(
-            "settling them before, 30 % aborted", lambda: settle(store, mixed), store, tier, mixed, None
-        )
+        with Versitygw().start(place / "service") as server:
+            server.make_bucket("bench")
+            with open_tier_at(server, "never") as tier:
+                for mode in FilterMode:
+                    yield filtering(store, tier, plain, mode, None, "S3, no transactions", MOST_WITHOUT)
+                    yield filtering(store, tier, mixed, mode, settled, "S3, 30 % aborted", MOST_WITH)
+        with Tier(LocalDriver(str(place / "cold"))) as folder_tier:
+            for mode in FilterMode:
+                yield filtering(store, folder_tier, plain, mode, None, "a folder, no transactions", None)
+                yield filtering(store, folder_tier, mixed, mode, settled, "a folder, 30 % aborted", None)
+            yield timed("settling them", lambda: settle(store, mixed), store, folder_tier, mixed, None)
     finally:
-        tier.close()
         store.close()
         shutil.rmtree(place)
         shutil.rmtree(folder / "filter-hot")
