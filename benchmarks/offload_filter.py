@@ -16,6 +16,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+from servers.versitygw import Versitygw
+
+from benchmarks.java import open_tier_at
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.stores import in_memory_where_it_can_be
 from offload_core.filters import ChosenFilter, FilterMode, FilterRecord
