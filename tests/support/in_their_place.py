@@ -64,6 +64,11 @@ def offload_in_its_place(
 ) -> OffloadedLedger:
     """Delete the broker's objects; put their entries into a ledger of the hot tier, and offload that."""
     data, index = read_whole(tier, key.data_key), read_whole(tier, key.index_key)
+    names = {
+        name: value
+        for name, value in tier.stat(key.data_key).user_metadata.items()
+        if name in ("managedledgername", "pulsarclustername")
+    }
     tier.delete([key.data_key, key.index_key])
     writer = hot.create({})
     writer.append_batch([payload for _, _, payload in read_object(data, index, key)])
@@ -72,7 +77,7 @@ def offload_in_its_place(
     reader = Renumbered(hot.open(writer.ledger_id), key.ledger_id)
     try:
         return LedgerOffloader(tier, max_block_bytes=PART_BYTES).offload(
-            reader, key.uuid, {}, filter_run=filter_run
+            reader, key.uuid, names, filter_run=filter_run
         )
     finally:
         reader.close()
@@ -134,10 +139,14 @@ def entries_in_objects(tier: Tier, keys: Sequence[ObjectKey]) -> dict[int, list[
 
 
 def filter_objects(
-    tier: Tier, keys: Sequence[ObjectKey], folder: Path, chosen: OffloadFilter | None = None
+    tier: Tier,
+    keys: Sequence[ObjectKey],
+    folder: Path,
+    chosen: OffloadFilter | None = None,
+    mode: FilterMode = FilterMode.TOMBSTONE,
 ) -> dict[int, FilterRecord]:
     """Filter what a broker offloaded as far as its transactions are settled; what the filter did, by ledger."""
-    through = filtering(entries_in_objects(tier, keys), chosen=chosen)
+    through = filtering(entries_in_objects(tier, keys), mode, chosen)
     records = {}
     with closing(FileLedgerStore(folder, sync="never")) as hot:
         for key in keys:
