@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offload_core.managed_ledger import OffloadStatus
+from offload_core.managed_ledger import OffloadStatus, TransactionStatus
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, VersionedInfo
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -108,7 +108,7 @@ _STATES = {"not run": "NOT_RUN", "running": "RUNNING", "success": "SUCCESS", "er
 
 
 def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
-    """`offload`: how an offload stands, or how the last one ended."""
+    """`offload`: how an offload stands, or how the last one ended; ours are the ledgers that a filter holds back."""
     shown: dict[str, Any] = {
         "status": _STATES[status.state],
         "lastError": "" if status.error is None else str(status.error),
@@ -120,4 +120,17 @@ def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
             "entryId": first.entry_id,
             "partitionIndex": -1,
         }
+    if status.waiting:
+        shown["waitingLedgers"] = {str(ledger_id): why for ledger_id, why in status.waiting.items()}
     return shown
+
+
+def buffer_stats_to_json(status: TransactionStatus) -> dict[str, Any]:
+    """`transactionBufferStats`: how a topic's transactions stand; what is only a broker's is left out."""
+    stable = status.stable_position
+    return {
+        "state": status.state.value,
+        "maxReadPosition": "-1:-1" if stable is None else str(stable),
+        "ongoingTxnSize": len(status.open_transactions),
+        "totalAbortedTransactions": status.aborted_count,
+    }

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from offload_core.metadata import DriverMetadata
-from offload_core.metadata.offload_context import STATUS_PROPERTY
 from offload_core.metadata.segment_shares import place_of
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
@@ -71,8 +70,8 @@ class KnownTiers:
 
 
 def _names_none(recorded: DriverMetadata) -> bool:
-    """Whether nothing is recorded but that the attempt failed: an old record's, which named no driver."""
-    return not recorded.name and all(name == STATUS_PROPERTY for name, _ in recorded.properties)
+    """Whether nothing is recorded but how the attempt went: an old record's, which named no driver."""
+    return not recorded.name and not place_of(recorded).properties
 
 
 def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:

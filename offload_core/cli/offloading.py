@@ -79,13 +79,15 @@ def offload(
     if due.target is not None:
         _watched(offloads, due.target)
     done = offloads.offload_status.offloaded
+    skipped = dict(sorted({**due.skipped, **offloads.offload_status.waiting}.items()))
     if as_json:
-        skipped = {str(ledger_id): why for ledger_id, why in due.skipped.items()}
-        out.print_json(data={"offloaded": list(done), "skipped": skipped})
+        out.print_json(
+            data={"offloaded": list(done), "skipped": {str(each): skipped[each] for each in skipped}}
+        )
         return
     for ledger_id in done:
         out.print(f"ledger {ledger_id}: offloaded", highlight=False)
-    for ledger_id, why in due.skipped.items():
+    for ledger_id, why in skipped.items():
         out.print(f"ledger {ledger_id}: not offloaded: {printable(why)}", markup=False, highlight=False)
 
 

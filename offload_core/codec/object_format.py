@@ -18,8 +18,6 @@ from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 FORMAT_VERSION = "1"
-FILTERED_KEY = "pulsaroffloadfiltered"
-FILTERED_TRANSACTIONS = "transactions"
 
 
 class ObjectFormat(enum.Enum):

@@ -4,6 +4,7 @@ from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditL
 from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.followed_transactions import TransactionStatus
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.open_readers import OpenReader
@@ -13,17 +14,14 @@ from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.managed_ledger.prefix_offload import OffloadStatus, first_unoffloaded, no_tier
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
+from offload_core.managed_ledger.settlement import begin_times_ms, look_at_transactions, settle_transactions
 from offload_core.managed_ledger.streaming.completion_requests import request_completion
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
-from offload_core.managed_ledger.transactional_topic import (
-    SnapshotPolicy,
-    TransactionalTopic,
-    TransactionStatus,
-)
+from offload_core.managed_ledger.transactional_topic import SnapshotPolicy, TransactionalTopic
 from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
 from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
 from offload_core.offload.clock import system_now_ms
@@ -56,15 +54,18 @@ __all__ = [
     "UpkeepLoop",
     "UpkeepRound",
     "UpkeepStatus",
+    "begin_times_ms",
     "delete_managed_ledger",
     "due_ledgers",
     "first_unoffloaded",
     "keep_up",
+    "look_at_transactions",
     "no_tier",
     "open_environment",
     "open_managed_ledger",
     "policies_by_name",
     "request_completion",
+    "settle_transactions",
     "system_now_ms",
     "topic_offloads",
 ]

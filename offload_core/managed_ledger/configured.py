@@ -15,6 +15,7 @@ from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.managed_ledger.streaming.pool import StreamingPool
+from offload_core.managed_ledger.topic_filters import PolicyFilters
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats
@@ -87,6 +88,7 @@ def open_environment(
             open_reader=reads.open_reader,
             priority_of=reads.priority_of,
             offloads=offloads,
+            filter_of=PolicyFilters(policies_of).choose,
             streaming=streaming,
             forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
             audit=LoggedDeletions() if path is None else FileAuditLog(path),

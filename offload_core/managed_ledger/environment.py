@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from offload_core.filters import NO_FILTER, ChosenFilter
 from offload_core.managed_ledger.audit_log import AuditLog, LoggedDeletions
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.open_readers import OpenReader
@@ -19,6 +20,10 @@ from offload_hooks.ledger_stores import LedgerReader
 
 def _offloaded_first(_: str) -> ReadPriority:
     return ReadPriority.OFFLOADED_FIRST
+
+
+def _not_filtered(_: str) -> ChosenFilter:
+    return NO_FILTER
 
 
 def _nothing_else(_: str) -> None:
@@ -36,6 +41,7 @@ class Environment:
         priority_of: which copy of a managed ledger's ledgers is read, by its name, where a call does not say it.
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
+        filter_of: which filter its entries go through when they are offloaded, by its name; see `open_filter`.
         streaming: streams topics that are switched to it; None for none.
         audit: where each deletion is recorded.
         forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
@@ -48,6 +54,7 @@ class Environment:
     priority_of: Callable[[str], ReadPriority] = _offloaded_first
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: Offloads | None = None
+    filter_of: Callable[[str], ChosenFilter] = _not_filtered
     streaming: StreamingPool | None = None
     audit: AuditLog = field(default_factory=LoggedDeletions)
     forget: Callable[[str], None] = _nothing_else

@@ -115,6 +115,7 @@ class ManagedLedger:
         max_bytes: int = DEFAULT_READ_BYTES,
         *,
         priority: ReadPriority | None = None,
+        up_to: EntryPosition | None = None,
     ) -> EntriesRead:
         """Entries from `position` on, over all ledgers; up to the last acknowledged one, nothing is waited for.
 
@@ -125,6 +126,7 @@ class ManagedLedger:
         Args:
             max_bytes: of payloads; at least one entry is read, however large.
             priority: which copy of each ledger is read, and what if that fails; None for what the environment says.
+            up_to: nothing behind this position is read; None for no bound.
 
         Raises:
             RangeError, OptionError: a negative position, or bounds below 1.
@@ -133,7 +135,8 @@ class ManagedLedger:
         """
         if priority is None:
             priority = self._environment.priority_of(self.name)
-        return self._reader.read(self._appender.view, position, max_entries, max_bytes, priority)
+        view = self._appender.view if up_to is None else self._appender.view.up_to(up_to)
+        return self._reader.read(view, position, max_entries, max_bytes, priority)
 
     def roll(self) -> bool:
         """Seal the ledger that is written, and record what it has; whether there was one with entries.

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.filters import FilterRun
 from offload_core.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
 from offload_core.managed_ledger.timed_reader import TimedReader
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
@@ -70,6 +71,7 @@ class PolicyOffloads:
         name: str,
         ledger_id: int,
         *,
+        filter_run: FilterRun | None = None,
         listener: ProgressListener | None = None,
         announce: Announce = to_nobody,
     ) -> bool:
@@ -78,7 +80,9 @@ class PolicyOffloads:
             policies = self._policies_of(name).offload
             with self._lease(name, policies) as tiers:
                 offloads = self._in(tiers, self._offloader_of(policies), self._opener(name))
-                return offloads.offload(name, ledger_id, listener=listener, announce=announce)
+                return offloads.offload(
+                    name, ledger_id, filter_run=filter_run, listener=listener, announce=announce
+                )
         except (LiveAttemptError, OffloadStoppedError):
             raise
         except OffloadError:

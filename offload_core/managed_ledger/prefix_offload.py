@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 from uuid import UUID
 
+from offload_core.filters import FilterRun
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.offload import OffloadProgress
 from offload_core.offload.offloads import Offloads
@@ -35,6 +36,7 @@ class OffloadStatus:
         offloaded: the ledgers that it has offloaded.
         progress: of the ledger that is under way; None between two of them.
         first_unoffloaded: of an offload that succeeded: its result.
+        waiting: ledgers that it left out, since the topic's filter does not decide of them yet, and why.
         error: of one that failed: why.
     """
 
@@ -43,6 +45,7 @@ class OffloadStatus:
     offloaded: tuple[int, ...] = ()
     progress: OffloadProgress | None = None
     first_unoffloaded: EntryPosition | None = None
+    waiting: Mapping[int, str] = field(default_factory=dict)
     error: OffloadError | None = None
 
 
@@ -58,6 +61,7 @@ class PrefixOffload:
 
     Args:
         offloads: None if no tier is configured.
+        open_filter: the run of the topic's filter over a ledger that ends with this entry; see `open_filter`.
         read: the record as it is now.
         offloaded: told of each ledger that was offloaded.
         announce: told of each attempt at a ledger whose objects are about to be deleted; if it raises, they are not.
@@ -70,12 +74,14 @@ class PrefixOffload:
         self,
         name: str,
         offloads: Offloads | None,
+        open_filter: Callable[[EntryPosition], FilterRun | None],
         read: Callable[[], ManagedLedgerInfo],
         offloaded: Callable[[int], None],
         announce: Callable[[LedgerRecord, UUID, str], None],
     ) -> None:
         self._name = name
         self._offloads = offloads
+        self._open_filter = open_filter
         self._read = read
         self._offloaded = offloaded
         self._announce = announce
@@ -135,21 +141,23 @@ class PrefixOffload:
         while True:
             info = self._read()
             with self._lock:
-                ledger = next((each for each in info.in_order if _is_due(each, run.target)), None)
-                if ledger is None:
-                    self._run = None  # who comes now begins another
-                    first = first_unoffloaded(info)
-                    self.status = replace(
-                        self.status, state="success", progress=None, first_unoffloaded=first
-                    )
-                    return first
+                due = [each for each in info.in_order if _is_due(each, run.target)]
+                if not due:
+                    return self._succeeded(info, {})
             if run.is_stopped:
                 raise self._stopped()
+            ledger = due[0]
             ledger_id = ledger.ledger_id
             try:
+                last = EntryPosition(ledger_id, (ledger.info.entries or 0) - 1)
+                filter_run = self._open_filter(last)
+                if filter_run is not None and not filter_run.takes(last):
+                    with self._lock:
+                        return self._succeeded(info, _waiting(due, filter_run.waits_for))
                 offloads.offload(
                     self._name,
                     ledger_id,
+                    filter_run=filter_run,
                     listener=partial(self._watch, run),
                     announce=partial(self._announce, ledger),
                 )
@@ -165,6 +173,15 @@ class PrefixOffload:
                 offloaded = (*self.status.offloaded, ledger_id)
                 self.status = replace(self.status, offloaded=offloaded, progress=None)
             self._offloaded(ledger_id)
+
+    def _succeeded(self, info: ManagedLedgerInfo, waiting: Mapping[int, str]) -> EntryPosition:
+        """All that may go is offloaded; the lock is held."""
+        self._run = None  # who comes now begins another
+        first = first_unoffloaded(info)
+        self.status = replace(
+            self.status, state="success", progress=None, first_unoffloaded=first, waiting=waiting
+        )
+        return first
 
     def _watch(self, run: _Run, progress: OffloadProgress) -> None:
         with self._lock:
@@ -207,6 +224,15 @@ def first_unoffloaded(info: ManagedLedgerInfo) -> EntryPosition:
         if not ledger.info.is_closed or end.entry_id < (ledger.info.entries or 0):
             return end
     return end
+
+
+def _waiting(due: Sequence[LedgerRecord], waits_for: str) -> dict[int, str]:
+    """Why each of these is not offloaded: the first waits, and the others for that one."""
+    first = due[0].ledger_id
+    return {
+        ledger.ledger_id: f"waits for {waits_for}" if ledger is due[0] else f"ledger {first} comes before it"
+        for ledger in due
+    }
 
 
 def _is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:

@@ -19,6 +19,7 @@ from offload_core.managed_ledger.prefix_offload import (
     PrefixOffload,
     configured,
 )
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_hooks.errors import OffloadError, UnknownTopicError
 
@@ -42,7 +43,9 @@ class TopicOffloads:
         self._environment = environment
         self._read = read
         self._moved = moved
-        self._prefix = PrefixOffload(name, environment.offloads, read, moved, self._announce)
+        self._prefix = PrefixOffload(
+            name, environment.offloads, partial(open_filter, environment, name), read, moved, self._announce
+        )
 
     def read_info(self) -> ManagedLedgerInfo:
         """The record as it is now."""

@@ -17,22 +17,27 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from offload_core.filters.recorded import settled_by_filters
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.followed_transactions import (
+    READ_AT_ONCE,
+    FollowedTransactions,
+    TransactionStatus,
+)
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.reading import EntriesRead
 from offload_core.messages.new_entry import pack_marker
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority
 from offload_core.transactions import (
     BufferSnapshot,
-    BufferState,
     Decision,
     SnapshotStore,
-    TransactionBuffer,
     TransactionId,
     find_events,
 )
 from offload_hooks.errors import OffloadError, UnknownTransactionError
-from offload_hooks.ledger_stores import EntryBatch
+from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch
 from offload_hooks.values import ReadableBuffer
 
 _log = logging.getLogger(__name__)
@@ -40,8 +45,9 @@ _log = logging.getLogger(__name__)
 _READ_AFTER = 64
 """After so many entries the buffer reads on; earlier, if it is asked for something."""
 
-_AT_ONCE = 10_000
-_START = EntryPosition(0, 0)
+
+_NOWHERE = EntryPosition(-1, -1)
+"""Before all entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,22 +61,6 @@ class SnapshotPolicy:
 
     max_entries: int = 1000
     interval_s: float = 5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionStatus:
-    """How the transactions of a topic stand, at one moment.
-
-    Attributes:
-        stable_position: the last position before the first entry of any open transaction; None if nothing is before it.
-        persisted_position: the stable position of the last persisted snapshot; None if there is none.
-        open_transactions: by their first entry.
-    """
-
-    state: BufferState
-    stable_position: EntryPosition | None
-    persisted_position: EntryPosition | None
-    open_transactions: tuple[TransactionId, ...]
 
 
 class TransactionalTopic:
@@ -91,22 +81,30 @@ class TransactionalTopic:
     ) -> None:
         self.topic = topic
         self._now_ms = environment.now_ms
-        self._snapshots = SnapshotStore(environment.records.store)
         self._policy = SnapshotPolicy() if policy is None else policy
         self._lock = threading.RLock()
-        self._buffer = TransactionBuffer()
-        self._next = _START
-        self._behind = self._unpersisted = 0  # entries, about: many threads count
-        self._tried_ms = self._now_ms()
+        self._behind = 0  # entries, about: many threads count
+        self._tried_ms, self._tried_entries = self._now_ms(), 0
         self._coordinator = secrets.randbits(62)
         self._numbers = itertools.count()
         self._begun: set[TransactionId] = set()
-        self._persisted = self._snapshots.read(topic.name)
-        if self._persisted is not None:
-            self._restore(self._persisted)
+        self._followed = FollowedTransactions(
+            SnapshotStore(environment.records.store),
+            topic.name,
+            lambda position: topic.read_entries(
+                position, READ_AT_ONCE, priority=ReadPriority.BOOKKEEPER_FIRST
+            ),
+            topic.read_info,
+        )
+        self._read_on()
 
     def __repr__(self) -> str:
         return f"<TransactionalTopic {self.topic.name}>"
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's."""
+        return self.topic.name
 
     def begin(self) -> TransactionId:
         """Begin a transaction; its id, which no other has. Nothing is written."""
@@ -142,42 +140,51 @@ class TransactionalTopic:
         """End a transaction, so that its messages are never seen; as `commit`."""
         return self._end(transaction, commits=False)
 
+    def read_entries(
+        self,
+        position: EntryPosition,
+        max_entries: int,
+        max_bytes: int = DEFAULT_READ_BYTES,
+        *,
+        priority: ReadPriority | None = None,
+    ) -> EntriesRead:
+        """Entries as whoever reads what is committed may get them: those that are settled; see `decide` of each.
+
+        As `ManagedLedger.read_entries`, but that of what is behind the stable position nothing is there yet: then
+        nothing is read, and `next_position` stays. What a filter let go to the tier was settled before, so such a cold
+        copy is read also while entries cannot be followed up.
+        """
+        return self.topic.read_entries(
+            position, max_entries, max_bytes, priority=priority, up_to=self._readable_to(position)
+        )
+
     def status(self) -> TransactionStatus:
         """How it stands now, all that is acknowledged included."""
         with self._lock:
             self._read_on()
-            is_used = self._is_used
-            return TransactionStatus(
-                state=self._buffer.state,
-                stable_position=self._buffer.stable_position if is_used else self.topic.last_position,
-                persisted_position=None if self._persisted is None else self._persisted.stable_position,
-                open_transactions=self._buffer.open_transactions,
-            )
+            return self._followed.status(self.topic.last_position)
 
     def decide(self, position: EntryPosition, transaction: TransactionId | None) -> Decision:
         """What became of an entry, see `TransactionBuffer.decide`."""
         with self._lock:
             self._read_on()
-            return self._buffer.decide(position, transaction)
+            return self._followed.buffer.decide(position, transaction)
 
     @property
     def persisted(self) -> BufferSnapshot | None:
         """The last persisted snapshot; None if there is none. Asks nobody."""
-        return self._persisted
+        return self._followed.persisted
 
     def snapshot(self) -> BufferSnapshot | None:
         """Persist a snapshot of all that is acknowledged; None where no transaction was used."""
         with self._lock:
-            if not self._is_used:
+            if not self._followed.is_used:
                 return None
             self._read_on()
-            self._tried_ms, self._unpersisted = self._now_ms(), 0
-            if self._buffer.aborted:
-                kept = [each for each in self.topic.read_info().in_order if not each.is_condemned]
-                if kept:
-                    self._buffer.forget_before(kept[0].ledger_id)
-            self._persisted = self._snapshots.write(self.topic.name, self._buffer.snapshot())
-            return self._persisted
+            self._tried_ms, self._tried_entries = self._now_ms(), self._followed.new_entries
+            snapshot = self._followed.persist()
+            self._tried_entries = 0
+            return snapshot
 
     def snapshot_if_due(self) -> bool:
         """As `snapshot`, if the policy says so, of an idle topic as well; to be called at intervals. Whether it was."""
@@ -188,30 +195,33 @@ class TransactionalTopic:
             self.snapshot()
             return True
 
-    @property
-    def _is_used(self) -> bool:
-        return self._buffer.state is not BufferState.NO_SNAPSHOT
+    def _readable_to(self, position: EntryPosition) -> EntryPosition | None:
+        """The last entry that is settled; None where no transaction was used."""
+        with self._lock:
+            try:
+                self._read_on()
+            except OffloadError:
+                read = self._followed.buffer.stable_position or _NOWHERE
+                settled = max(read, settled_by_filters(self.topic.read_info()) or _NOWHERE)
+                if position > settled:
+                    raise
+                return settled
+            if not self._followed.is_used:
+                return None
+            return self._followed.buffer.stable_position or _NOWHERE
 
     def _use(self) -> None:
         """Persist the first snapshot: from now on there may be entries of transactions."""
         with self._lock:
-            if not self._is_used:
-                first = BufferSnapshot(stable_position=self.topic.last_position)
-                self._persisted = self._snapshots.write(self.topic.name, first)
-                self._restore(self._persisted)
-
-    def _restore(self, snapshot: BufferSnapshot) -> None:
-        """Make the buffer of a snapshot and the entries behind it."""
-        stable = snapshot.stable_position
-        self._buffer = TransactionBuffer.restore(snapshot)
-        self._next = _START if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
-        self._read_on()
+            if not self._followed.is_used:
+                self._followed.use(self.topic.last_position)
+                self._read_on()
 
     def _end(self, transaction: TransactionId, *, commits: bool) -> EntryPosition:
         self._use()
         with self._lock:
             self._read_on()
-            if transaction not in self._begun and not self._buffer.is_open(transaction):
+            if transaction not in self._begun and not self._followed.buffer.is_open(transaction):
                 raise UnknownTransactionError(
                     f"no transaction {transaction} is open in {self.topic.name}",
                     hint="It may have ended before, or was never begun.",
@@ -225,7 +235,7 @@ class TransactionalTopic:
     def _follow(self, added: int) -> None:
         """After entries were acknowledged: let the buffer read on at times. Nothing that fails here fails the call."""
         self._behind += added
-        if not self._is_used or not (self._behind >= _READ_AFTER or self._is_due()):
+        if not self._followed.is_used or not (self._behind >= _READ_AFTER or self._is_due()):
             return
         if not self._lock.acquire(blocking=False):
             return  # who holds it reads on, or the next one does
@@ -237,21 +247,12 @@ class TransactionalTopic:
             self._lock.release()
 
     def _is_due(self) -> bool:
-        new = self._unpersisted + self._behind
+        new = self._followed.new_entries + self._behind
         is_late = self._now_ms() - self._tried_ms >= self._policy.interval_s * 1000
-        return self._is_used and (new >= self._policy.max_entries or (new > 0 and is_late))
+        is_much = new - self._tried_entries >= self._policy.max_entries
+        return self._followed.is_used and (is_much or (new > 0 and is_late))
 
     def _read_on(self) -> None:
         """Give the buffer what is acknowledged by now."""
-        target = self.topic.last_position
-        while self._is_used and target is not None and self._next <= target:
-            self._behind = 0
-            read = self.topic.read_entries(self._next, _AT_ONCE, priority=ReadPriority.BOOKKEEPER_FIRST)
-            for ledger_id, entries in read.batches:
-                self._buffer.add(ledger_id, entries)
-                self._next = EntryPosition(ledger_id, entries.stop_entry_id)
-                self._unpersisted += len(entries)
-            if not read.batches:
-                break
-        if self._buffer.state is BufferState.INITIALIZING:
-            self._buffer.become_ready()
+        self._behind = 0
+        self._followed.read_on(self.topic.last_position)

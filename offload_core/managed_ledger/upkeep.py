@@ -1,5 +1,7 @@
 """What a topic's policies ask for, done once: rollover, retention, offload, deletion of hot copies.
 
+Of a topic with transactions a snapshot of them is persisted before, so that what they have settled can be offloaded.
+
 Offloaded is by whole ledgers and thresholds, or by streaming, which goes on between the rounds.
 """
 
@@ -13,9 +15,13 @@ from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
+from offload_core.managed_ledger.transactional_topic import TransactionalTopic
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError
+
+KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
+"""A topic that is open here, with transactions or without, or one that others have open."""
 
 _COMPLETION_S = 30.0
 """How long a round waits for a segment that somebody asked to be completed."""
@@ -42,14 +48,20 @@ class UpkeepRound:
     failures: Mapping[str, OffloadError] = field(default_factory=dict)
 
 
-def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
+def offloads_of(kept: KeptTopic) -> ManagedLedger | TopicOffloads:
+    """What offloads a topic."""
+    return kept.topic if isinstance(kept, TransactionalTopic) else kept
+
+
+def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepRound:
     """Do all that is due to a topic now. What fails is told, not raised.
 
-    Rollover, retention and streaming are its owner's alone, of a topic that is open here.
+    Rollover, retention, streaming and snapshots of transactions are its owner's alone, of a topic that is open here.
 
     Retention comes before the offload, which then does not move what is to be deleted. Where nobody sets it, nothing is
     deleted: Pulsar's default keeps what is not consumed yet, and here nobody consumes.
     """
+    topic = offloads_of(kept)
     failures: dict[str, OffloadError] = {}
     rolled = False
     trimmed: list[int] = []
@@ -59,9 +71,12 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
     if isinstance(topic, ManagedLedger):
         with _noted(failures, "rollover"):
             rolled = topic.roll_if_due()
-        if policies.retention_origin != "default":
-            with _noted(failures, "retention"):
-                topic.trim(policies.retention, listener=trimmed.append)
+    if isinstance(kept, TransactionalTopic):
+        with _noted(failures, "transactions"):  # before retention: they are read before they go
+            kept.snapshot_if_due()
+    if isinstance(topic, ManagedLedger) and policies.retention_origin != "default":
+        with _noted(failures, "retention"):
+            topic.trim(policies.retention, listener=trimmed.append)
     if isinstance(topic, ManagedLedger):
         with _noted(failures, "streaming"):
             _stream(topic, policies.offload)
@@ -74,6 +89,7 @@ def keep_up(topic: ManagedLedger | TopicOffloads, policies: ResolvedPolicies, no
         elif due.target is not None:
             try:
                 topic.offload_prefix(due.target)
+                skipped = dict(sorted({**due.skipped, **topic.offload_status.waiting}.items()))
             except (LiveAttemptError, OffloadStoppedError) as error:
                 skipped = _left(due, topic.offload_status.offloaded, error)
             finally:

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S
-from offload_core.managed_ledger.topic_offloads import TopicOffloads
-from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
+from offload_core.managed_ledger.upkeep import KeptTopic, UpkeepRound, keep_up, offloads_of
 from offload_core.offload.clock import system_now_ms
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import OffloadError, StoreError
@@ -30,7 +28,7 @@ FIRST_WAIT_S = 10.0
 LONGEST_WAIT_S = 600.0
 _STOP_AGAIN_S = 0.05
 
-_Round = tuple[ManagedLedger | TopicOffloads, "Future[None]"]
+_Round = tuple[KeptTopic, "Future[None]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +61,7 @@ class UpkeepLoop:
 
     def __init__(
         self,
-        topics: Callable[[], Collection[ManagedLedger | TopicOffloads]],
+        topics: Callable[[], Collection[KeptTopic]],
         policies_of: Callable[[str], ResolvedPolicies],
         *,
         interval_s: float = DEFAULT_INTERVAL_S,
@@ -105,7 +103,9 @@ class UpkeepLoop:
         self._pool.shutdown(wait=False, cancel_futures=True)
         while (running := self._rounds_that_run()) and time.monotonic() < until:
             for topic, _ in running:
-                topic.stop_offload()  # again and again: its round may come to the offload only now
+                offloads_of(
+                    topic
+                ).stop_offload()  # again and again: its round may come to the offload only now
             wait([ended for _, ended in running], timeout=_STOP_AGAIN_S)
         for topic, _ in running:
             _log.warning("a round of upkeep of %s did not end in %g s", topic.name, timeout_s)
@@ -152,7 +152,7 @@ class UpkeepLoop:
                 _log.exception("no upkeep this time, by a fault of its own")
             self._ended.wait(self._interval_s)
 
-    def _keep(self, topic: ManagedLedger | TopicOffloads) -> None:
+    def _keep(self, topic: KeptTopic) -> None:
         try:
             try:
                 done = keep_up(topic, self._policies_of(topic.name), self._now_ms())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import Self
 
@@ -33,6 +33,14 @@ class LedgersView:
             entry_counts=tuple(ledger.info.entries or 0 for ledger in ledgers),
             writer=writer,
         )
+
+    def up_to(self, last: EntryPosition) -> LedgersView:
+        """The same without what is behind a position, as it is now."""
+        stop = bisect_right(self.ledger_ids, last.ledger_id)
+        counts = [self.entry_count(place) for place in range(stop)]
+        if self.has(last.ledger_id):
+            counts[-1] = min(counts[-1], last.entry_id + 1)
+        return LedgersView(ledger_ids=self.ledger_ids[:stop], entry_counts=tuple(counts), writer=None)
 
     def entry_count(self, place: int) -> int:
         """How many entries the ledger at this place has by now."""

@@ -72,12 +72,11 @@ def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
     Raises:
         TruncatedError, BadLengthError, ChecksumError, MetadataError: with the offset in the entry.
     """
-    position = 0
+    position = skip_broker_metadata(entry)
     broker = None
-    if _magic(entry, position) == BROKER_METADATA_MAGIC:
-        start, position = _sized(entry, position + 2, "broker entry metadata")
+    if position:
         broker = BrokerEntryMetadata()
-        _parse(broker, entry[start:position], "broker entry metadata", start)
+        _parse(broker, entry[6:position], "broker entry metadata", 6)
     if _magic(entry, position) == CHECKSUM_MAGIC:
         (stored,) = struct.unpack_from(">I", entry, position + 2)
         position += 6
@@ -93,6 +92,17 @@ def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
     metadata = MessageMetadata()
     _parse(metadata, entry[start:position], "message metadata", start)
     return EntryParts(broker=broker, metadata=metadata, payload=entry[position:])
+
+
+def skip_broker_metadata(entry: bytes) -> int:
+    """Where the entry itself begins, behind the metadata that a broker put before it; 0 if there is none.
+
+    Raises:
+        TruncatedError, BadLengthError: with the offset in the entry.
+    """
+    if _magic(entry, 0) != BROKER_METADATA_MAGIC:
+        return 0
+    return _sized(entry, 2, "broker entry metadata")[1]
 
 
 def read_messages(parts: EntryParts, *, max_message_bytes: int) -> list[Message]:

@@ -1,8 +1,8 @@
 """Messages → one Pulsar entry, a batch as Pulsar's clients send it: what is appended to a managed ledger.
 
 With a checksum, without compression, encryption and broker entry metadata; the bytes are those of Pulsar's C++ client,
-and of the Python client that is built on it. The markers of transactions are a broker's. `split_entry` is the way back.
-Source: docs/formats/entry.md.
+and of the Python client that is built on it. The markers of transactions are a broker's; tombstones are ours.
+`split_entry` is the way back. Source: docs/formats/entry.md.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from offload_core.messages.checksum import crc32c
-from offload_core.messages.entry import CHECKSUM_MAGIC
+from offload_core.messages.entry import CHECKSUM_MAGIC, skip_broker_metadata, split_entry
 from offload_core.messages.transaction_id import TransactionId
 from offload_hooks.errors import OptionError
 from offload_proto.messages_pb2 import MessageMetadata, SingleMessageMetadata
 
 _MARKER_PRODUCER = "pulsar.txn.marker"
+_TOMBSTONE_PRODUCER = "pulsar.filtered"
 _COMMIT, _ABORT = 21, 22
 _ALL_BITS = (1 << 64) - 1
 
@@ -94,6 +95,23 @@ def pack_marker(transaction: TransactionId, *, commits: bool, publish_time_ms: i
         txnid_least_bits=least,
     )
     return _with_checksum([metadata.SerializeToString()])
+
+
+def pack_tombstone(entry: bytes) -> bytes:
+    """What takes the place of an entry that is left out: an abort marker of no transaction, which brokers pass over.
+
+    It has the entry's publish time, by which is sought, and what a broker put before it: timestamp and index.
+
+    Raises:
+        FormatError: as `split_entry`.
+    """
+    metadata = MessageMetadata(
+        producer_name=_TOMBSTONE_PRODUCER,
+        sequence_id=0,
+        publish_time=split_entry(entry).metadata.publish_time,
+        marker_type=_ABORT,
+    )
+    return entry[: skip_broker_metadata(entry)] + _with_checksum([metadata.SerializeToString()])
 
 
 def _with_checksum(parts: Sequence[bytes]) -> bytes:

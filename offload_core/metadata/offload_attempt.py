@@ -19,7 +19,13 @@ from uuid import UUID
 
 from offload_core.metadata.attempt_lease import AttemptLease, with_lease
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.offload_context import FAILED, STATUS_PROPERTY, DriverMetadata, OffloadContext
+from offload_core.metadata.offload_context import (
+    FAILED,
+    FILTER_PROPERTY,
+    STATUS_PROPERTY,
+    DriverMetadata,
+    OffloadContext,
+)
 from offload_hooks.errors import AttemptError
 
 
@@ -86,9 +92,16 @@ def renew_attempt(
 
 
 def complete_attempt(
-    info: ManagedLedgerInfo, ledger_id: int, uuid: UUID, timestamp_ms: int
+    info: ManagedLedgerInfo,
+    ledger_id: int,
+    uuid: UUID,
+    timestamp_ms: int,
+    filter_record: str | None = None,
 ) -> ManagedLedgerInfo:
     """Record that data and index of the attempt are there, since `timestamp_ms` (since 1970, UTC).
+
+    Args:
+        filter_record: what a filter did to its entries; None if none ran.
 
     Raises:
         AttemptError: this attempt is not the one that is recorded, or it was abandoned.
@@ -99,6 +112,8 @@ def complete_attempt(
             return context
         _check_not_abandoned(context, ledger_id, uuid)
         driver = None if context.driver is None else with_lease(context.driver, None)
+        if filter_record is not None:
+            driver = (driver or DriverMetadata(name="")).with_property(FILTER_PROPERTY, filter_record)
         return replace(context, complete=True, timestamp_ms=timestamp_ms, driver=driver)
 
     return _change(info, ledger_id, uuid, complete)

@@ -21,6 +21,9 @@ STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
 END_PROPERTY = "end"
 FAILED = "failed"
+FILTER_PROPERTY = "pulsar-offload.filter"
+"""What a filter did to the entries of a complete copy; see docs/formats/filter-record.md."""
+
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 
@@ -106,6 +109,15 @@ class OffloadSegment:
         if status is SegmentStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
             return changed._with(STATUS_PROPERTY, FAILED if status is SegmentStatus.FAILED else None)
         return changed
+
+    @property
+    def filter_record(self) -> str | None:
+        """What a filter did to the ledger's entries in it, in short; None if none ran."""
+        return self._property(FILTER_PROPERTY)
+
+    def with_filter_record(self, record: str | None) -> Self:
+        """The same with what a filter did, or without."""
+        return self if record == self.filter_record else self._with(FILTER_PROPERTY, record)
 
     def with_extent(self, begin: EntryPosition, end: EntryPosition | None) -> Self:
         """The same with first and last entry of the whole segment, `end` None while it is open."""

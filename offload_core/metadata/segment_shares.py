@@ -16,6 +16,7 @@ from offload_core.metadata.managed_ledger_info import LedgerRecord
 from offload_core.metadata.offload_context import (
     BEGIN_PROPERTY,
     END_PROPERTY,
+    FILTER_PROPERTY,
     STATUS_PROPERTY,
     DriverMetadata,
     OffloadContext,
@@ -106,6 +107,6 @@ def _stop_of(shares: Sequence[OffloadSegment]) -> int:
 
 def place_of(driver: DriverMetadata) -> DriverMetadata:
     """Where a copy is, without what is said of its attempt."""
-    for name in (LEASE_PROPERTY, STATUS_PROPERTY, BEGIN_PROPERTY, END_PROPERTY):
+    for name in (LEASE_PROPERTY, STATUS_PROPERTY, BEGIN_PROPERTY, END_PROPERTY, FILTER_PROPERTY):
         driver = driver.with_property(name, None)
     return driver

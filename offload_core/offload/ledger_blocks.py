@@ -1,7 +1,9 @@
 """A sealed ledger of the hot tier → the blocks of its PIP-17 object, one after another, as Pulsar cuts them.
 
 Every block but the last is exactly the maximum long; an entry that fits no such block has one for itself. Entries are
-read in batches and framed by the kernel. Source: docs/formats/pip17.md; the twin is `codec.pip17.plan_blocks`.
+read in batches, go through a filter if there is one, and are framed by the kernel. The first block begins with entry
+0, whatever was left out; where nothing is left of a ledger, it has one block without entries.
+Source: docs/formats/pip17.md; the twin is `codec.pip17.plan_blocks`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.kernels.frames import fill_padding, frame_entries
 from offload_core.codec.object_format import ObjectFormat
+from offload_core.filters import FilterRun
 from offload_hooks.errors import DataLossError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStatus
+from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerStatus
 
 READ_BYTES = 4 << 20
 """How much is read of the hot tier at once."""
@@ -30,14 +33,14 @@ READ_BYTES = 4 << 20
 class _Batch:
     """Entries that were read, and how many of them are framed."""
 
-    first_entry_id: int
+    entry_ids: npt.NDArray[np.int64]
     values: Bytes
     offsets: npt.NDArray[np.int64]
     done: int = 0
 
     @property
     def left(self) -> int:
-        return len(self.offsets) - 1 - self.done
+        return len(self.entry_ids) - self.done
 
 
 class LedgerBlocks:
@@ -48,10 +51,12 @@ class LedgerBlocks:
         status: what it says of itself; it has at least one entry.
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
         new_block: makes memory for so many bytes of a block.
+        filter_run: what the entries go through; None for nothing.
 
     Raises (as it is iterated over):
         StoreError, FormatError: of the hot tier.
         DataLossError: it gave other entries than those it was asked for, or of another size than it says.
+        PluginError, UnresolvedTransactionError: of the filter.
     """
 
     def __init__(
@@ -60,12 +65,14 @@ class LedgerBlocks:
         status: LedgerStatus,
         max_block_bytes: int,
         new_block: Callable[[int], Bytes],
+        filter_run: FilterRun | None = None,
     ) -> None:
         self._ledger = ledger
         self._entry_count = status.entry_count
         self._payload_bytes = status.size_bytes
         self._max_block_bytes = max_block_bytes
         self._new_block = new_block
+        self._filter_run = filter_run
         self.index: list[BlockEntry] = []
         self.data_length = 0
         self.anchors = no_anchors()
@@ -74,8 +81,10 @@ class LedgerBlocks:
     def __iter__(self) -> Iterator[memoryview]:
         batches = self._batches()
         batch = next(batches, None)
+        if batch is None:
+            yield self._ended(self._new_block(BLOCK_HEADER_BYTES), 0, BLOCK_HEADER_BYTES, BLOCK_HEADER_BYTES)
         while batch is not None:
-            first_entry_id = batch.first_entry_id + batch.done
+            first_entry_id = int(batch.entry_ids[batch.done]) if self.index else 0
             block = self._new_block(max(self._max_block_bytes, _alone(batch)))
             end = BLOCK_HEADER_BYTES
             while batch is not None:
@@ -84,21 +93,25 @@ class LedgerBlocks:
                     break
                 batch = next(batches, None)
             length = end if batch is None else len(block)
-            header = BlockHeader(
-                object_format=ObjectFormat.PIP17,
-                block_length=length,
-                first_entry_id=first_entry_id,
-                ledger_id=None,
+            yield self._ended(block, first_entry_id, end, length)
+
+    def _ended(self, block: Bytes, first_entry_id: int, end: int, length: int) -> memoryview:
+        """A block whose frames end at `end`, with header and padding; it is in the index from now on."""
+        header = BlockHeader(
+            object_format=ObjectFormat.PIP17,
+            block_length=length,
+            first_entry_id=first_entry_id,
+            ledger_id=None,
+        )
+        block[:BLOCK_HEADER_BYTES] = np.frombuffer(pack_block_header(header), dtype=np.uint8)
+        fill_padding(block, end, length)
+        self.index.append(
+            BlockEntry(
+                first_entry_id=first_entry_id, part_number=len(self.index) + 1, offset=self.data_length
             )
-            block[:BLOCK_HEADER_BYTES] = np.frombuffer(pack_block_header(header), dtype=np.uint8)
-            fill_padding(block, end, length)
-            self.index.append(
-                BlockEntry(
-                    first_entry_id=first_entry_id, part_number=len(self.index) + 1, offset=self.data_length
-                )
-            )
-            self.data_length += length
-            yield block.data[:length]
+        )
+        self.data_length += length
+        return block.data[:length]
 
     def _fill(self, batch: _Batch, block: Bytes, end: int) -> int:
         """Frame as many entries as fit the block from `end` on; where the last of them ends."""
@@ -109,14 +122,15 @@ class LedgerBlocks:
             return end
         first = batch.done
         batch.done += fitting
-        entry_id = batch.first_entry_id + first
-        self._note(entry_id, self.data_length + end + np.concatenate([[0], borders[: fitting - 1]]))
-        written: int = frame_entries(batch.values, batch.offsets, first, batch.done, entry_id, block, end)
+        frames = self.data_length + end + np.concatenate([[0], borders[: fitting - 1]])
+        self._note(batch.entry_ids[first : batch.done], frames)
+        written: int = frame_entries(
+            batch.values, batch.offsets, batch.entry_ids, first, batch.done, block, end
+        )
         return written
 
-    def _note(self, first_entry_id: int, frames: npt.NDArray[np.int64]) -> None:
+    def _note(self, entry_ids: npt.NDArray[np.int64], frames: npt.NDArray[np.int64]) -> None:
         """Keep those of the next entries, whose frames begin there in the object, that the directory is to have."""
-        entry_ids = np.arange(first_entry_id, first_entry_id + len(frames))
         self.anchors = self.anchors.joined(
             first_of_each_stride(entry_ids, frames, STRIDE_BYTES, self._last_frame)
         )
@@ -143,7 +157,18 @@ class LedgerBlocks:
                     expected=f"{self._payload_bytes} bytes",
                     found=f"{size} bytes up to entry {begin - 1}",
                 )
-            yield _Batch(read.first_entry_id, read_only(read.data), np.asarray(read.offsets))
+            batch = self._filtered(read)
+            if batch.left:
+                yield batch
+
+    def _filtered(self, read: EntryBatch) -> _Batch:
+        run = self._filter_run
+        if run is None:
+            entry_ids = np.arange(read.first_entry_id, read.stop_entry_id)
+            return _Batch(entry_ids, read_only(read.data), np.asarray(read.offsets))
+        filtered = run.apply(self._ledger.ledger_id, read)
+        run.note(filtered, filtered.stop_entry_id)
+        return _Batch(filtered.entry_ids, filtered.data, filtered.offsets)
 
 
 def _alone(batch: _Batch) -> int:

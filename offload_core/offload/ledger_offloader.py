@@ -19,10 +19,17 @@ from offload_core.codec.entry_directory import STRIDE_BYTES, pack_directory
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.object_format import ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
+from offload_core.filters import FilterMode, FilterRecord, FilterRun
+from offload_core.filters.tombstones import MOST_TOMBSTONE_BYTES
 from offload_core.metadata import DriverMetadata, OffloadContext
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.ledger_blocks import LedgerBlocks
-from offload_core.offload.object_metadata import ledger_metadata, user_metadata
+from offload_core.offload.object_metadata import (
+    filter_counts,
+    filter_metadata,
+    ledger_metadata,
+    user_metadata,
+)
 from offload_core.read_handles import ColdReader, ColdReaders
 from offload_core.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
@@ -42,7 +49,7 @@ class OffloadProgress:
 
     Attributes:
         blocks: blocks that were built; some of them are still on their way.
-        data_bytes: their bytes, of `total_bytes` or a little more.
+        data_bytes: their bytes, of `total_bytes` or a little more; of fewer where a filter drops entries.
         elapsed_s: seconds since it began.
     """
 
@@ -61,7 +68,12 @@ class OffloadProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadedLedger:
-    """The cold copy that an offload made."""
+    """The cold copy that an offload made.
+
+    Attributes:
+        entries: the ledger's, filtered or not.
+        filter: what a filter did to them; None if none ran.
+    """
 
     ledger_id: int
     uuid: UUID
@@ -70,6 +82,7 @@ class OffloadedLedger:
     data_bytes: int
     blocks: int
     entries: int
+    filter: FilterRecord | None = None
 
 
 ProgressListener = Callable[[OffloadProgress], None]
@@ -107,6 +120,7 @@ class LedgerOffloader:
         uuid: UUID,
         extra_metadata: Mapping[str, str],
         *,
+        filter_run: FilterRun | None = None,
         listener: ProgressListener | None = None,
     ) -> OffloadedLedger:
         """Copy a sealed ledger to the tier; when it returns, data and index are there, durably.
@@ -114,19 +128,24 @@ class LedgerOffloader:
         Args:
             uuid: the attempt's, never used before.
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
+            filter_run: what the entries go through; None for nothing. For this call only.
             listener: told after each block that was built.
 
         Raises:
             OptionError: the ledger is open or empty, or the tier takes no such blocks; nothing was sent.
             DataLossError: the hot tier gave other entries than it says that it has.
             StoreError, FormatError: of either side.
+            PluginError, UnresolvedTransactionError: of the filter.
         """
         status = ledger.status()
         _check_sealed(status)
         key = ObjectKey(folder="", uuid=uuid, ledger_id=status.ledger_id, is_index=False)
-        blocks = LedgerBlocks(ledger, status, self._max_block_bytes, self._tier.new_block)
+        blocks = LedgerBlocks(ledger, status, self._max_block_bytes, self._tier.new_block, filter_run)
         total = BLOCK_HEADER_BYTES + status.size_bytes + status.entry_count * FRAME_HEADER_BYTES
+        if filter_run is not None and filter_run.mode is FilterMode.TOMBSTONE:
+            total += status.entry_count * MOST_TOMBSTONE_BYTES  # more than it takes of tiny entries
         check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total)
+        filtered = filter_metadata(filter_run)
         software = f"pulsar-offload {version('pulsar-offload')}"
         with placed(ledger_id=status.ledger_id):
             upload_blocks(
@@ -135,16 +154,19 @@ class LedgerOffloader:
                 _watched(blocks, status, uuid, total, listener),
                 block_bytes=min(total, self._largest_bytes),
                 total_bytes=total,
-                user_metadata=user_metadata("data", software, extra_metadata),
+                user_metadata=user_metadata("data", software, {**extra_metadata, **filtered}),
                 budget=self._budget,
                 parts_in_flight=self._parts_in_flight,
             )
+            record = None if filter_run is None else filter_run.record()
             self._tier.write_index(
                 key.index_key,
                 pack_pip17_index(
-                    ledger_metadata(status), blocks.index, blocks.data_length, _directory(blocks)
+                    ledger_metadata(status, record), blocks.index, blocks.data_length, _directory(blocks)
                 ),
-                user_metadata=user_metadata("index", software, extra_metadata),
+                user_metadata=user_metadata(
+                    "index", software, {**extra_metadata, **filtered, **filter_counts(record)}
+                ),
             )
         return OffloadedLedger(
             ledger_id=status.ledger_id,
@@ -154,6 +176,7 @@ class LedgerOffloader:
             data_bytes=blocks.data_length,
             blocks=len(blocks.index),
             entries=status.entry_count,
+            filter=record,
         )
 
     def read_offloaded(

@@ -7,8 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from offload_core.codec.filtered_objects import (
+    FILTERED_DROPPED_KEY,
+    FILTERED_KEPT_KEY,
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    FILTERED_STOP_KEY,
+)
 from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
 from offload_core.codec.object_format import FORMAT_VERSION_KEY
+from offload_core.filters import FilterRecord, FilterRun
+from offload_core.filters.record import RECORD_KEY
 from offload_hooks.ledger_stores import LedgerStatus
 
 FORMAT_VERSION = "1"
@@ -28,8 +37,30 @@ def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) ->
     }
 
 
-def ledger_metadata(status: LedgerStatus) -> LedgerMetadata:
-    """What BookKeeper would say of a sealed ledger that lies in another store."""
+def filter_metadata(run: FilterRun | None) -> dict[str, str]:
+    """User metadata of an object whose entries go through a filter: what is known before they do."""
+    if run is None:
+        return {}
+    stop = {} if run.stop is None else {FILTERED_STOP_KEY: str(run.stop)}
+    return {FILTERED_KEY: run.name, FILTERED_MODE_KEY: run.mode.value, **stop}
+
+
+def filter_counts(record: FilterRecord | None) -> dict[str, str]:
+    """User metadata of an index whose entries went through a filter: entries and bytes, beside `filter_metadata`."""
+    if record is None:
+        return {}
+    counts = ((FILTERED_KEPT_KEY, record.kept), (FILTERED_DROPPED_KEY, record.total_dropped))
+    return {key: f"{count.entries} entries, {count.payload_bytes} bytes" for key, count in counts}
+
+
+def ledger_metadata(status: LedgerStatus, record: FilterRecord | None = None) -> LedgerMetadata:
+    """What BookKeeper would say of a sealed ledger that lies in another store; and what a filter did to it.
+
+    Entries and length stay the ledger's, whatever was filtered.
+    """
+    custom = dict(status.custom_metadata)
+    if record is not None:
+        custom[RECORD_KEY] = record.pack().encode()
     return LedgerMetadata(
         write_quorum_size=1,
         ensemble_size=1,
@@ -40,5 +71,5 @@ def ledger_metadata(status: LedgerStatus) -> LedgerMetadata:
         ensembles=(Ensemble(first_entry_id=0, members=(_NO_BOOKIE,)),),
         digest_type=DigestType.CRC32C,
         ctime_ms=status.created_at_ms,
-        custom=tuple(sorted(status.custom_metadata.items())),
+        custom=tuple(sorted(custom.items())),
     )

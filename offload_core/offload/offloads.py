@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
+from offload_core.filters import FilterRun
 from offload_core.metadata import DriverMetadata, LedgerRecord
 from offload_core.offload.ledger_offloader import ProgressListener
 
@@ -25,6 +26,7 @@ class Offloads(Protocol):
         name: str,
         ledger_id: int,
         *,
+        filter_run: FilterRun | None = None,
         listener: ProgressListener | None = None,
         announce: Announce = to_nobody,
     ) -> bool:

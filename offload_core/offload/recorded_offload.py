@@ -20,6 +20,7 @@ from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.catalogue.recorded import recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
+from offload_core.filters import FilterRun
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -103,12 +104,14 @@ class RecordedOffloads:
         name: str,
         ledger_id: int,
         *,
+        filter_run: FilterRun | None = None,
         listener: ProgressListener | None = None,
         announce: Announce = to_nobody,
     ) -> bool:
         """Offload a ledger; when it returns, its copy is there and recorded as complete. Whether it was not before.
 
         Args:
+            filter_run: what its entries go through; None for nothing. For this call only.
             listener: told after each block that was built; if it raises, the attempt is given up.
             announce: see `Announce`: of an older attempt, and of this one if it fails.
 
@@ -116,6 +119,7 @@ class RecordedOffloads:
             UnknownTopicError, UnknownLedgerError: there is no such managed ledger, or it has no such ledger.
             LiveAttemptError: somebody offloads it at the moment; nothing was changed.
             AttemptError: the ledger is open or empty, or somebody took this attempt over.
+            PluginError, UnresolvedTransactionError: of the filter; the attempt was given up.
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata; the attempt was given up.
         """
         ledger = self._ledger(name, ledger_id)
@@ -145,11 +149,14 @@ class RecordedOffloads:
             attempt.keep_lease()
             try:
                 with closing(self._open_hot(ledger_id)) as reader:
-                    self._offloader_of(tier).offload(
-                        reader, uuid, {"managedledgername": name}, listener=watch
+                    offloaded = self._offloader_of(tier).offload(
+                        reader, uuid, {"managedledgername": name}, filter_run=filter_run, listener=watch
                     )
+                filtered = None if offloaded.filter is None else offloaded.filter.pack(short=True)
                 now = self._now_ms()
-                self._records.update(name, lambda info: complete_attempt(info, ledger_id, uuid, now))
+                self._records.update(
+                    name, lambda info: complete_attempt(info, ledger_id, uuid, now, filtered)
+                )
             except OutcomeUnknownError:
                 raise  # the record may say that the copy is complete: nothing is deleted on a guess
             except Exception as error:

@@ -132,6 +132,23 @@ class EffectivePolicies:
         age: int = self["max_segment_age_in_seconds"]
         return age
 
+    @property
+    def filter_name(self) -> str:
+        """The filter of what is offloaded."""
+        name: str = self["filter"]
+        return name
+
+    @property
+    def filter_mode(self) -> Literal["tombstone", "gap"]:
+        """What takes the place of an entry that the filter drops."""
+        mode: Literal["tombstone", "gap"] = self["filter_mode"]
+        return mode
+
+    @property
+    def filter_options(self) -> dict[str, str]:
+        """The filter's options."""
+        return dict(self["filter_options"] or {})
+
     def driver_options(self) -> dict[str, object]:
         """The driver's options, by Pulsar's names, which drivers know; credentials in clear.
 

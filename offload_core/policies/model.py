@@ -1,14 +1,14 @@
 """What one level says of offloading: each field None where it says nothing, and then a level above counts.
 
 Fields are Pulsar's (`OffloadPoliciesImpl` 4.0.8), with its names as aliases; ours are the rate limit, the tiered read
-priority and what is said of streaming (PIP-76). Source of the defaults: Pulsar's broker.conf, `OffloadPoliciesImpl` and
-`TieredStorageConfiguration`; docs/policies.md.
+priority, the offload filter and what is said of streaming (PIP-76). Source of the defaults: Pulsar's broker.conf,
+`OffloadPoliciesImpl` and `TieredStorageConfiguration`; docs/policies.md.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, SecretStr
 
@@ -72,6 +72,9 @@ class OffloadPolicies(BaseModel):
     streaming: bool | None = Field(None, alias="managedLedgerOffloadStreaming")
     max_segment_size_in_bytes: Positive | None = Field(None, alias="maxOffloadSegmentSizeInBytes")
     max_segment_age_in_seconds: Positive | None = Field(None, alias="maxOffloadSegmentRolloverTimeInSeconds")
+    filter: str | None = Field(None, alias="managedLedgerOffloadFilter")
+    filter_mode: Literal["tombstone", "gap"] | None = Field(None, alias="managedLedgerOffloadFilterMode")
+    filter_options: dict[str, str] | None = Field(None, alias="managedLedgerOffloadFilterOptions", repr=False)
     bucket: str | None = Field(None, alias="managedLedgerOffloadBucket")
     region: str | None = Field(None, alias="managedLedgerOffloadRegion")
     service_endpoint: str | None = Field(None, alias="managedLedgerOffloadServiceEndpoint")
@@ -149,6 +152,8 @@ DEFAULTS = OffloadPolicies(
     streaming=False,
     max_segment_size_in_bytes=1024 * _MIB,
     max_segment_age_in_seconds=600,
+    filter="disabled",
+    filter_mode="tombstone",
     max_block_size_in_bytes=64 * _MIB,
     gcs_max_block_size_in_bytes=128 * _MIB,
     read_buffer_size_in_bytes=_MIB,

@@ -26,6 +26,7 @@ from offload_hooks.errors import (
     OptionError,
     UnknownPluginError,
 )
+from offload_hooks.filters import OffloadFilter
 from offload_hooks.key_providers import KeyProvider
 from offload_hooks.ledger_stores import LedgerStore
 from offload_hooks.metadata_stores import MetadataStore
@@ -38,12 +39,14 @@ METADATA_STORES = "pulsar_offload.metadata_stores"
 KEY_PROVIDERS = "pulsar_offload.key_providers"
 SCHEMA_PROVIDERS = "pulsar_offload.schema_providers"
 LEDGER_STORES = "pulsar_offload.ledger_stores"
+FILTERS = "pulsar_offload.filters"
 GROUPS = (
     DRIVERS,
     URL_SCHEMES,
     LAYERS,
     METADATA_STORES,
     LEDGER_STORES,
+    FILTERS,
     SCHEMA_PROVIDERS,
     KEY_PROVIDERS,
 )
@@ -54,6 +57,7 @@ _NOUNS = {
     LAYERS: "layer",
     METADATA_STORES: "metadata store",
     LEDGER_STORES: "ledger store",
+    FILTERS: "offload filter",
     SCHEMA_PROVIDERS: "schema provider",
     KEY_PROVIDERS: "key provider",
 }
@@ -96,9 +100,14 @@ def make_ledger_store(name: str, options: Mapping[str, object]) -> LedgerStore:
     return cast("LedgerStore", _construct(entry, load_factory_entry(entry), (), options))
 
 
+def make_filter(name: str, options: Mapping[str, object]) -> OffloadFilter:
+    """Import an offload filter and construct it; errors as `make_driver`."""
+    return cast("OffloadFilter", _make_with(FILTERS, name, options, "open"))
+
+
 def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProvider:
     """Import a schema provider and construct it; errors as `make_driver`."""
-    return cast("SchemaProvider", _make_provider(SCHEMA_PROVIDERS, name, options, "history"))
+    return cast("SchemaProvider", _make_with(SCHEMA_PROVIDERS, name, options, "history"))
 
 
 def is_schema_provider(name: str) -> bool:
@@ -108,17 +117,17 @@ def is_schema_provider(name: str) -> bool:
 
 def make_key_provider(name: str, options: Mapping[str, object]) -> KeyProvider:
     """Import a key provider and construct it; errors as `make_driver`."""
-    return cast("KeyProvider", _make_provider(KEY_PROVIDERS, name, options, "decrypt_data_key"))
+    return cast("KeyProvider", _make_with(KEY_PROVIDERS, name, options, "decrypt_data_key"))
 
 
-def _make_provider(group: str, name: str, options: Mapping[str, object], method: str) -> object:
+def _make_with(group: str, name: str, options: Mapping[str, object], method: str) -> object:
     entry = find(group, name)
-    provider = _construct(entry, load_factory_entry(entry), (), options)
-    if not callable(getattr(provider, method, None)):
+    made = _construct(entry, load_factory_entry(entry), (), options)
+    if not callable(getattr(made, method, None)):
         raise BrokenPluginError(
             f"the {_NOUNS[group]} {name!r} of {distribution_of(entry)} has no method {method!r}"
         )
-    return provider
+    return made
 
 
 def driver_of_scheme(scheme: str) -> str:

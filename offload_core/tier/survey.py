@@ -45,7 +45,7 @@ def _report(entry: EntryPoint) -> PluginReport:
     problem = None
     try:
         registry.find(entry.group, entry.name)
-        _CHECKS[entry.group](entry)
+        _CHECKS.get(entry.group, registry.load_factory_entry)(entry)
     except MissingExtraError as error:
         status, problem = "missing extra", str(error)
     except Exception as error:  # whatever a broken plugin may raise is what is asked for here
@@ -73,8 +73,4 @@ def _check_scheme(entry: EntryPoint) -> None:
 _CHECKS: dict[str, Callable[[EntryPoint], object]] = {
     registry.DRIVERS: registry.load_driver_entry,
     registry.URL_SCHEMES: _check_scheme,
-    registry.LAYERS: registry.load_factory_entry,
-    registry.METADATA_STORES: registry.load_factory_entry,
-    registry.SCHEMA_PROVIDERS: registry.load_factory_entry,
-    registry.KEY_PROVIDERS: registry.load_factory_entry,
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -41,6 +41,13 @@ class BufferState(Enum):
     READY = "Ready"
 
 
+class _Opened(NamedTuple):
+    """Where a transaction begins, and the last position before it."""
+
+    before: EntryPosition | None
+    first: EntryPosition
+
+
 class TransactionBuffer:
     """What is known of a topic's transactions. Not for several threads at once.
 
@@ -52,7 +59,7 @@ class TransactionBuffer:
     def __init__(self) -> None:
         self.state = BufferState.NO_SNAPSHOT
         self.last_position: EntryPosition | None = None
-        self._open: OrderedDict[TransactionId, EntryPosition | None] = OrderedDict()
+        self._open: OrderedDict[TransactionId, _Opened] = OrderedDict()
         self._aborted: dict[TransactionId, EntryPosition] = {}
 
     @classmethod
@@ -69,13 +76,16 @@ class TransactionBuffer:
         self.state = BufferState.READY
 
     def add(self, ledger_id: int, entries: EntryBatch) -> None:
-        """Take the next entries, behind all that were given.
+        """Take the next entries, behind all that were given; ids that are skipped are of no entries.
+
+        A batch without entries says that there are none before its `stop_entry_id`.
 
         Raises:
             FormatError: an entry is not Pulsar's, or damaged; with its place. Nothing was taken.
             EntryOrderError: they are not behind the others.
         """
         if not len(entries):
+            self._pass(ledger_id, entries.stop_entry_id)
             return
         first = EntryPosition(ledger_id, entries.first_entry_id)
         if self.last_position is not None and first <= self.last_position:
@@ -86,21 +96,20 @@ class TransactionBuffer:
                 expected=f"behind {self.last_position}",
             )
         for entry_id, stop, marker, *transaction in find_events(ledger_id, entries):
-            before = (
-                self.last_position if entry_id == first.entry_id else EntryPosition(ledger_id, entry_id - 1)
-            )
-            self._take(TransactionId(*transaction), marker, before, EntryPosition(ledger_id, stop - 1))
-        self.last_position = EntryPosition(ledger_id, entries.stop_entry_id - 1)
+            before = EntryPosition(ledger_id, entry_id - 1) if entry_id else self.last_position
+            opened = _Opened(before, EntryPosition(ledger_id, entry_id))
+            self._take(TransactionId(*transaction), marker, opened, EntryPosition(ledger_id, stop - 1))
+        self._pass(ledger_id, entries.stop_entry_id)
 
     @property
     def stable_position(self) -> EntryPosition | None:
         """The last position before the first entry of any open transaction; None if nothing is before it."""
-        return next(iter(self._open.values()), self.last_position)
+        return next((each.before for each in self._open.values()), self.last_position)
 
     @property
-    def open_transactions(self) -> tuple[TransactionId, ...]:
-        """Those that have entries and no marker, by their first entry."""
-        return tuple(self._open)
+    def open_transactions(self) -> Mapping[TransactionId, EntryPosition]:
+        """Those that have entries and no marker, with the first entry of each, in the order of these."""
+        return {transaction: each.first for transaction, each in self._open.items()}
 
     @property
     def aborted(self) -> Mapping[TransactionId, EntryPosition]:
@@ -125,6 +134,11 @@ class TransactionBuffer:
             return "undecided"
         return "aborted" if transaction is not None and transaction in self._aborted else "committed"
 
+    def end_before(self, last: EntryPosition) -> None:
+        """All transactions that began up to here have ended, by markers that were left out: such are not open."""
+        for transaction in [each for each, opened in self._open.items() if opened.first <= last]:
+            del self._open[transaction]
+
     def forget_before(self, ledger_id: int) -> None:
         """Forget aborted transactions that have nothing in this ledger or a later one: the topic has no others."""
         for transaction in [each for each, last in self._aborted.items() if last.ledger_id < ledger_id]:
@@ -134,9 +148,11 @@ class TransactionBuffer:
         """What is to be persisted; the entries behind its stable position say the rest."""
         return BufferSnapshot(stable_position=self.stable_position, aborted=dict(self._aborted))
 
-    def _take(
-        self, transaction: TransactionId, marker: int, before: EntryPosition | None, last: EntryPosition
-    ) -> None:
+    def _pass(self, ledger_id: int, stop_entry_id: int) -> None:
+        if stop_entry_id:
+            self.last_position = EntryPosition(ledger_id, stop_entry_id - 1)
+
+    def _take(self, transaction: TransactionId, marker: int, opened: _Opened, last: EntryPosition) -> None:
         known = self._aborted.get(transaction)
         if marker == COMMIT:
             self._open.pop(transaction, None)
@@ -145,7 +161,7 @@ class TransactionBuffer:
             self._open.pop(transaction, None)
             self._aborted[transaction] = last if known is None else max(known, last)
         elif not marker:
-            self._open.setdefault(transaction, before)
+            self._open.setdefault(transaction, opened)
 
 
 def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:
@@ -155,7 +171,8 @@ def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:
     """
     finder = TransactionFinder(ledger_id, verify_checksums=True)
     offsets = np.asarray(entries.offsets)
-    finder.add(np.asarray(entries.data), None, entries.first_entry_id, offsets[:-1], np.diff(offsets))
+    entry_ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
+    finder.add(np.asarray(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets))
     ranges, markers, _ = finder.tables()
     if not (len(ranges) or len(markers)):
         return iter(())

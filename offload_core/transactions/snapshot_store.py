@@ -37,13 +37,24 @@ class SnapshotStore:
     def write(self, name: str, snapshot: BufferSnapshot) -> BufferSnapshot:
         """Persist a snapshot, unless one is there that is settled farther; the one that is there then.
 
+        Errors as `advance`.
+        """
+        return self._write(name, snapshot, create=True) or snapshot
+
+    def advance(self, name: str, snapshot: BufferSnapshot) -> BufferSnapshot | None:
+        """As `write`, if there is one already; None if there is none, or none any more.
+
         Raises:
             OptionError: it has more aborted transactions than the store takes in one value.
             VersionConflictError, OutcomeUnknownError: see `until_first`, `put_resolved`.
         """
+        return self._write(name, snapshot, create=False)
 
-        def turn() -> BufferSnapshot:
+    def _write(self, name: str, snapshot: BufferSnapshot, *, create: bool) -> BufferSnapshot | None:
+        def turn() -> BufferSnapshot | None:
             found = self._read(name)
+            if found is None and not create:
+                return None
             if found is not None and (found[0] == snapshot or snapshot.is_behind(found[0])):
                 return found[0]
             self._put(name, snapshot, None if found is None else found[1])

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from managed_ledgers import NAME, Audit, Clock
+from transactional import START, message
 
 from offload_core.managed_ledger import (
     Environment,
@@ -18,14 +19,12 @@ from offload_core.managed_ledger import (
     TransactionalTopic,
     open_managed_ledger,
 )
-from offload_core.messages.new_entry import NewMessage, pack_entry
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.policies import RetentionPolicies
 from offload_core.transactions import SnapshotStore, TransactionId
 from offload_hooks.errors import OffloadError, UnknownTransactionError
 from offload_hooks.testing import FaultyMetadataStore, MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
-START = EntryPosition(0, 0)
 _choices = st.integers(0, 4)
 
 
@@ -86,17 +85,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     @rule(choices=st.lists(_choices, min_size=1, max_size=5))
     def add(self, choices: list[int]) -> None:
-        payloads = [
-            pack_entry(
-                [NewMessage(value=b"x")],
-                producer_name="p",
-                sequence_id=0,
-                publish_time_ms=1,
-                transaction=self.chosen(choice),
-            )
-            for choice in choices
-        ]
-        self.topic.add_entries(payloads)
+        self.topic.add_entries([message(self.chosen(choice)) for choice in choices])
 
     @rule(choice=st.integers(1, 3), commits=st.booleans())
     def end(self, choice: int, commits: bool) -> None:

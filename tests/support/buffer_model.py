@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from transactional import START
+
 from offload_core.managed_ledger import TransactionalTopic
 from offload_core.messages.entry import split_entry
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
 from offload_core.transactions import BufferSnapshot, BufferState, TransactionBuffer
 from offload_hooks.ledger_stores import EntryBatch
-
-START = EntryPosition(0, 0)
 
 
 @dataclass

@@ -17,10 +17,11 @@ from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.entry_directory import Anchors, first_of_each_stride, pack_directory
+from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.codec.frames import walk_frames
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.mapfile.header import FileCompression
-from offload_core.codec.object_format import FILTERED_KEY, ObjectFormat, ObjectKey
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.metadata import LedgerRecord, OffloadContext
 from offload_core.read_handles import ColdReader, ColdReaders, ReadMemory

@@ -15,10 +15,11 @@ from tiers import MemoryDriver, Names, uuid_of
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.codec.frames import padding
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import FILTERED_KEY, ObjectFormat
+from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
 from offload_core.metadata import (
     DriverMetadata,
@@ -92,13 +93,10 @@ def segmented_topics(draw: st.DrawFn, *, gaps: bool = True) -> SegmentedTopic:
     filtered = gaps and draw(st.booleans())
 
     def left_out(entries: Sequence[EntryPosition]) -> frozenset[EntryPosition]:
-        """Any entries, but at least one of each ledger stays."""
+        """Any entries, or all of some ledgers."""
         drawn = draw(st.sets(st.sampled_from(entries)))
-        for ledger_id in _ends(entries):
-            mine = [at for at in entries if at.ledger_id == ledger_id]
-            if drawn.issuperset(mine):
-                drawn.discard(draw(st.sampled_from(mine)))
-        return frozenset(drawn)
+        gone = draw(st.sets(st.sampled_from(sorted(_ends(entries))))) if draw(st.booleans()) else set()
+        return frozenset(drawn | {at for at in entries if at.ledger_id in gone})
 
     topic = segmented(
         sizes,
@@ -203,6 +201,8 @@ def _objects(
             data += _block(
                 ledger_id, {each: payloads[ledger_id][each] for each in ids[i : i + block_entries]}
             )
+        if not blocks:
+            continue
         known = info.ledger(ledger_id)
         assert known is not None
         ledger = known.info if known.info.is_closed else LedgerInfo(ledger_id=ledger_id, entries=last + 1)

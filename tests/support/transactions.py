@@ -9,6 +9,7 @@ from typing import Literal
 from entries import WrittenObject, batch_entry, entry, marker, pip17_object
 
 from offload_core.messages.entry import split_entry
+from offload_core.messages.new_entry import pack_tombstone
 from offload_proto.messages_pb2 import MessageMetadata
 
 Position = tuple[int, int]
@@ -39,7 +40,9 @@ class Event:
         if self.kind == "messages":
             values = [b"%d/%d" % (number, i) for i in range(max(self.messages, 1))]
             return batch_entry(values, **common) if self.messages else entry(values[0], **common)
-        types = {"commit": 21, "abort": 22, "tombstone": 22, "snapshot": 12}
+        if self.kind == "tombstone":
+            return pack_tombstone(entry(b"left out", **common))
+        types = {"commit": 21, "abort": 22, "snapshot": 12}
         return marker(types[self.kind], **common)
 
 

@@ -75,7 +75,7 @@ def test_before_a_ledgers_first_entry_is_the_last_of_the_one_before() -> None:
     assert buffer.decide(EntryPosition(7, 1), None) == "committed"
     assert buffer.decide(EntryPosition(9, 0), TransactionId(*ONE)) == "undecided"
     assert buffer.decide(EntryPosition(9, 1), None) == "undecided"
-    assert buffer.open_transactions == (TransactionId(*ONE),)
+    assert tuple(buffer.open_transactions) == (TransactionId(*ONE),)
 
 
 def test_what_comes_to_an_aborted_transaction_is_aborted_and_holds_nothing_up() -> None:
@@ -91,9 +91,21 @@ def test_markers_of_no_transaction_and_those_of_a_commit_under_way_decide_nothin
     ids = {"txnid_most_bits": 0, "txnid_least_bits": 1}
     entries = [entry(**ids), marker(20, **ids), marker(22), marker(12, **ids), marker(10)]
     buffer.add(7, EntryBatch.of(0, entries))
-    assert buffer.open_transactions == ((0, 1),)
+    assert tuple(buffer.open_transactions) == ((0, 1),)
     assert buffer.aborted == {}
     assert buffer.stable_position is None
+
+
+def test_a_tombstone_is_no_abort_of_the_first_transaction_of_the_first_coordinator() -> None:
+    """It has no transaction's id, and so neither 0 nor 0 for one."""
+    first, tombstone = (0, 0), Event(kind="tombstone")
+    buffer = buffer_of([tombstone, of(first), tombstone, tombstone, PLAIN])
+    assert buffer.open_transactions == (first,)
+    assert buffer.aborted == {}
+    assert buffer.stable_position == EntryPosition(7, 0)
+    buffer.add(7, EntryBatch.of(5, [commit(first).pack(5), tombstone.pack(6)]))
+    assert buffer.decide(EntryPosition(7, 1), TransactionId(*first)) == "committed"
+    assert buffer.stable_position == EntryPosition(7, 6)
 
 
 def test_a_contradiction_keeps_what_it_is_about() -> None:
@@ -191,7 +203,7 @@ def test_of_pulsars_topic_it_knows_what_became_of_each_message(sizes: tuple[int,
     buffer = ready()
     for ledger_id, entries in batches(packed, sizes):
         buffer.add(ledger_id, entries)
-    assert buffer.open_transactions == ()
+    assert tuple(buffer.open_transactions) == ()
     assert buffer.stable_position == EntryPosition(*packed[-1][:2])
     transactions = {(ledger_id, entry_id): of_entry(payload) for ledger_id, entry_id, payload in packed}
     sent = sent_in_transactions()
@@ -235,4 +247,4 @@ def test_of_a_batch_with_a_damaged_entry_nothing_is_taken() -> None:
             buffer.add(7, EntryBatch.of(1, entries))
         assert (raised.value.ledger_id, raised.value.entry_id) == (7, len(entries))
     assert buffer.last_position == EntryPosition(7, 0)
-    assert buffer.open_transactions == ()
+    assert tuple(buffer.open_transactions) == ()

@@ -1,0 +1,82 @@
+"""What an offload filter is: which of a topic's entries are kept when they are offloaded, as far as that is known.
+
+Its entry-point group is `pulsar_offload.filters`: a class or factory whose keyword arguments are its options; they may
+all be text. It is constructed where topics are offloaded; calls may come from many threads at once.
+
+What is dropped cannot come back. So a filter decides of an entry only what will hold for ever, keeps what it is not
+sure of, and answers the same for the same entry every time, in any process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from offload_hooks.ledger_stores import EntryBatch
+from offload_hooks.values import ReadableBuffer
+
+Position = tuple[int, int]
+"""Ledger id and entry id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledTransactions:
+    """What is known of a topic's transactions, persisted, up to a position.
+
+    Attributes:
+        stop: the first position that is not settled: an entry of a transaction that is open may be there.
+        aborted: transactions that were aborted (most and least bits, as int64).
+        waits_for: in words, what keeps the entries from `stop` on from being settled.
+    """
+
+    stop: Position
+    aborted: Collection[tuple[int, int]]
+    waits_for: str
+
+
+class FilteredTopic(Protocol):
+    """The topic whose entries are to be filtered."""
+
+    @property
+    def name(self) -> str:
+        """Its full name, as in `persistent://tenant/namespace/topic`."""
+
+    def settle(self) -> SettledTransactions | None:
+        """Settle its transactions as far as can be now; None if none were ever used. It reads what it needs to.
+
+        Errors: of the metadata and of where entries are read.
+        """
+
+
+class TopicFilter(Protocol):
+    """The filter of one topic, for what is offloaded next. It is used by one thread at a time."""
+
+    @property
+    def stop(self) -> Position | None:
+        """The first position that it does not decide of: what is from there on is not offloaded yet; None for none."""
+
+    @property
+    def waits_for(self) -> str:
+        """In words, what the entries from `stop` on wait for."""
+
+    @property
+    def causes(self) -> Sequence[str]:
+        """Why entries were dropped; grows as entries are looked at."""
+
+    def look(self, ledger_id: int, entries: EntryBatch) -> ReadableBuffer:
+        """Decide of entries before `stop`: an int32 (format `i`) each: 0 keeps it, n drops it for `causes[n - 1]`.
+
+        Raises:
+            FormatError: an entry that is not as it should be, with its place; nothing is offloaded then.
+        """
+
+
+class OffloadFilter(Protocol):
+    """Filters what is offloaded."""
+
+    def open(self, topic: FilteredTopic) -> TopicFilter | None:
+        """The filter as it is for a topic now; None if nothing of the topic is dropped now, nor would be later.
+
+        Errors: those of `FilteredTopic.settle`.
+        """

@@ -1,0 +1,154 @@
+"""What is told of a filter that ran over a ledger's or a segment's entries: in the index, and in short beside it.
+
+    index             all of it, as JSON, in the ledger's metadata
+    user metadata     filter and mode, on data and index object
+    offload context   without the causes
+
+Source: docs/formats/filter-record.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Self
+
+from offload_core.messages.transaction_id import TransactionId
+from offload_core.metadata import EntryPosition
+from offload_core.metadata.offload_context import FILTER_PROPERTY
+from offload_hooks.errors import MetadataError, UnsupportedVersionError
+
+RECORD_KEY = FILTER_PROPERTY
+"""Of the record in a ledger's metadata in the index, and of its short form in an offload context."""
+
+VERSION = 1
+MARKER_CAUSE = "marker"
+_ABORTED = re.compile(r"aborted \((-?\d+),(-?\d+)\)")
+
+
+class FilterMode(Enum):
+    """What takes the place of an entry that is dropped."""
+
+    TOMBSTONE = "tombstone"
+    GAP = "gap"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DroppedEntries:
+    """How many entries were dropped for one cause, and the bytes of their payloads."""
+
+    entries: int = 0
+    payload_bytes: int = 0
+
+    def __add__(self, other: DroppedEntries) -> DroppedEntries:
+        return DroppedEntries(
+            entries=self.entries + other.entries, payload_bytes=self.payload_bytes + other.payload_bytes
+        )
+
+
+def aborted_cause(transaction: TransactionId) -> str:
+    """The cause of entries of a transaction that was aborted."""
+    return f"aborted ({transaction.most_bits},{transaction.least_bits})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRecord:
+    """A filter that ran.
+
+    Attributes:
+        name: the filter's.
+        stop: the first position of which it did not decide then; None for no bound.
+        kept: entries that were kept, and their payloads' bytes.
+        total_dropped: all that were dropped.
+        dropped: by cause; None in a short record.
+    """
+
+    name: str
+    mode: FilterMode
+    stop: EntryPosition | None
+    kept: DroppedEntries
+    total_dropped: DroppedEntries
+    dropped: Mapping[str, DroppedEntries] | None = field(default=None)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        mode: FilterMode,
+        stop: EntryPosition | None,
+        kept: DroppedEntries,
+        dropped: Mapping[str, DroppedEntries],
+    ) -> Self:
+        """A whole record."""
+        total = sum(dropped.values(), DroppedEntries())
+        return cls(name=name, mode=mode, stop=stop, kept=kept, total_dropped=total, dropped=dropped)
+
+    @property
+    def aborted(self) -> Mapping[TransactionId, int]:
+        """How many entries were dropped of each transaction because it was aborted."""
+        found = ((_ABORTED.fullmatch(cause), each.entries) for cause, each in (self.dropped or {}).items())
+        return {TransactionId(int(match[1]), int(match[2])): entries for match, entries in found if match}
+
+    def pack(self, *, short: bool = False) -> str:
+        """As JSON; short: without the causes."""
+        fields: dict[str, Any] = {
+            "version": VERSION,
+            "filter": self.name,
+            "mode": self.mode.value,
+            "stop": None if self.stop is None else [self.stop.ledger_id, self.stop.entry_id],
+            "kept": [self.kept.entries, self.kept.payload_bytes],
+            "dropped": [self.total_dropped.entries, self.total_dropped.payload_bytes],
+        }
+        if not short and self.dropped is not None:
+            fields["causes"] = {
+                cause: [each.entries, each.payload_bytes] for cause, each in self.dropped.items()
+            }
+        return json.dumps(fields, separators=(",", ":"))
+
+
+def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
+    """What whole records of the same filter, at least one, say together; it went as far as `stop`."""
+    kept, dropped = DroppedEntries(), defaultdict[str, DroppedEntries](DroppedEntries)
+    for record in records:
+        kept += record.kept
+        for cause, each in (record.dropped or {}).items():
+            dropped[cause] += each
+    return FilterRecord.of(records[0].name, records[0].mode, stop, kept, dict(dropped))
+
+
+def parse_filter_record(text: str | bytes) -> FilterRecord:
+    """Decode a record, whole or short.
+
+    Raises:
+        MetadataError: it is none.
+        UnsupportedVersionError: a newer one than is known.
+    """
+    try:
+        fields = json.loads(text)
+        version = fields["version"]
+        if version != VERSION:
+            raise UnsupportedVersionError(
+                "a filter record has a version that is not known", expected=VERSION, found=version
+            )
+        stop, causes = fields["stop"], fields.get("causes")
+        return FilterRecord(
+            name=fields["filter"],
+            mode=FilterMode(fields["mode"]),
+            stop=None if stop is None else EntryPosition(*map(int, stop)),
+            kept=_count(fields["kept"]),
+            total_dropped=_count(fields["dropped"]),
+            dropped=None if causes is None else {cause: _count(each) for cause, each in causes.items()},
+        )
+    except UnsupportedVersionError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise MetadataError("a filter record is damaged", found=type(error).__name__) from error
+
+
+def _count(pair: Any) -> DroppedEntries:
+    entries, payload_bytes = map(int, pair)
+    return DroppedEntries(entries=entries, payload_bytes=payload_bytes)

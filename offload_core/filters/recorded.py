@@ -1,0 +1,48 @@
+"""What records and indexes tell of filters that ran: over which entries, and up to where all was settled then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from offload_core.filters.record import RECORD_KEY, FilterRecord, parse_filter_record
+from offload_core.metadata import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_hooks.errors import placed
+
+
+def recorded_filter(driver: DriverMetadata | None, ledger_id: int) -> FilterRecord | None:
+    """The short record of the filter that a copy of a ledger was written through; None if it was through none.
+
+    Args:
+        driver: of the copy's offload context, or of its segment in that.
+
+    Raises:
+        MetadataError, UnsupportedVersionError: it cannot be read, with the ledger.
+    """
+    text = None if driver is None else driver.get(RECORD_KEY)
+    if text is None:
+        return None
+    with placed(ledger_id=ledger_id):
+        return parse_filter_record(text)
+
+
+def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
+    """The last entry of the last copy in a tier that is settled by a filter's record; None if there is none.
+
+    All before it is settled as well: a filter takes nothing behind the first entry that is not. Errors as
+    `recorded_filter`.
+    """
+    return max((last for ledger in info.ledgers for last in _settled_ends(ledger)), default=None)
+
+
+def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
+    """The last entry of each of a ledger's copies, or segments, that a filter has settled."""
+    context = ledger.context
+    if context is None:
+        return
+    ends = [(share.driver, share.end_entry_id) for share in context.segments if share.complete]
+    if not context.segments and context.complete:
+        ends = [(context.driver, (ledger.info.entries or 0) - 1)]
+    for driver, end in ends:
+        record = recorded_filter(driver, ledger.ledger_id)
+        if record is not None and record.stop is not None and end is not None:
+            yield EntryPosition(ledger.ledger_id, end)

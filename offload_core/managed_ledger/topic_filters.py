@@ -1,0 +1,84 @@
+"""The offload filters of topics: which one policies choose, and its run over what is offloaded next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.filters import ChosenFilter, FilterMode, FilterRun
+from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.settlement import look_at_transactions, settle_transactions
+from offload_core.metadata import EntryPosition
+from offload_core.policy_store import ResolvedPolicies
+from offload_core.tier.registry import make_filter
+from offload_hooks.filters import OffloadFilter, SettledTransactions
+
+
+class PolicyFilters:
+    """The filters that policies choose, each constructed once. Calls may come from many threads at once.
+
+    Args:
+        policies_of: what holds for a managed ledger, by its name.
+    """
+
+    def __init__(self, policies_of: Callable[[str], ResolvedPolicies]) -> None:
+        self._policies_of = policies_of
+        self._lock = threading.Lock()
+        self._made: dict[tuple[str, tuple[tuple[str, str], ...]], OffloadFilter] = {}
+
+    def choose(self, name: str) -> ChosenFilter:
+        """The filter of a managed ledger now.
+
+        Raises:
+            UnknownPluginError, BrokenPluginError, OptionError: there is none of that name, or not with those options.
+        """
+        policies = self._policies_of(name).offload
+        options = policies.filter_options
+        key = policies.filter_name, tuple(sorted(options.items()))
+        with self._lock:
+            made = self._made.get(key)
+        if made is None:
+            made = make_filter(policies.filter_name, options)
+            with self._lock:
+                made = self._made.setdefault(key, made)
+        return ChosenFilter(name=policies.filter_name, mode=FilterMode(policies.filter_mode), filter=made)
+
+
+def open_filter(environment: Environment, name: str, last: EntryPosition) -> FilterRun | None:
+    """The run of a managed ledger's filter over what is offloaded next, up to `last`; None if nothing is filtered.
+
+    It may not take `last` (see `FilterRun.takes`): then that may not be offloaded yet.
+
+    Raises:
+        OffloadError: of the filter, the metadata, and where entries are read to settle transactions.
+    """
+    return environment.filter_of(name).open(_Topic(environment, name, last))
+
+
+class _Topic:
+    """See `FilteredTopic`."""
+
+    def __init__(self, environment: Environment, managed_ledger: str, last: EntryPosition) -> None:
+        self.name = topic_of_managed_ledger(managed_ledger).full
+        self._environment = environment
+        self._managed_ledger = managed_ledger
+        self._last = last
+
+    def settle(self) -> SettledTransactions | None:
+        """See `FilteredTopic`."""
+        snapshot = settle_transactions(self._environment, self._managed_ledger, self._last)
+        if snapshot is None:
+            return None
+        stable = snapshot.stable_position
+        stop = (0, 0) if stable is None else (stable.ledger_id, stable.entry_id + 1)
+        return SettledTransactions(
+            stop=stop,
+            aborted=frozenset(snapshot.aborted),
+            waits_for="" if self._last < EntryPosition(*stop) else self._waits_for(),
+        )
+
+    def _waits_for(self) -> str:
+        status = look_at_transactions(self._environment, self._managed_ledger)
+        found = next(iter(status.open_transactions.items()), None)
+        return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"

@@ -1,0 +1,87 @@
+"""Tombstones in the place of entries that are left out, the others copied, run by run.
+
+A kernel never raises: it stops at the first entry that is not right. The twin is `new_entry.pack_tombstone`.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from offload_core.codec.kernels.intrinsics import (
+    address_of,
+    call_checksum,
+    copy_bytes,
+    load_i32,
+    load_u32,
+    store_i32,
+)
+from offload_core.messages.kernels.entries import read_entry
+from offload_core.messages.kernels.fields import E_PUBLISH_TIME
+
+_BROKER_MAGIC = np.uint32(0x0E02)
+_CHECKSUM_BYTES = 6
+_LENGTH_BYTES = 4
+_LONGEST_VARINT = 10
+
+
+@numba.njit(cache=True, nogil=True)
+def most_bytes(offsets, dropped, before, after):
+    """Bytes that `replace` needs at most; arguments as there."""
+    size = offsets[-1] - offsets[0]
+    tombstone = _CHECKSUM_BYTES + _LENGTH_BYTES + len(before) + _LONGEST_VARINT + len(after)
+    for i in range(len(dropped)):
+        if dropped[i]:
+            size += tombstone
+    return size
+
+
+@numba.njit(cache=True, nogil=True)
+def replace(data, offsets, dropped, checksum, before, after, row, out, out_offsets):
+    """Copy entries to `out`, a tombstone in the place of each that is `dropped`.
+
+    `data` uint8; `offsets` int64, one more than there are entries, ascending and within `data`; `dropped` bool, one per
+    entry. A tombstone's metadata is `before`, its entry's publish time as a varint, `after` (uint8). `row` is int64
+    scratch, `E_FIELDS` long; `checksum` as of `read_entry`, not 0. `out` has room for `most_bytes`, `out_offsets`
+    (int64) is filled as `offsets` is. What a broker put before a dropped entry stays before its tombstone.
+    Answers how many entries are done before the first dropped one that is not right.
+    """
+    count = len(dropped)
+    run, place = offsets[0], np.int64(0)  # what is kept from `run` on is still to be copied to `place`
+    for i in range(count):
+        out_offsets[i] = place + offsets[i] - run
+        if not dropped[i]:
+            continue
+        start, end = offsets[i], offsets[i + 1]
+        if not read_entry(data, start, end, checksum, row):
+            return i
+        if end - start >= _CHECKSUM_BYTES and load_u32(data, start) >> 16 == _BROKER_MAGIC:
+            start += _CHECKSUM_BYTES + load_i32(data, start + 2)
+        copy_bytes(out, place, data, run, start - run)
+        place = _write_tombstone(out, place + start - run, row[E_PUBLISH_TIME], checksum, before, after)
+        run = end
+    copy_bytes(out, place, data, run, offsets[count] - run)
+    out_offsets[count] = place + offsets[count] - run
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def _write_tombstone(out, start, publish_time, checksum, before, after):
+    """Write one; answers where it ends."""
+    body = start + _CHECKSUM_BYTES
+    metadata = body + _LENGTH_BYTES
+    copy_bytes(out, metadata, before, 0, len(before))
+    place = metadata + len(before)
+    rest = np.uint64(publish_time)
+    while rest >= 128:
+        out[place] = np.uint8(rest & np.uint64(127) | np.uint64(128))
+        rest >>= np.uint64(7)
+        place += 1
+    out[place] = np.uint8(rest)
+    copy_bytes(out, place + 1, after, 0, len(after))
+    place += 1 + len(after)
+    store_i32(out, body, np.int32(place - metadata))
+    found = call_checksum(checksum, np.uint32(0), address_of(out, body), place - body)
+    out[start], out[start + 1] = 0x0E, 0x01
+    store_i32(out, start + 2, np.int32(found))
+    return place

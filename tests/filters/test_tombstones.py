@@ -1,0 +1,155 @@
+"""Tombstones: their bytes, the kernel against its twin, and what readers make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from entries import batch_entry, entry, frame_entry, marker, spans_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rows import decoded_rows
+
+from offload_core.filters.tombstones import replace_by_tombstones
+from offload_core.messages.entry import read_messages, split_entry
+from offload_core.messages.new_entry import pack_tombstone
+from offload_hooks.errors import BadLengthError, ChecksumError, FormatError, MetadataError, TruncatedError
+from offload_proto.messages_pb2 import BrokerEntryMetadata
+
+BY_BROKER = BrokerEntryMetadata(broker_timestamp=1_700_000_000_123, index=41)
+LATEST = 2**64 - 1
+
+TIMES = st.sampled_from([0, 127, 128, 2**35 - 1, 2**35, 2**63, LATEST]) | st.integers(0, LATEST)
+IDS = st.sampled_from([{}, {"txnid_most_bits": 0, "txnid_least_bits": 0}])
+BROKERS = st.none() | st.builds(
+    BrokerEntryMetadata,
+    broker_timestamp=st.none() | st.integers(0, 2**50),
+    index=st.none() | st.integers(0, 9),
+)
+ENTRIES = st.one_of(
+    st.builds(
+        lambda value, time, ids, broker, checksum: entry(
+            value, publish_time=time, broker=broker, checksum=checksum, **ids
+        ),
+        st.binary(max_size=60),
+        TIMES,
+        IDS,
+        BROKERS,
+        st.booleans(),
+    ),
+    st.builds(lambda time, ids: batch_entry([b"a", b"bc"], publish_time=time, **ids), TIMES, IDS),
+    st.builds(
+        lambda time, ids, broker: marker(21, publish_time=time, broker=broker, **ids), TIMES, IDS, BROKERS
+    ),
+    st.just(frame_entry(b"\x18\x07\x10\x01\x0a\x00\x18\x09", b"metadata in another order, its time twice")),
+)
+
+
+def replaced(entries: Sequence[bytes], dropped: Sequence[int], *, skipped: bytes = b"") -> list[bytes]:
+    """What becomes of entries with ids from 40 on, those at the places `dropped` replaced."""
+    data, starts, lengths = spans_of([skipped, *entries])
+    offsets = np.append(starts, starts[-1] + lengths[-1])[1:]
+    mask = np.zeros(len(entries), dtype=np.bool_)
+    mask[list(dropped)] = True
+    made, borders = replace_by_tombstones(data, offsets, mask, 40)
+    assert (borders[0], borders[-1]) == (0, len(made))
+    return [made[a:b].tobytes() for a, b in pairwise(borders.tolist())]
+
+
+# --- bytes -------------------------------------------------------------------------------------
+
+
+def test_a_tombstone_is_these_bytes() -> None:
+    written = bytes.fromhex(
+        "0e01 c1c3190c"  # CRC-32C of all that follows
+        "0000001d"  # 29 bytes of metadata
+        "0a0f 70756c7361722e66696c7465726564"  # producer_name = "pulsar.filtered"
+        "1000"  # sequence_id = 0
+        "18 aeb6ccd99f34"  # publish_time = 1795215792942
+        "a00116"  # marker_type = 22
+    )
+    filtered = entry(b"value", publish_time=1795215792942, txnid_most_bits=0, txnid_least_bits=5)
+    assert replaced([filtered], [0]) == [pack_tombstone(filtered)] == [written]
+
+
+def test_what_a_broker_put_before_an_entry_stays_there_byte_for_byte() -> None:
+    odd = b"\x10\x29\x08\x07\x1a\x00"  # the index first, and a field of a later broker
+    filtered = frame_entry(b"\x0a\x00\x10\x00\x18\x09", b"value", broker=odd)
+    bare = frame_entry(b"\x0a\x00\x10\x00\x18\x09", b"value")
+    (made,) = replaced([filtered], [0])
+    assert made == b"\x0e\x02\x00\x00\x00\x06" + odd + pack_tombstone(bare)
+    parts = split_entry(made)
+    assert parts.broker is not None
+    assert (parts.broker.index, parts.broker.broker_timestamp) == (41, 7)
+
+
+@settings(deadline=None)
+@given(st.lists(ENTRIES, min_size=1, max_size=20), st.data(), st.binary(max_size=5))
+def test_dropped_entries_are_what_the_twin_makes_and_the_others_are_as_they_were(
+    entries: list[bytes], data: st.DataObject, skipped: bytes
+) -> None:
+    dropped = data.draw(st.sets(st.integers(0, len(entries) - 1)))
+    expected = [pack_tombstone(each) if i in dropped else each for i, each in enumerate(entries)]
+    assert replaced(entries, sorted(dropped), skipped=skipped) == expected
+
+
+@given(ENTRIES)
+def test_a_tombstone_of_a_tombstone_is_the_same(filtered: bytes) -> None:
+    tombstone = pack_tombstone(filtered)
+    assert replaced([tombstone], [0]) == [tombstone]
+
+
+def test_what_is_kept_need_be_no_entry_of_pulsars() -> None:
+    assert replaced([b"", b"anything", entry(b"value")], [2])[:2] == [b"", b"anything"]
+
+
+# --- what readers make of them -----------------------------------------------------------------
+
+
+@given(ENTRIES)
+def test_a_tombstone_is_a_marker_of_no_transaction_at_the_time_of_its_entry(filtered: bytes) -> None:
+    before, after = split_entry(filtered), split_entry(pack_tombstone(filtered))
+    assert after.metadata.publish_time == before.metadata.publish_time
+    assert after.broker == before.broker
+    assert (after.metadata.marker_type, after.payload) == (22, b"")
+    assert not after.metadata.HasField("txnid_most_bits")
+    assert not after.metadata.HasField("txnid_least_bits")
+    assert after.is_marker
+    assert read_messages(after, max_message_bytes=100) == []
+
+
+def test_a_tombstone_has_no_rows() -> None:
+    filtered = batch_entry([b"a", b"b"], broker=BY_BROKER)
+    rows = decoded_rows([entry(b"first"), pack_tombstone(filtered), entry(b"last")])
+    assert [row["value"] for row in rows] == [b"first", b"last"]
+
+
+# --- what is no entry --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        (b"", TruncatedError),
+        (b"\x00\x00\x00\x07abc", BadLengthError),
+        (b"\x0e\x02\x00\x00\x00\x7f" + entry(b"value"), BadLengthError),
+        (entry(b"value", publish_time=None), MetadataError),
+        (entry(b"value")[:-1] + b"x", ChecksumError),
+    ],
+    ids=["nothing", "not Pulsar's", "broker's metadata cut", "no publish time", "damaged"],
+)
+def test_what_is_no_whole_entry_is_not_dropped_and_is_named(wrong: bytes, error: type[FormatError]) -> None:
+    with pytest.raises(error) as caught:
+        replaced([entry(b"first"), entry(b"second"), wrong, entry(b"last")], [1, 2])
+    assert caught.value.entry_id == 42
+
+
+def test_an_entry_that_is_cut_anywhere_is_named() -> None:
+    whole = entry(b"", broker=BY_BROKER)
+    assert replaced([whole], [0]) == [pack_tombstone(whole)]
+    for length in range(len(whole)):
+        with pytest.raises(FormatError) as caught:
+            replaced([whole, whole[:length]], [1])
+        assert caught.value.entry_id == 41
