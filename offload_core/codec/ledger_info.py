@@ -5,7 +5,7 @@ Source: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offload_core.codec.protobuf import parse_protobuf
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
@@ -19,12 +19,14 @@ class LedgerInfo:
         entries: number of entries of the whole ledger; while it is open, of what was offloaded so far.
         size: payload bytes of all entries; None while the ledger is open.
         timestamp_ms: when it was closed, in milliseconds since 1970, UTC; 0 or None while it is open.
+        properties: of an index, what it says besides, as properties of the driver metadata of an offload context.
     """
 
     ledger_id: int
     entries: int | None = None
     size: int | None = None
     timestamp_ms: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_closed(self) -> bool:
@@ -38,7 +40,9 @@ def parse_ledger_info(data: bytes | memoryview) -> LedgerInfo:
     Raises:
         MetadataError: not a protobuf of this type, or the ledger id is missing.
     """
-    return from_record(parse_protobuf(ManagedLedgerInfo.LedgerInfo, data, "a ledger info"))
+    record = parse_protobuf(ManagedLedgerInfo.LedgerInfo, data, "a ledger info")
+    said = record.offloadContext.driverMetadata.properties
+    return replace(from_record(record), properties=tuple((each.key, each.value) for each in said))
 
 
 def from_record(record: ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:
@@ -59,5 +63,11 @@ def to_record(info: LedgerInfo) -> ManagedLedgerInfo.LedgerInfo:
 
 
 def pack_ledger_info(info: LedgerInfo) -> bytes:
-    """Encode as Pulsar does."""
-    return to_record(info).SerializeToString(deterministic=True)
+    """Encode as Pulsar does, with the properties, of which it knows nothing."""
+    record = to_record(info)
+    if info.properties:
+        driver = record.offloadContext.driverMetadata
+        driver.name = ""
+        for key, value in info.properties:
+            driver.properties.add(key=key, value=value)
+    return record.SerializeToString(deterministic=True)

@@ -1,7 +1,7 @@
 """Offload filters: which entries are kept when a topic is offloaded, what takes the others' place, and what is told."""
 
 from offload_core.filters.chosen import NO_FILTER, ChosenFilter
-from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord
+from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_core.filters.run import FilteredEntries, FilterRun
 
 __all__ = [
@@ -12,4 +12,5 @@ __all__ = [
     "FilterRecord",
     "FilterRun",
     "FilteredEntries",
+    "parse_filter_record",
 ]

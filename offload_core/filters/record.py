@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
@@ -107,6 +108,16 @@ class FilterRecord:
                 cause: [each.entries, each.payload_bytes] for cause, each in self.dropped.items()
             }
         return json.dumps(fields, separators=(",", ":"))
+
+
+def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
+    """What whole records of the same filter, at least one, say together; it went as far as `stop`."""
+    kept, dropped = DroppedEntries(), defaultdict[str, DroppedEntries](DroppedEntries)
+    for record in records:
+        kept += record.kept
+        for cause, each in (record.dropped or {}).items():
+            dropped[cause] += each
+    return FilterRecord.of(records[0].name, records[0].mode, stop, kept, dict(dropped))
 
 
 def parse_filter_record(text: str | bytes) -> FilterRecord:

@@ -65,6 +65,10 @@ class FilterRun:
         self._kept = DroppedEntries()
         self._dropped: defaultdict[str, DroppedEntries] = defaultdict(DroppedEntries)
 
+    def anew(self) -> FilterRun:
+        """A run of the same filter that has noted nothing."""
+        return FilterRun(self.name, self.mode, self._filter)
+
     def takes(self, position: EntryPosition) -> bool:
         """Whether an entry may be offloaded now: it is decided of."""
         return self.stop is None or position < self.stop

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import ChosenFilter, FilterMode, FilterRun
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.settlement import look_at_transactions, settle_transactions
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier.registry import make_filter
-from offload_core.transactions import SnapshotStore
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 
 
@@ -67,9 +67,18 @@ class _Topic:
 
     def settle(self) -> SettledTransactions | None:
         """See `FilteredTopic`."""
-        snapshot = SnapshotStore(self._environment.records.store).read(self._managed_ledger)
+        snapshot = settle_transactions(self._environment, self._managed_ledger, self._last)
         if snapshot is None:
             return None
         stable = snapshot.stable_position
         stop = (0, 0) if stable is None else (stable.ledger_id, stable.entry_id + 1)
-        return SettledTransactions(stop=stop, aborted=frozenset(snapshot.aborted), waits_for="transactions")
+        return SettledTransactions(
+            stop=stop,
+            aborted=frozenset(snapshot.aborted),
+            waits_for="" if self._last < EntryPosition(*stop) else self._waits_for(),
+        )
+
+    def _waits_for(self) -> str:
+        status = look_at_transactions(self._environment, self._managed_ledger)
+        found = next(iter(status.open_transactions.items()), None)
+        return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"

@@ -110,6 +110,15 @@ class OffloadSegment:
             return changed._with(STATUS_PROPERTY, FAILED if status is SegmentStatus.FAILED else None)
         return changed
 
+    @property
+    def filter_record(self) -> str | None:
+        """What a filter did to the ledger's entries in it, in short; None if none ran."""
+        return self._property(FILTER_PROPERTY)
+
+    def with_filter_record(self, record: str | None) -> Self:
+        """The same with what a filter did, or without."""
+        return self if record == self.filter_record else self._with(FILTER_PROPERTY, record)
+
     def with_extent(self, begin: EntryPosition, end: EntryPosition | None) -> Self:
         """The same with first and last entry of the whole segment, `end` None while it is open."""
         return self._with(BEGIN_PROPERTY, str(begin))._with(END_PROPERTY, None if end is None else str(end))

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from uuid import UUID
 
 from offload_core.metadata.attempt_lease import AttemptLease, with_lease
@@ -148,12 +149,14 @@ def complete_segment(
     end: EntryPosition,
     end_entry_ids: Mapping[int, int],
     offloaded_ms: int,
+    filter_records: Mapping[int, str] = MappingProxyType({}),
 ) -> ManagedLedgerInfo:
     """Record that data and index of the segment are there, since `offloaded_ms` (since 1970, UTC).
 
     Args:
         end: its last entry.
         end_entry_ids: of each ledger in it, the last entry. A ledger that it got no entry of is not touched any more.
+        filter_records: of each ledger that went through a filter, what that did.
 
     Raises:
         AttemptError: the segment is not recorded or was abandoned; or what is there is not what was to be: it ends
@@ -178,6 +181,7 @@ def complete_segment(
         if last is None:
             return without_share(ledger, uuid)
         share = _leased(_share(ledger, uuid), None).with_extent(segment.begin, end)
+        share = share.with_filter_record(filter_records.get(ledger.ledger_id))
         share = replace(share, complete=True, offloaded_ms=offloaded_ms, end_entry_id=last)
         shares = [share if each.uuid == uuid else each for each in shares_of(ledger)]
         return with_shares(ledger, shares, timestamp_ms=offloaded_ms)

@@ -17,6 +17,8 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.streaming import LEAST_PADDING_BYTES
 from offload_core.tier import MemoryBudget
 
+Longs = npt.NDArray[np.int64]
+
 FIRST_BUFFER_BYTES = 4 << 10
 """What a block takes first; from there on it is doubled."""
 
@@ -25,9 +27,10 @@ LEAST_BLOCK_BYTES = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + LEAST_PADDING_BYTE
 
 
 class GrowingBlock:
-    """Entries of one ledger that follow one another, framed.
+    """Entries of one ledger whose ids ascend, framed.
 
     Args:
+        first_entry_id: the first id that it stands for: of its first entry, or of one before it that was left out.
         limit_bytes: the length of the block when it is full; an entry that needs more has a block of its own.
         budget: what the memory is taken from.
 
@@ -38,7 +41,6 @@ class GrowingBlock:
         self.ledger_id = ledger_id
         self.first_entry_id = first_entry_id
         self.used_bytes = BLOCK_HEADER_BYTES
-        self._next_entry_id = first_entry_id
         self._limit_bytes = limit_bytes
         self._budget = budget
         self._buffer: Bytes = np.empty(0, dtype=np.uint8)
@@ -56,7 +58,7 @@ class GrowingBlock:
     @property
     def is_empty(self) -> bool:
         """Whether no entry was added yet."""
-        return self._next_entry_id == self.first_entry_id
+        return self.used_bytes == BLOCK_HEADER_BYTES
 
     def takes(self, frame_bytes: int) -> bool:
         """Whether so many bytes of frames may still be added, if there is memory for them; an empty block takes all."""
@@ -72,13 +74,16 @@ class GrowingBlock:
             size *= 2
         return max(needed, min(size, self._limit_bytes))
 
-    def add(
-        self, values: Bytes, offsets: npt.NDArray[np.int64], first: int, ends: npt.NDArray[np.int64]
-    ) -> int:
+    def reserve(self) -> bool:
+        """Take the memory that it needs to end, also without an entry; whether there was room."""
+        return self._grow(self.growth_for(0))
+
+    def add(self, values: Bytes, offsets: Longs, entry_ids: Longs, first: int, ends: Longs) -> int:
         """Add as many entries as fit the block and its memory; how many.
 
         Args:
             values: the payloads behind one another, of which the first to add is number `first` of `offsets`.
+            entry_ids: of each of them.
             ends: where the frame of each ends, counted from the first one's begin; ascending.
         """
         room = self._limit_bytes - LEAST_PADDING_BYTES - self.used_bytes
@@ -88,11 +93,9 @@ class GrowingBlock:
         while most and not self._grow(self.growth_for(int(ends[most - 1]))):
             most //= 2
         if most:
-            entry_ids = np.arange(self._next_entry_id - first, self._next_entry_id + most)
             self.used_bytes = frame_entries(
                 values, offsets, entry_ids, first, first + most, self._buffer, self.used_bytes
             )
-            self._next_entry_id += most
         return most
 
     def end(self, length: int) -> memoryview | None:

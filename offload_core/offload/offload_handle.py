@@ -11,11 +11,12 @@ import threading
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from offload_core.codec.byte_arrays import read_only
 from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.filters.record import RECORD_KEY
 from offload_core.metadata import EntryPosition
+from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome, SegmentUpload
 from offload_core.offload.streaming_blocks import StreamingBlocks
 from offload_hooks import ReadableBuffer
@@ -44,10 +45,18 @@ class OffloadHandle:
 
     Entries come in order: the next one of the same ledger, or the first one of a later ledger after `end_ledger`. A
     segment ends by `close`, by itself when it is as large as it may be, or by an error: of the store, or by `abort`.
-    However it ends, `result` tells, and no memory stays taken.
+    However it ends, `result` tells, and no memory stays taken. Where it has a filter, what is offered goes through it;
+    an entry that it drops counts as accepted.
     """
 
-    def __init__(self, blocks: StreamingBlocks, upload: SegmentUpload, max_segment_bytes: int | None) -> None:
+    def __init__(
+        self,
+        blocks: StreamingBlocks,
+        upload: SegmentUpload,
+        max_segment_bytes: int | None,
+        segment_filter: SegmentFilter | None,
+    ) -> None:
+        self._filter = segment_filter
         self._blocks = blocks
         self._upload = upload
         self._max_segment_bytes = max_segment_bytes
@@ -61,12 +70,12 @@ class OffloadHandle:
             return not self.is_closed and self._blocks.has_memory_for(size_bytes)
 
     def last_offered(self) -> EntryPosition | None:
-        """The last entry that was accepted; None if there is none yet."""
+        """The last entry that was accepted, or left out by the filter; None if there is none yet."""
         return self._blocks.last
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes of all entries that were accepted."""
+        """The bytes of all entries that the segment has, as the filter left them."""
         return self._blocks.payload_bytes
 
     @property
@@ -92,24 +101,24 @@ class OffloadHandle:
         Raises:
             OptionError: the batch contradicts itself, or has an entry that is larger than the store or the budget
                 takes; none was accepted.
+            EntryOrderError: an entry of the batch is one that the filter does not decide of yet; none was accepted.
+            FormatError, PluginError: of the filter; none was accepted.
         """
-        offsets = _checked_offsets(entries)
-        self._blocks.limits.check_entries(ledger_id, entries.first_entry_id, np.diff(offsets))
+        _check_offsets(entries)
         with self._lock:
             if self.is_closed:
                 return Offered(0, OfferResult.SEGMENT_CLOSED)
-            if not self._blocks.follows(ledger_id, entries.first_entry_id):
+            first = entries.first_entry_id
+            if not self._blocks.follows(ledger_id, first):
                 return Offered(0, OfferResult.NOT_CONSECUTIVE)
-            if self._max_segment_bytes is not None:
-                rest = self._max_segment_bytes - self._blocks.payload_bytes
-                most = int(np.searchsorted(offsets[1:] - offsets[0], rest)) + 1
-                offsets = offsets[: most + 1]
-            count = self._blocks.add(ledger_id, entries.first_entry_id, read_only(entries.data), offsets)
+            stop = self._add(ledger_id, entries)
             if self._blocks.is_full or self._is_large_enough:
                 self._close()
-            if count == len(entries):
-                return Offered(count, OfferResult.ACCEPTED)
-            return Offered(count, OfferResult.SEGMENT_CLOSED if self._closed else OfferResult.BUFFER_FULL)
+            if stop == entries.stop_entry_id:
+                return Offered(stop - first, OfferResult.ACCEPTED)
+            return Offered(
+                stop - first, OfferResult.SEGMENT_CLOSED if self._closed else OfferResult.BUFFER_FULL
+            )
 
     def end_ledger(self, info: LedgerInfo) -> OfferResult:
         """Tell that a ledger ended before the entry that would come next: the index says of it what `info` says.
@@ -152,6 +161,28 @@ class OffloadHandle:
         """
         return self._upload.outcome
 
+    def _add(self, ledger_id: int, entries: EntryBatch) -> int:
+        """Add what the filter leaves of entries that follow; the id that comes next."""
+        blocks, stop = self._blocks, entries.stop_entry_id
+        if self._filter is None:
+            filtered, values = None, read_only(entries.data)
+            entry_ids = np.arange(entries.first_entry_id, stop)
+            offsets = np.array(entries.offsets, dtype=np.int64)
+        else:
+            filtered = self._filter.apply(ledger_id, entries)
+            values, entry_ids, offsets = filtered.data, filtered.entry_ids, filtered.offsets
+        blocks.limits.check_entries(ledger_id, entry_ids, np.diff(offsets))
+        if self._max_segment_bytes is not None:
+            rest = self._max_segment_bytes - blocks.payload_bytes
+            most = int(np.searchsorted(offsets[1:] - offsets[0], rest)) + 1
+            if most < len(entry_ids):
+                stop = int(entry_ids[most])
+                entry_ids, offsets = entry_ids[:most], offsets[: most + 1]
+        reached = blocks.add(ledger_id, entry_ids, values, offsets, (entries.first_entry_id, stop))
+        if self._filter is not None and filtered is not None:
+            self._filter.note(ledger_id, filtered, reached)
+        return reached
+
     @property
     def _is_large_enough(self) -> bool:
         return self._max_segment_bytes is not None and self._blocks.payload_bytes >= self._max_segment_bytes
@@ -163,8 +194,9 @@ class OffloadHandle:
         if blocks.first is None or blocks.last is None:
             self._upload.fail(OptionError("a segment without entries is not offloaded"))
             return
+        records = {} if self._filter is None else self._filter.records()
         self._upload.finish(
-            blocks.index(),
+            blocks.index({each: {RECORD_KEY: record.pack()} for each, record in records.items()}),
             OffloadedSegment(
                 uuid=self._upload.key.uuid,
                 begin=blocks.first,
@@ -174,6 +206,7 @@ class OffloadHandle:
                 payload_bytes=blocks.payload_bytes,
                 data_bytes=blocks.data_length,
                 blocks=blocks.block_count,
+                filter_records=records,
             ),
         )
 
@@ -183,8 +216,8 @@ class OffloadHandle:
             self._blocks.drop()
 
 
-def _checked_offsets(entries: EntryBatch) -> npt.NDArray[np.int64]:
-    """The batch's offsets, of which the kernel may rely on each."""
+def _check_offsets(entries: EntryBatch) -> None:
+    """Refuse offsets (`OptionError`) of which the kernel may not rely on each."""
     offsets = np.array(entries.offsets, dtype=np.int64)
     if not len(offsets) or offsets[0] < 0 or offsets[-1] > len(entries.data) or (np.diff(offsets) < 0).any():
         raise OptionError(
@@ -192,4 +225,3 @@ def _checked_offsets(entries: EntryBatch) -> npt.NDArray[np.int64]:
             entry_id=entries.first_entry_id,
             expected=f"offsets from 0 to {len(entries.data)}",
         )
-    return offsets

@@ -45,6 +45,7 @@ from offload_core.metadata.segments import (
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.offload_handle import Offered, OfferResult, OffloadHandle
 from offload_core.offload.running_attempt import at_attempt, check_not_alive, check_over, lease_from
+from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.offload.segment_offloader import SegmentOffloader, segment_key
 from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome
 from offload_core.tier import MemoryBudget
@@ -103,9 +104,13 @@ class RecordedSegments:
         self._announce = announce
 
     def assign(
-        self, begin: EntryPosition, bounds: SegmentBounds, end: EntryPosition | None = None
+        self,
+        begin: EntryPosition,
+        bounds: SegmentBounds,
+        end: EntryPosition | None = None,
+        segment_filter: SegmentFilter | None = None,
     ) -> RecordedSegment:
-        """Record a segment and open it.
+        """Record a segment and open it; what it gets goes through `segment_filter`.
 
         Raises:
             AttemptError: see `assign_segment`.
@@ -120,10 +125,14 @@ class RecordedSegments:
                 lambda info: assign_segment(info, uuid, begin, driver, now, end=end, lease=lease)
             )
 
-        return self._open(bounds, record)
+        return self._open(bounds, segment_filter, record)
 
-    def resume(self, old: Segment, bounds: SegmentBounds) -> RecordedSegment:
+    def resume(
+        self, old: Segment, bounds: SegmentBounds, segment_filter: SegmentFilter | None = None
+    ) -> RecordedSegment:
         """Clean up after an attempt that did not come to its end, and make another at the same positions.
+
+        Its entries go through the filter anew, as it is now.
 
         Raises:
             LiveAttemptError: somebody is at it; nothing was changed.
@@ -137,7 +146,7 @@ class RecordedSegments:
             lease = lease_from(now, self.lease_s)
             return self.update(lambda info: resume_segment(info, old.uuid, uuid, driver, now, lease=lease))
 
-        return self._open(bounds, record)
+        return self._open(bounds, segment_filter, record)
 
     def forget(self, old: Segment) -> None:
         """Clean up after an attempt at entries that are not there any more. Errors as `resume`."""
@@ -189,7 +198,10 @@ class RecordedSegments:
             delete_attempt(tier, key)
 
     def _open(
-        self, bounds: SegmentBounds, record: Callable[[UUID, DriverMetadata], ManagedLedgerInfo]
+        self,
+        bounds: SegmentBounds,
+        segment_filter: SegmentFilter | None,
+        record: Callable[[UUID, DriverMetadata], ManagedLedgerInfo],
     ) -> RecordedSegment:
         uuid = uuid4()
         with ExitStack() as held:
@@ -206,8 +218,9 @@ class RecordedSegments:
                 segment.begin,
                 {"managedledgername": self.name},
                 max_segment_bytes=bounds.max_segment_bytes if segment.end is None else None,
+                segment_filter=segment_filter,
             )
-            return RecordedSegment(self, segment, handle, held.pop_all())
+            return RecordedSegment(self, segment, handle, segment_filter, held.pop_all())
 
 
 class RecordedSegment:
@@ -215,12 +228,18 @@ class RecordedSegment:
 
     Attributes:
         next: the entry that is offered next.
+        filter: what it is that entries go through; None for nothing.
         is_closed: it takes no more entries.
         lease_due_ms: when its lease is to be renewed.
     """
 
     def __init__(
-        self, segments: RecordedSegments, segment: Segment, handle: OffloadHandle, held: ExitStack
+        self,
+        segments: RecordedSegments,
+        segment: Segment,
+        handle: OffloadHandle,
+        segment_filter: SegmentFilter | None,
+        held: ExitStack,
     ) -> None:
         self._segments = segments
         self._held = held
@@ -230,6 +249,7 @@ class RecordedSegment:
         self.begin = self.next = segment.begin
         self.end = segment.end
         self.driver = segment.driver
+        self.filter = segment_filter
         self.is_closed = False
         self._note_lease()
 
@@ -298,6 +318,7 @@ class RecordedSegment:
         """
         offloaded = self.outcome.result()
         now = self._segments.now_ms()
+        records = {at: each.pack(short=True) for at, each in offloaded.filter_records.items()}
         self._segments.update(
             partial(
                 complete_segment,
@@ -305,6 +326,7 @@ class RecordedSegment:
                 end=offloaded.end,
                 end_entry_ids=offloaded.end_entry_ids,
                 offloaded_ms=now,
+                filter_records=records,
             )
         )
         self.release()

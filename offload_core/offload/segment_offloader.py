@@ -19,6 +19,7 @@ from offload_core.offload.growing_block import LEAST_BLOCK_BYTES
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
 from offload_core.offload.object_metadata import user_metadata
 from offload_core.offload.offload_handle import OffloadHandle
+from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.offload.segment_upload import SegmentUpload
 from offload_core.offload.streaming_blocks import BlockLimits, StreamingBlocks
 from offload_core.tier import MemoryBudget, Tier, check_blocks
@@ -79,6 +80,7 @@ class SegmentOffloader:
         extra_metadata: Mapping[str, str],
         *,
         max_segment_bytes: int | None = None,
+        segment_filter: SegmentFilter | None = None,
     ) -> OffloadHandle:
         """Open a segment; nothing is asked of the store before its first block goes.
 
@@ -86,24 +88,25 @@ class SegmentOffloader:
             uuid: the attempt's, never used before.
             begin: the entry that is offered first; or where a ledger ends of which the segment gets no entry.
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
-            max_segment_bytes: with the entry whose payload reaches this the segment closes by itself.
+            max_segment_bytes: with the entry whose payload reaches this the segment closes by itself; of what is
+                written of them.
+            segment_filter: what all that is offered goes through; both objects say so.
 
         Raises:
             OptionError: `max_segment_bytes` is not positive.
         """
         if max_segment_bytes is not None and max_segment_bytes < 1:
             raise OptionError("a segment has at least one byte", found=max_segment_bytes)
-        software = f"pulsar-offload {version('pulsar-offload')}"
         upload = SegmentUpload(
             self._tier,
             segment_key(uuid),
-            partial(user_metadata, software_version=software, extra=dict(extra_metadata)),
+            partial(_about, dict(extra_metadata), segment_filter),
             self._executor,
             self._budget,
             parts_in_flight=self._parts_in_flight,
         )
         blocks = StreamingBlocks(begin, self._limits, self._budget, upload.send)
-        return OffloadHandle(blocks, upload, max_segment_bytes)
+        return OffloadHandle(blocks, upload, max_segment_bytes, segment_filter)
 
     def delete_offloaded(self, uuid: UUID) -> None:
         """Delete an attempt's objects and uploads, whatever there is of them; nothing is there when it returns.
@@ -112,6 +115,13 @@ class SegmentOffloader:
             StoreError: the store fails; it can be called again.
         """
         delete_attempt(self._tier, segment_key(uuid))
+
+
+def _about(extra: Mapping[str, str], segment_filter: SegmentFilter | None, role: str) -> dict[str, str]:
+    """The user metadata of a segment's data object, when it is begun, or of its index object, at its end."""
+    if segment_filter is not None:
+        extra = {**extra, **(segment_filter.about_index() if role == "index" else segment_filter.about)}
+    return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)
 
 
 def segment_key(uuid: UUID) -> ObjectKey:

@@ -13,11 +13,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from offload_core.codec.object_format import ObjectKey
+from offload_core.filters import FilterRecord
 from offload_core.metadata import EntryPosition
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.streaming_blocks import BuiltBlock
@@ -35,10 +36,11 @@ class OffloadedSegment:
     Attributes:
         begin, end: its first and its last entry.
         end_entry_ids: of each ledger in it, the last entry; in the ledgers' order.
-        entries: how many.
+        entries: how many it has; ids that a filter left out are not counted.
         payload_bytes: their bytes.
         data_bytes: the data object's length.
         blocks: the data object's blocks.
+        filter_records: of each ledger, what a filter did to its entries; empty if none ran.
     """
 
     uuid: UUID
@@ -49,6 +51,7 @@ class OffloadedSegment:
     payload_bytes: int
     data_bytes: int
     blocks: int
+    filter_records: Mapping[int, FilterRecord] = field(default_factory=dict)
 
 
 class SegmentOutcome(Future[OffloadedSegment]):

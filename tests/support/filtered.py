@@ -1,0 +1,192 @@
+"""What tests of offload filters share: topics whose entries are filtered, and what is left of them in the tier."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from buffer_model import Model
+from managed_ledgers import NAME
+from transactional import NEVER, message
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
+from offload_core.filters.record import RECORD_KEY
+from offload_core.filters.transactions import TransactionOffloadFilter
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    RolloverPolicy,
+    TransactionalTopic,
+    open_managed_ledger,
+)
+from offload_core.messages.entry import split_entry
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.read_handles import ColdReaders
+from offload_core.tier import Tier
+from offload_core.transactions import TransactionId
+from offload_drivers.local import LocalDriver
+from offload_hooks.filters import OffloadFilter
+from offload_hooks.ledger_stores import EntryBatch
+from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
+
+END = EntryPosition(1 << 40, 0)
+
+
+def chosen(
+    mode: FilterMode, offload_filter: OffloadFilter | None = None, name: str = "transactions"
+) -> ChosenFilter:
+    """A filter as policies choose it; by default that of transactions."""
+    made = TransactionOffloadFilter() if offload_filter is None else offload_filter
+    return ChosenFilter(name=name, mode=mode, filter=made)
+
+
+def short_record(ledger: LedgerRecord) -> FilterRecord | None:
+    """What a ledger's offload context says of a filter."""
+    text = (
+        None
+        if ledger.context is None or ledger.context.driver is None
+        else ledger.context.driver.get(RECORD_KEY)
+    )
+    return None if text is None else parse_filter_record(text)
+
+
+@dataclass
+class FilteredTopic:
+    """A topic with transactions, its ledgers in memory and its objects in a folder."""
+
+    folder: Path
+    mode: FilterMode = FilterMode.GAP
+    filter: OffloadFilter | None = None
+    block_bytes: int = 400
+    begun: dict[int, TransactionId] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.records = ManagedLedgerRecords(MemoryMetadataStore())
+        self.hot = MemoryLedgerStore(MemoryLedgers())
+        self.tier = Tier(LocalDriver(str(self.folder)))
+        self.tiers = KnownTiers(self.tier)
+        offloads = RecordedOffloads(
+            self.records,
+            self.hot,
+            self.tiers,
+            offloader_of=partial(LedgerOffloader, max_block_bytes=self.block_bytes),
+            now_ms=lambda: 1000,
+        )
+        self.environment = Environment(
+            records=self.records,
+            hot=HotLedgers(self.hot),
+            offloads=offloads,
+            filter_of=lambda _: chosen(self.mode, self.filter),
+            now_ms=lambda: 1000,
+        )
+        self.open()
+
+    def open(self, **changes: Any) -> None:
+        """Open it, as a new process does."""
+        self.environment = replace(self.environment, **changes)
+        managed = open_managed_ledger(
+            self.environment, NAME, rollover=RolloverPolicy(max_entries=1 << 20, min_age_s=0)
+        )
+        self.topic = TransactionalTopic(self.environment, managed, NEVER)
+
+    def do(self, *steps: str) -> None:
+        """`m`: a message; `1`: one of transaction 1; `c1`, `a1`: its end; `|`: the ledger is sealed."""
+        for step in steps:
+            if step == "|":
+                self.topic.topic.roll()
+            elif step == "m":
+                self.topic.add_entries([message()])
+            else:
+                number = int(step[-1])
+                if number not in self.begun:
+                    self.begun[number] = self.topic.begin()
+                transaction = self.begun[number]
+                if step[0] == "c":
+                    self.topic.commit(transaction)
+                elif step[0] == "a":
+                    self.topic.abort(transaction)
+                else:
+                    self.topic.add_entries([message(transaction)])
+
+    def offload(self, position: EntryPosition = END) -> EntryPosition:
+        """Offload what is sealed."""
+        return self.topic.topic.offload_prefix(position)
+
+    # --- what there is -------------------------------------------------------------------------
+
+    @property
+    def ledgers(self) -> list[LedgerRecord]:
+        """Of its record, those with entries."""
+        return [ledger for ledger in self.topic.topic.read_info().in_order if ledger.info.entries]
+
+    def hot_entries(self, *, sealed_only: bool = False) -> list[tuple[EntryPosition, bytes]]:
+        """All that was added."""
+        sealed = {ledger.ledger_id for ledger in self.ledgers}
+        return [
+            (position, bytes(payload))
+            for ledger_id in self.hot.ledger_ids()
+            if ledger_id in sealed or not sealed_only
+            for position, payload in self._hot(ledger_id)
+        ]
+
+    def _hot(self, ledger_id: int) -> list[tuple[EntryPosition, memoryview]]:
+        reader = self.hot.open(ledger_id)
+        count = reader.status().entry_count
+        entries: Sequence[memoryview] = list(reader.read(0, count - 1, 1 << 30)) if count else []
+        return [(EntryPosition(ledger_id, i), payload) for i, payload in enumerate(entries)]
+
+    def cold(self, ledger: LedgerRecord) -> dict[int, bytes]:
+        """The entries of a ledger's copy, by their ids, in several reads."""
+        found: dict[int, bytes] = {}
+        reader = ColdReaders(self.tiers).open(ledger)
+        begin, last = 0, (ledger.info.entries or 0) - 1
+        while begin <= last:
+            read = reader.read_sparse(begin, last, 300)
+            for batch in read.runs():
+                found |= {i: bytes(each) for i, each in enumerate(batch, batch.first_entry_id)}
+            begin = read.stop_entry_id
+        assert list(found) == sorted(found)
+        return found
+
+    def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
+        """The entries of a ledger that a filter of transactions leaves, by a plain model."""
+        model = Model.of(self.hot_entries())
+        return {
+            position.entry_id: payload
+            for (position, payload), transaction in zip(model.entries, model.transactions, strict=True)
+            if position.ledger_id == ledger.ledger_id
+            and transaction not in model.aborted
+            and not split_entry(payload).metadata.HasField("marker_type")
+        }
+
+
+def positions(ledgers: Sequence[LedgerRecord]) -> list[int]:
+    """Their places, of those that are in the tier."""
+    return [place for place, ledger in enumerate(ledgers) if ledger.has_complete_copy]
+
+
+class PlainFilter:
+    """Drops entries by a function of their payload, up to `stop`; or fails as it is told to."""
+
+    def __init__(
+        self, drops: Callable[[bytes], int], stop: tuple[int, int] | None = None, waits_for: str = "more"
+    ) -> None:
+        self.drops = drops
+        self.stop = stop
+        self.waits_for = waits_for
+        self.causes = ("unwanted",)
+
+    def open(self, _: object) -> PlainFilter:
+        """See `OffloadFilter`."""
+        return self
+
+    def look(self, _: int, entries: EntryBatch) -> memoryview:
+        """See `TopicFilter`."""
+        return memoryview(array("i", [int(self.drops(bytes(each))) for each in entries]))
