@@ -158,11 +158,11 @@ class FilteredTopic:
         more = {}
         for ledger in self.ledgers:
             everything = frozenset(range(len(ledger.payloads)))
-            is_filtered = not whole and ledger.kept != everything
-            for each in ledger.written(everything if whole else ledger.kept):
+            written = ledger.written(everything if whole else ledger.kept)
+            for each, first, stop in zip(written, [0, *ledger.stops], ledger.stops, strict=False):
                 key = replace(each.key, uuid=uuid_of(len(objects)))
                 objects |= {key.data_key: each.data, key.index_key: each.index}
-                if is_filtered:
+                if not whole and not ledger.kept.issuperset(range(first, stop)):
                     more |= {key.data_key: MARKED, key.index_key: MARKED}
         metadata = Names().as_metadata("data")
         return MemoryDriver(objects, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
