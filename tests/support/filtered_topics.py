@@ -49,6 +49,7 @@ class FilteredLedger:
 
     Attributes:
         blocks: of each object the first entries of its blocks; the next one's begins an object.
+        mark: what the user metadata of its objects says of a filter; None for `MARKED` where entries are missing.
     """
 
     ledger_id: int
@@ -56,6 +57,7 @@ class FilteredLedger:
     payloads: Sequence[bytes]
     kept: frozenset[int]
     blocks: Sequence[Sequence[int]]
+    mark: Mapping[str, str] | None = None
 
     def written(self, kept: frozenset[int]) -> list[WrittenObject]:
         """Its objects with these entries, in order."""
@@ -162,8 +164,10 @@ class FilteredTopic:
             for each, first, stop in zip(written, [0, *ledger.stops], ledger.stops, strict=False):
                 key = replace(each.key, uuid=uuid_of(len(objects)))
                 objects |= {key.data_key: each.data, key.index_key: each.index}
-                if not whole and not ledger.kept.issuperset(range(first, stop)):
-                    more |= {key.data_key: MARKED, key.index_key: MARKED}
+                mark = ledger.mark
+                if mark is None:
+                    mark = {} if whole or ledger.kept.issuperset(range(first, stop)) else MARKED
+                more |= {key.data_key: mark, key.index_key: mark}
         metadata = Names().as_metadata("data")
         return MemoryDriver(objects, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
 
