@@ -13,6 +13,7 @@ from offload_core.catalogue import TopicName
 NAMESPACE_PATH = "/admin/v2/namespaces/{tenant}/{namespace}"
 _OF_TENANTS = ("namespaces", "persistent", "non-persistent", "schemas")
 TOPIC_PATH = "/admin/v2/persistent/{tenant}/{namespace}/{topic:path}"
+BUFFER_STATS_PATH = "/admin/v3/transactions/transactionBufferStats/{tenant}/{namespace}/{topic:path}"
 
 
 def tenant_of_path(scope: Scope) -> str | None:
@@ -35,17 +36,19 @@ def namespace_of_path(request: Request) -> str:
     return f"{request.path_params['tenant']}/{request.path_params['namespace']}"
 
 
-def topic_of_path(request: Request, *, after: int = 1) -> TopicName:
+def topic_of_path(request: Request, *, before: int = 4, after: int = 1) -> TopicName:
     """The topic of a request's path, whose own name is encoded as in a managed ledger's: a `+` is a space.
 
     Args:
-        after: how many parts of the path come after it.
+        before: how many parts of the path come before it.
+        after: how many come after it.
 
     Raises:
         HTTPException: 404, where a `/` that is encoded stands outside the topic's own name.
     """
     path = request.scope["raw_path"].decode("ascii").split("/")
-    parts, around = path[4:-after], [*path[:6], *path[-after:]]
+    end = len(path) - after
+    parts, around = path[before:end], [*path[: before + 2], *path[end:]]
     if len(parts) < 3 or "/" in unquote("".join(around)):
         raise HTTPException(404)
     return TopicName(f"persistent://{unquote('/'.join(parts[:2]))}/{unquote_plus('/'.join(parts[2:]))}")

@@ -7,9 +7,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offload_core.admin.paths import NAMESPACE_PATH, TOPIC_PATH, namespace_of_path, topic_of_path
+from offload_core.admin.paths import (
+    BUFFER_STATS_PATH,
+    NAMESPACE_PATH,
+    TOPIC_PATH,
+    namespace_of_path,
+    topic_of_path,
+)
 from offload_core.admin.requests import AdminRoute, BodyError, in_thread, mapping, shown
-from offload_core.admin.topic_views import offload_to_json
+from offload_core.admin.topic_views import buffer_stats_to_json, offload_to_json
 from offload_core.admin.topics import Topics
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import PolicyStore, namespace_of
@@ -60,6 +66,10 @@ def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
     async def offload_status(request: Request) -> Response:
         return shown(offload_to_json(await in_thread(topics.offload_status, topic_of_path(request))))
 
+    async def buffer_stats(request: Request) -> Response:
+        topic = topic_of_path(request, before=5, after=0)
+        return shown(buffer_stats_to_json(await in_thread(topics.transactions, topic)))
+
     return [
         AdminRoute("/admin/v2/tenants", tenants),
         AdminRoute("/admin/v2/namespaces/{tenant}", namespaces),
@@ -73,6 +83,7 @@ def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
         AdminRoute(f"{TOPIC_PATH}/internalStats", stats),
         AdminRoute(f"{TOPIC_PATH}/offload", begin_offload, methods=["PUT"]),
         AdminRoute(f"{TOPIC_PATH}/offload", offload_status),
+        AdminRoute(BUFFER_STATS_PATH, buffer_stats),
     ]
 
 

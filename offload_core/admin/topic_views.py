@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from offload_core.managed_ledger import OffloadStatus
+from offload_core.managed_ledger import OffloadStatus, TransactionStatus
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, VersionedInfo
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -123,3 +123,14 @@ def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
     if status.waiting:
         shown["waitingLedgers"] = {str(ledger_id): why for ledger_id, why in status.waiting.items()}
     return shown
+
+
+def buffer_stats_to_json(status: TransactionStatus) -> dict[str, Any]:
+    """`transactionBufferStats`: how a topic's transactions stand; what is only a broker's is left out."""
+    stable = status.stable_position
+    return {
+        "state": status.state.value,
+        "maxReadPosition": "-1:-1" if stable is None else str(stable),
+        "ongoingTxnSize": len(status.open_transactions),
+        "totalAbortedTransactions": status.aborted_count,
+    }

@@ -16,7 +16,9 @@ from offload_core.managed_ledger import (
     Environment,
     OffloadStatus,
     TopicOffloads,
+    TransactionStatus,
     first_unoffloaded,
+    look_at_transactions,
     no_tier,
     request_completion,
     system_now_ms,
@@ -82,6 +84,15 @@ class Topics(Protocol):
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
         """How the offload stands that runs, or how the last one ended; errors as `info`."""
+
+    def transactions(self, topic: TopicName) -> TransactionStatus:
+        """How a topic's transactions stand by its snapshot and its sealed ledgers, which are read.
+
+        Raises:
+            UnknownTopicError: as `info`.
+            OptionError: this service has no hot tier.
+            FormatError, StoreError: the snapshot or an entry is damaged, or cannot be read.
+        """
 
 
 class RecordedTopics:
@@ -191,6 +202,11 @@ class RecordedTopics:
                 return self._completions[name]
             return self._offloads[name].offload_status if name in self._offloads else OffloadStatus()
 
+    def transactions(self, topic: TopicName) -> TransactionStatus:
+        """See `Topics`."""
+        self._record(topic)
+        return look_at_transactions(self._hot_tier(), managed_ledger_of_topic(topic))
+
     def _complete_segment(self, name: str) -> None:
         self._completions[name] = OffloadStatus(state="running")
         status = OffloadStatus(state="error")
@@ -220,12 +236,16 @@ class RecordedTopics:
         is_asked = asked is not None and not asked.done()
         return is_asked or (name in self._offloads and self._offloads[name].offload_status.state == "running")
 
-    def _offloads_of(self, name: str) -> TopicOffloads:
+    def _hot_tier(self) -> Environment:
         if self._environment is None:
             raise OptionError("this service has no hot tier", hint="Set hot_tier.options.path.")
+        return self._environment
+
+    def _offloads_of(self, name: str) -> TopicOffloads:
+        environment = self._hot_tier()
         with self._lock:
             if name not in self._offloads:
-                self._offloads[name] = topic_offloads(self._environment, name)
+                self._offloads[name] = topic_offloads(environment, name)
             return self._offloads[name]
 
     def _record(self, topic: TopicName) -> VersionedInfo:

@@ -29,6 +29,7 @@ def main() -> None:
     from offload_core.cli.rollback import delete, list_objects, plan
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
+    from offload_core.cli.transactions import transactions
 
     app = typer.Typer(
         help="See and read what Apache Pulsar offloaded, without a broker.",
@@ -57,6 +58,7 @@ def main() -> None:
     about_topics.command("offload")(on_topics(offload))
     about_topics.command()(on_topics(delete_hot_copies))
     about_topics.command()(on_topics(layout))
+    about_topics.command()(on_topics(transactions))
     add_topic_policies(about_topics)
     app.add_typer(about_topics, name="topics")
     about_rollback = typer.Typer(no_args_is_help=True, help="The way back from streaming offload.")

@@ -76,13 +76,16 @@ class TransactionBuffer:
         self.state = BufferState.READY
 
     def add(self, ledger_id: int, entries: EntryBatch) -> None:
-        """Take the next entries, behind all that were given.
+        """Take the next entries, behind all that were given; ids that are skipped are of no entries.
+
+        A batch without entries says that there are none before its `stop_entry_id`.
 
         Raises:
             FormatError: an entry is not Pulsar's, or damaged; with its place. Nothing was taken.
             EntryOrderError: they are not behind the others.
         """
         if not len(entries):
+            self._pass(ledger_id, entries.stop_entry_id)
             return
         first = EntryPosition(ledger_id, entries.first_entry_id)
         if self.last_position is not None and first <= self.last_position:
@@ -93,12 +96,10 @@ class TransactionBuffer:
                 expected=f"behind {self.last_position}",
             )
         for entry_id, stop, marker, *transaction in find_events(ledger_id, entries):
-            before = (
-                self.last_position if entry_id == first.entry_id else EntryPosition(ledger_id, entry_id - 1)
-            )
+            before = EntryPosition(ledger_id, entry_id - 1) if entry_id else self.last_position
             opened = _Opened(before, EntryPosition(ledger_id, entry_id))
             self._take(TransactionId(*transaction), marker, opened, EntryPosition(ledger_id, stop - 1))
-        self.last_position = EntryPosition(ledger_id, entries.stop_entry_id - 1)
+        self._pass(ledger_id, entries.stop_entry_id)
 
     @property
     def stable_position(self) -> EntryPosition | None:
@@ -147,6 +148,10 @@ class TransactionBuffer:
         """What is to be persisted; the entries behind its stable position say the rest."""
         return BufferSnapshot(stable_position=self.stable_position, aborted=dict(self._aborted))
 
+    def _pass(self, ledger_id: int, stop_entry_id: int) -> None:
+        if stop_entry_id:
+            self.last_position = EntryPosition(ledger_id, stop_entry_id - 1)
+
     def _take(self, transaction: TransactionId, marker: int, opened: _Opened, last: EntryPosition) -> None:
         known = self._aborted.get(transaction)
         if marker == COMMIT:
@@ -166,7 +171,8 @@ def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:
     """
     finder = TransactionFinder(ledger_id, verify_checksums=True)
     offsets = np.asarray(entries.offsets)
-    finder.add(np.asarray(entries.data), None, entries.first_entry_id, offsets[:-1], np.diff(offsets))
+    entry_ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
+    finder.add(np.asarray(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets))
     ranges, markers, _ = finder.tables()
     if not (len(ranges) or len(markers)):
         return iter(())

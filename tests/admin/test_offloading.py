@@ -15,6 +15,7 @@ import pytest
 from commands import Offload
 from pulsar_shell import PulsarShell
 from service import Service
+from transactional import message
 
 from offload_core import open_tier
 from offload_core.admin.topics import RecordedTopics
@@ -25,6 +26,7 @@ from offload_core.managed_ledger import (
     HotLedgers,
     ManagedLedger,
     RolloverPolicy,
+    TransactionalTopic,
     open_environment,
     open_managed_ledger,
     policies_by_name,
@@ -87,6 +89,32 @@ def complete(topic: ManagedLedger) -> list[int]:
     return [ledger.ledger_id for ledger in topic.read_info().in_order if ledger.has_complete_copy]
 
 
+def test_it_tells_how_a_topics_transactions_stand(service: Service, tmp_path: Path) -> None:
+    """As a broker does; of what the sealed ledgers say."""
+    stats = "/admin/v3/transactions/transactionBufferStats/acme/n"
+    with (
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        with open_managed_ledger(environment, "acme/n/persistent/a+%2B+b") as plain:
+            followed = TransactionalTopic(environment, plain)
+            dropped = followed.begin()
+            first = followed.add_entries([message(dropped), message(followed.begin())])
+            followed.abort(dropped)
+    answer = service.ask("GET", f"{stats}/a%20%2B%20b")
+    assert (answer.status, answer.json) == (
+        200,
+        {
+            "state": "Ready",
+            "maxReadPosition": str(first),
+            "ongoingTxnSize": 1,
+            "totalAbortedTransactions": 1,
+        },
+    )
+    assert service.ask("GET", f"{stats}/none").status == 404
+
+
 def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     service: Service, topic: ManagedLedger, tmp_path: Path
 ) -> None:
@@ -111,6 +139,45 @@ def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     with open_tier(tmp_path / "cold") as tier:
         rows = tier.scan(level="entries").to_table().to_pylist()
     assert [row["value"] for row in rows] == [b"0", b"1"]
+
+
+def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(
+    service: Service, tmp_path: Path
+) -> None:
+    said = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
+    said |= {"managedLedgerOffloadFilterOptions": {"token": "hunter2"}}  # which it does not take
+    assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", said).status == 204
+    masked = service.ask("GET", f"{NAMESPACE}/offloadPolicies").json
+    assert masked == said | {"managedLedgerOffloadFilterOptions": {"token": "********"}}
+    assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", masked).status == 204
+    with (
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        with open_managed_ledger(environment, NAME) as managed:
+            topic = TransactionalTopic(environment, managed)
+            topic.add_entries([message()])
+            managed.roll()
+            left_open = topic.begin()
+            topic.add_entries([message(left_open)])
+            managed.roll()
+            first, second = (ledger.ledger_id for ledger in managed.read_info().in_order)
+            asking = {"ledgerId": second + 1, "entryId": 0, "partitionIndex": -1}
+            for options, status in (({"token": "hunter2"}, "ERROR"), ({}, "SUCCESS")):
+                changed = said | {"managedLedgerOffloadFilterOptions": options}
+                assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", changed).status == 204
+                assert service.ask("PUT", f"{TOPIC}/offload", asking).status == 204
+                ended = eventually(
+                    lambda: service.ask("GET", f"{TOPIC}/offload").json,
+                    lambda answer: answer["status"] != "RUNNING",
+                )
+                assert ended["status"] == status
+                assert "hunter2" not in json.dumps(ended)
+            why = f"waits for transaction {left_open}, open since entry {second}:0"
+            assert ended["waitingLedgers"] == {str(second): why}
+            assert ended["firstUnoffloadedMessage"]["ledgerId"] == second
+            assert complete(managed) == [first]
 
 
 def test_thresholds_and_lag_are_kept_without_anybody_asking(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from offload_core.managed_ledger import Environment, HotLedgers, ManagedLedger, 
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_hooks.testing import MemoryMetadataStore
 
 
@@ -59,6 +61,12 @@ def environment(
         now_ms=clock,
     )
     return Environment(records=records, hot=HotLedgers(hot), offloads=offloads, audit=audit, now_ms=clock)
+
+
+@pytest.fixture
+def tiered(environment: Environment, hot: FileLedgerStore, cold: TierReader) -> Environment:
+    """One whose ledgers are read from either copy."""
+    return replace(environment, open_reader=TieredReaders(hot, ColdReaders(KnownTiers(cold.store))).open)
 
 
 @pytest.fixture

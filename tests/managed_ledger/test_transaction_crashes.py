@@ -10,81 +10,15 @@ from collections.abc import Callable
 
 import pytest
 from buffer_model import Model
-from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points
+from crash_points import FAULTS, Killed, Points
 from managed_ledgers import NAME
-from transactional import START, message
+from transactional import START
+from transactional_world import World
 
-from offload_core.managed_ledger import (
-    Environment,
-    HotLedgers,
-    RolloverPolicy,
-    SnapshotPolicy,
-    TransactionalTopic,
-    delete_managed_ledger,
-    open_managed_ledger,
-)
+from offload_core.managed_ledger import delete_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError
-from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
-
-
-class World:
-    """A topic whose record, snapshot and ledgers outlive processes."""
-
-    def __init__(self) -> None:
-        self.metadata = MemoryMetadataStore()
-        self.ledgers = MemoryLedgers()
-
-    def environment(self, points: Points) -> Environment:
-        hot = PointedLedgers(MemoryLedgerStore(self.ledgers), points)
-        records = ManagedLedgerRecords(Metadata(self.metadata, points))
-        return Environment(
-            records=records,
-            hot=HotLedgers(hot),  # type: ignore[arg-type]
-            cache_bytes=0,
-            now_ms=lambda: 1000,
-        )
-
-    def open(self, points: Points) -> TransactionalTopic:
-        environment = self.environment(points)
-        topic = open_managed_ledger(environment, NAME, rollover=RolloverPolicy(max_entries=5, min_age_s=0))
-        return TransactionalTopic(environment, topic, SnapshotPolicy(max_entries=4, interval_s=1 << 40))
-
-    def live(self, points: Points) -> None:
-        """What happens to the topic."""
-        topic = self.open(points)
-        topic.add_entries([message()])
-        held, dropped, kept = topic.begin(), topic.begin(), topic.begin()
-        topic.add_entries([message(), message(dropped)])
-        topic.add_entries([message(kept), message(dropped)])
-        topic.commit(kept)
-        topic.abort(dropped)
-        topic.add_entries([message(held), message()])
-        topic.topic.roll()
-        topic.snapshot()
-        topic.add_entries([message(dropped), message()])
-        topic.add_entries([message(), message(), message()])
-        topic.status()
-
-    def end(self, points: Points) -> None:
-        """End what was left open."""
-        topic = self.open(points)
-        for place, transaction in enumerate(topic.status().open_transactions):
-            (topic.commit if place % 2 else topic.abort)(transaction)
-        topic.snapshot()
-        topic.topic.close()
-
-    def check(self, where: object) -> None:
-        """Open the topic anew, and compare."""
-        topic = self.open(Points())
-        model = Model.of(topic.topic.read_entries(START, 1000))
-        model.check(topic, where)
-        snapshot = SnapshotStore(self.metadata).read(NAME)
-        if snapshot is None:
-            assert not any(model.transactions), where
-        else:
-            model.check_snapshot(snapshot, where)
 
 
 def calls_of(act: Callable[[World, Points], None], before: Callable[[World], None]) -> int:

@@ -8,24 +8,29 @@ from dataclasses import replace
 
 import pytest
 from managed_ledgers import NAME
+from transactional import message
 
 from offload_core.managed_ledger import (
     FIRST_WAIT_S,
     LONGEST_WAIT_S,
     RolloverPolicy,
+    SnapshotPolicy,
+    TransactionalTopic,
     UpkeepLoop,
     keep_up,
     open_managed_ledger,
     topic_offloads,
 )
-from offload_core.metadata import EntryPosition
+from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
+from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     OptionError,
     StoreUnavailableError,
     UnknownTopicError,
 )
+from offload_hooks.testing import FaultyMetadataStore
 
 FOR_EVER = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=-1)
 OTHER = "acme/cold/persistent/other"
@@ -288,3 +293,65 @@ def finished(loop):
     for each in rounds:
         each.result(60)
     return rounds
+
+
+# --- transactions ------------------------------------------------------------------------------
+
+
+def test_a_round_persists_what_an_idle_topics_transactions_have_settled(environment, topic, clock, records):
+    kept = TransactionalTopic(environment, topic, SnapshotPolicy(interval_s=5))
+    kept.commit(kept.begin())
+    snapshots = SnapshotStore(records.store)
+    assert keep_up(kept, AT_ONCE, clock.now_ms).failures == {}
+    assert snapshots.read(NAME).stable_position is None
+    clock.pass_s(5)
+    assert keep_up(kept, AT_ONCE, clock.now_ms).failures == {}
+    assert snapshots.read(NAME).stable_position == topic.last_position
+
+
+def test_snapshots_that_fail_are_told_and_persisted_by_the_next_round(environment, topic, clock):
+    store = FaultyMetadataStore(environment.records.store)
+    failing = replace(environment, records=ManagedLedgerRecords(store))
+    kept = TransactionalTopic(failing, topic, SnapshotPolicy(interval_s=5))
+    kept.commit(kept.begin())
+    store.choose = lambda call: "unavailable" if "/transaction-buffers/" in call.path else None
+    for _ in range(2):
+        topic.add_entry(message())
+    clock.pass_s(5)
+    done = keep_up(kept, AT_ONCE, clock.now_ms)
+    assert set(done.failures) == {"transactions"}
+    assert len(done.offloaded) == 1, "the other steps were done"
+    store.choose = lambda _: None
+    assert keep_up(kept, AT_ONCE, clock.now_ms).failures == {}
+    assert kept.persisted.stable_position is None, "it is not due again at once"
+    clock.pass_s(5)
+    assert keep_up(kept, AT_ONCE, clock.now_ms).failures == {}
+    assert kept.persisted.stable_position == topic.last_position
+
+
+def test_what_retention_deletes_was_read_before(environment, topic, clock, records):
+    """So a transaction that ended in it does not stay open."""
+    kept = TransactionalTopic(environment, topic, SnapshotPolicy(interval_s=5))
+    dropped = kept.begin()
+    kept.add_entries([message(dropped)])
+    kept.abort(dropped)
+    clock.pass_s(600)
+    topic.roll()
+    done = keep_up(
+        kept, policies(RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)), clock.now_ms
+    )
+    assert len(done.trimmed) == 1
+    assert kept.add_entries([message(dropped)]) == kept.status().stable_position
+    assert kept.status().open_transactions == {}
+
+
+def test_the_loop_keeps_topics_with_transactions_by_their_names(environment, topic, clock):
+    kept = TransactionalTopic(environment, topic, SnapshotPolicy(interval_s=5))
+    kept.commit(kept.begin())
+    clock.pass_s(5)
+    loop = UpkeepLoop(lambda: [kept], lambda _: AT_ONCE, now_ms=clock)
+    for ended in loop.begin_rounds():
+        ended.result(30)
+    assert loop.status(NAME).last.failures == {}
+    assert kept.persisted.stable_position == topic.last_position
+    loop.close()

@@ -1,0 +1,284 @@
+"""Transactions of topics that are not open here are settled: by their snapshot, and their ledgers that are sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from buffer_model import Model
+from crash_points import FAULTS, Killed, Points
+from managed_ledgers import NAME, Audit, Clock
+from transactional import NEVER, START, message, next_to
+from transactional_world import World
+from transactions import ONE, PLAIN, abort, of
+
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    RolloverPolicy,
+    TransactionalTopic,
+    begin_times_ms,
+    look_at_transactions,
+    open_managed_ledger,
+    settle_transactions,
+)
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.policies import ReadPriority, RetentionPolicies
+from offload_core.transactions import BufferSnapshot, BufferState, SnapshotStore
+from offload_hooks.errors import FormatError, OffloadError, UnknownTopicError
+from offload_hooks.ledger_stores import LedgerReader
+
+ROLLED = RolloverPolicy(max_entries=3, min_age_s=0)
+
+
+@pytest.fixture
+def snapshots(records: ManagedLedgerRecords) -> SnapshotStore:
+    return SnapshotStore(records.store)
+
+
+@pytest.fixture
+def topic(environment: Environment, opened: Callable[..., ManagedLedger]) -> TransactionalTopic:
+    """The topic with its transactions, in the hands of another process, of ledgers with three entries."""
+    return TransactionalTopic(environment, opened(rollover=ROLLED), NEVER)
+
+
+def settle(environment: Environment, up_to: EntryPosition | None = None) -> EntryPosition | None:
+    settled = settle_transactions(environment, NAME, up_to)
+    assert settled is not None
+    return settled.stable_position
+
+
+def test_a_topic_without_transactions_is_settled_and_not_read(
+    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
+) -> None:
+    with opened() as plain:
+        last = plain.add_entries([b"anything", b"else"])
+    assert settle_transactions(environment, NAME) is None
+    assert settle_transactions(environment, NAME, last) is None
+    assert snapshots.read(NAME) is None
+    status = look_at_transactions(environment, NAME)
+    assert (status.state, status.stable_position) == (BufferState.NO_SNAPSHOT, next_to(last))
+    assert (status.persisted_position, status.aborted_count) == (None, 0)
+
+
+def test_an_unknown_topic_is_an_error(environment: Environment) -> None:
+    for call in (settle_transactions, look_at_transactions):
+        with pytest.raises(UnknownTopicError):
+            call(environment, NAME)
+
+
+def test_it_is_settled_to_the_end_of_its_sealed_ledgers(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
+) -> None:
+    kept, dropped = topic.begin(), topic.begin()
+    topic.add_entries([message(kept), message(dropped)])
+    topic.commit(kept)
+    sealed = topic.abort(dropped)
+    topic.add_entries([message(), message(), message()])  # these are in the ledger that is written
+    written = topic.topic.last_position
+    topic.topic.roll()
+    last = topic.topic.last_position
+    topic.add_entries([message()])
+    assert last == written
+    assert settle(environment) == last
+    found = snapshots.read(NAME)
+    assert found == BufferSnapshot(stable_position=last, aborted={dropped: sealed})
+    assert found == settle_transactions(environment, NAME)
+
+
+def test_an_open_transactions_first_entry_holds_it_back(
+    environment: Environment, topic: TransactionalTopic
+) -> None:
+    held = topic.begin()
+    before = topic.add_entries([message(), message(held)])
+    topic.topic.roll()
+    topic.add_entries([message(), message(), message()])
+    topic.topic.roll()
+    assert settle(environment) == before
+    status = look_at_transactions(environment, NAME)
+    assert status.open_transactions == {held: next_to(before)}
+    topic.commit(held)
+    assert settle(environment) == before, "its end is in the ledger that is written"
+    topic.topic.roll()
+    assert settle(environment) == topic.topic.last_position
+    assert topic.snapshot() == settle_transactions(environment, NAME)
+
+
+def test_what_is_settled_that_far_is_not_read(
+    environment: Environment, topic: TransactionalTopic, hot: FileLedgerStore
+) -> None:
+    opened: list[int] = []
+
+    def open_reader(record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+        opened.append(record.ledger_id)
+        return hot.open(record.ledger_id)
+
+    counted = replace(environment, open_reader=open_reader)
+    topic.commit(topic.begin())
+    topic.topic.roll()
+    first = settle(counted)
+    assert first == topic.topic.last_position
+    assert opened == [first.ledger_id]
+    topic.add_entries([message(), message(), message()])
+    topic.topic.roll()
+    last = topic.topic.last_position
+    opened.clear()
+    assert settle(counted, first) == first
+    assert opened == []
+    assert settle(counted, last) == last
+    assert opened == [last.ledger_id], "nothing is read twice"
+
+
+def test_looking_writes_nothing(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
+) -> None:
+    topic.abort(topic.begin())
+    topic.topic.roll()
+    before = snapshots.read(NAME)
+    status = look_at_transactions(environment, NAME)
+    assert (status.state, status.aborted_count) == (BufferState.READY, 1)
+    assert status.stable_position == topic.topic.last_position
+    assert before is not None
+    assert status.persisted_position == before.stable_position is None
+    assert snapshots.read(NAME) == before
+
+
+def test_cold_ledgers_are_read_where_their_hot_copies_are_gone(
+    environment: Environment, topic: TransactionalTopic, tiered: Environment, snapshots: SnapshotStore
+) -> None:
+    dropped = topic.begin()
+    first = topic.add_entries([message(dropped), message(), message(dropped)])
+    topic.abort(dropped)
+    topic.topic.roll()
+    topic.topic.offload_prefix(EntryPosition(1 << 40, 0))
+    assert len(topic.topic.delete_hot_copies(0)) == 2
+    assert settle(tiered) == topic.topic.last_position
+    assert set(snapshots.read(NAME).aborted) == {dropped}  # type: ignore[union-attr]
+    snapshots.reset(NAME)
+    assert settle(tiered) == topic.topic.last_position
+    assert first.ledger_id < topic.topic.last_position.ledger_id  # type: ignore[union-attr]
+
+
+def test_a_topic_of_a_broker_is_read_from_its_first_entry_once_it_is_reset(
+    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
+) -> None:
+    happened = [of(ONE), PLAIN, of((0, 9)), abort(ONE)]
+    with opened() as bare:
+        first = bare.add_entries([event.pack(i) for i, event in enumerate(happened)])
+    assert settle_transactions(environment, NAME) is None
+    snapshots.reset(NAME)
+    assert settle(environment) == next_to(first)
+    status = look_at_transactions(environment, NAME)
+    assert status.open_transactions == {(0, 9): next_to(first, 2)}
+    times = begin_times_ms(environment, NAME, status)
+    assert times == {(0, 9): 1_700_000_000_002}
+
+
+def test_entries_that_are_not_pulsars_are_refused_with_their_place(
+    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
+) -> None:
+    with opened() as bare:
+        first = bare.add_entries([PLAIN.pack(0), b"something else"])
+    snapshots.reset(NAME)
+    with pytest.raises(FormatError) as caught:
+        settle_transactions(environment, NAME)
+    assert (caught.value.ledger_id, caught.value.entry_id) == (first.ledger_id, 1)
+    assert snapshots.read(NAME) == BufferSnapshot(stable_position=None)
+
+
+def test_aborted_transactions_of_ledgers_that_are_gone_are_forgotten(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
+) -> None:
+    old, new = topic.begin(), topic.begin()
+    for transaction in (old, new):
+        topic.add_entries([message(transaction)])
+        topic.abort(transaction)
+        topic.topic.roll()
+    nothing = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
+    settle(environment)
+    assert set(snapshots.read(NAME).aborted) == {old, new}  # type: ignore[union-attr]
+    topic.add_entries([message(), message(), message()])
+    topic.topic.roll()
+    topic.topic.trim(nothing, consumed_before=EntryPosition(1, 0))
+    settle(environment)
+    assert set(snapshots.read(NAME).aborted) == {new}  # type: ignore[union-attr]
+
+
+def test_a_topic_that_is_deleted_meanwhile_gets_no_snapshot(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore, hot: FileLedgerStore
+) -> None:
+    topic.abort(topic.begin())
+    topic.topic.roll()
+
+    def open_reader(record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+        snapshots.delete(NAME)
+        return hot.open(record.ledger_id)
+
+    assert settle_transactions(replace(environment, open_reader=open_reader), NAME) is None
+    assert snapshots.read(NAME) is None
+    assert topic.snapshot() is None
+    assert snapshots.read(NAME) is None
+
+
+# --- wherever it ends --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_wherever_it_ends_the_snapshot_is_right(fault: str) -> None:
+    """Also that of the next call, which settles all."""
+
+    def settled(world: World, points: Points) -> None:
+        settle_transactions(world.environment(points), NAME)
+
+    lived = World()
+    lived.live(Points())
+    points = Points()
+    settled(lived, points)
+    assert len(points.calls) > 5
+    for at in range(1, len(points.calls) + 1):
+        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        world.live(Points())
+        before = world.snapshot()
+        where = ""
+        try:
+            settled(world, points)
+        except (OffloadError, Killed) as error:
+            where = f"{fault} {at}, {points.calls[-1]}: {error!r}"
+        assert not world.snapshot().is_behind(before), where
+        world.check(where)
+        settled(world, Points())
+        world.check(where)
+        assert world.snapshot().stable_position == Model.of(world.entries()).stable, where
+
+
+def test_settled_by_two_it_goes_on_with_the_farther(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
+) -> None:
+    """One that reads slowly, while the owner persists what is behind."""
+    topic.abort(topic.begin())
+    topic.topic.roll()
+    owners: list[BufferSnapshot | None] = []
+
+    def open_reader(record: LedgerRecord, _: ReadPriority, __: str) -> LedgerReader:
+        topic.add_entries([message(), message()])
+        owners.append(topic.snapshot())
+        return environment.hot.store.open(record.ledger_id)
+
+    slow = replace(environment, open_reader=open_reader, audit=Audit(), now_ms=Clock())
+    assert settle_transactions(slow, NAME) == owners[0] == snapshots.read(NAME)
+    assert owners[0] is not None
+    assert owners[0].stable_position == topic.topic.last_position
+
+
+def test_a_reset_topic_whose_owner_reads_on_says_the_same(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
+) -> None:
+    topic.abort(topic.begin())
+    topic.add_entries([message(topic.begin()), message()])
+    snapshots.reset(NAME)
+    with open_managed_ledger(environment, NAME) as anew:
+        again = TransactionalTopic(environment, anew, NEVER)
+        assert again.status().open_transactions == topic.status().open_transactions
+        Model.of(anew.read_entries(START, 100)).check(again)
