@@ -110,12 +110,11 @@ class Filtering:
     """A filter for a topic of these entries."""
 
     topic: ReadTopic
-    mode: FilterMode
-    filter: OffloadFilter
+    chosen: ChosenFilter
 
     def run_over(self, ledger_id: int) -> FilterRun | None:
         """The filter at work, if it takes the whole ledger already."""
-        run = ChosenFilter(name="tests", mode=self.mode, filter=self.filter).open(self.topic)
+        run = self.chosen.open(self.topic)
         last = EntryPosition(ledger_id, len(self.topic.payloads[ledger_id]) - 1)
         return run if run is not None and run.takes(last) else None
 
@@ -124,7 +123,12 @@ def filtering(
     payloads: Payloads, mode: FilterMode = FilterMode.TOMBSTONE, chosen: OffloadFilter | None = None
 ) -> Filtering:
     """`chosen`, or `TransactionOffloadFilter`, for a topic of these entries."""
-    return Filtering(ReadTopic("tests", payloads), mode, chosen or TransactionOffloadFilter())
+    made = (
+        ChosenFilter(name="transactions", mode=mode, filter=TransactionOffloadFilter())
+        if chosen is None
+        else ChosenFilter(name="of-the-tests", mode=mode, filter=chosen)
+    )
+    return Filtering(ReadTopic("tests", payloads), made)
 
 
 def entries_in_objects(tier: Tier, keys: Sequence[ObjectKey]) -> dict[int, list[bytes]]:
