@@ -156,7 +156,7 @@ class FilteredTopic:
         return found
 
     def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
-        """The entries of a ledger that a filter of transactions leaves, by a plain model; by tombstones also markers."""
+        """What a filter of transactions leaves of a ledger, by a plain model; with tombstones markers, too."""
         model = Model.of(self.hot_entries())
         return {
             position.entry_id: payload
