@@ -21,25 +21,25 @@ class SegmentFilter:
 
     Args:
         run: the filter over the entries that come first.
+        stop: the first entry that it is not used for; None for no bound.
+
+    Attributes:
+        about: what the user metadata of the data object says.
     """
 
-    def __init__(self, run: FilterRun) -> None:
+    def __init__(self, run: FilterRun, stop: EntryPosition | None) -> None:
         self._run = run
+        self.stop = stop
         self._noted: defaultdict[int, list[FilterRecord]] = defaultdict(list)
         self.about = filter_metadata(run)
 
-    @property
-    def stop(self) -> EntryPosition | None:
-        """See `FilterRun`."""
-        return self._run.stop
-
-    def is_as(self, run: FilterRun | None) -> bool:
+    def is_as(self, run: FilterRun) -> bool:
         """Whether this run may take the place of the one that there is: it is of the same filter."""
-        return run is not None and (run.name, run.mode) == (self._run.name, self._run.mode)
+        return (run.name, run.mode) == (self._run.name, self._run.mode)
 
-    def go_on(self, run: FilterRun) -> None:
-        """Filter what follows by this run, which goes farther."""
-        self._run = run
+    def go_on(self, run: FilterRun, stop: EntryPosition | None) -> None:
+        """Filter what follows by this run, before this stop."""
+        self._run, self.stop = run, stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
         """See `FilterRun.apply`."""
