@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -26,10 +27,7 @@ RECORDS = st.builds(
     st.dictionaries(st.just(MARKER_CAUSE) | IDS.map(aborted_cause) | st.text(max_size=9), COUNTS, max_size=5),
 )
 
-TEXT = (
-    '{"version":1,"filter":"transactions","mode":"gap","stop":[7,12],"kept":[10,900],"dropped":[3,250],'
-    '"causes":{"marker":[1,50],"aborted (-1,4)":[2,200]}}'
-)
+TEXT = (Path(__file__).parents[1] / "docs" / "filter-record-v1.json").read_text()
 
 
 def test_its_bytes_are_those_that_are_written_down() -> None:
@@ -40,12 +38,12 @@ def test_its_bytes_are_those_that_are_written_down() -> None:
         DroppedEntries(entries=10, payload_bytes=900),
         {
             "marker": DroppedEntries(entries=1, payload_bytes=50),
-            "aborted (-1,4)": DroppedEntries(entries=2, payload_bytes=200),
+            "aborted (0,4)": DroppedEntries(entries=2, payload_bytes=200),
         },
     )
     assert record.pack() == TEXT
     assert record.pack(short=True) == TEXT[: TEXT.index(',"causes"')] + "}"
-    assert record.aborted == {TransactionId(-1, 4): 2}
+    assert record.aborted == {TransactionId(0, 4): 2}
 
 
 @given(RECORDS)
