@@ -158,10 +158,10 @@ def test_entries_are_offered_one_after_another_whatever_is_dropped(handle: Offlo
 def test_a_segment_is_as_large_as_what_is_written_of_it(handle: OffloadHandle) -> None:
     batch = EntryBatch.of(4, [payload(i % 2) for i in range(20)])
     offered = handle.offer_entries(3, batch)
-    assert offered == (6, OfferResult.SEGMENT_CLOSED)
+    assert offered == (5, OfferResult.SEGMENT_CLOSED)
     done = handle.result().result(SOON_S)
-    assert (done.entries, done.payload_bytes, done.end) == (3, 300, EntryPosition(3, 9))
-    assert done.filter_records[3].total_dropped == DroppedEntries(entries=3, payload_bytes=300)
+    assert (done.entries, done.payload_bytes, done.end) == (3, 300, EntryPosition(3, 8))
+    assert done.filter_records[3].total_dropped == DroppedEntries(entries=2, payload_bytes=200)
 
 
 def test_only_what_was_accepted_is_counted(tmp_path: Path) -> None:
