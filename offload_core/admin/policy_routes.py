@@ -25,7 +25,7 @@ from offload_hooks.errors import OptionError
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 
-_EXTRA = "managedLedgerExtraConfigurations"
+_MAPPINGS = ("managedLedgerExtraConfigurations", "managedLedgerOffloadFilterOptions")
 _DONE = 204
 
 log = structlog.get_logger("offload.admin")
@@ -186,9 +186,10 @@ def _unmasked(given: dict[str, Any], level: LevelPolicies) -> dict[str, Any]:
     """
     said = {} if level.offload is None else level.offload.to_json()
     kept = _filled(given, {**level.unknown_offload, **said})
-    extra = kept.get(_EXTRA)
-    if isinstance(extra, dict):
-        kept[_EXTRA] = _filled(extra, said.get(_EXTRA, {}))
+    for name in _MAPPINGS:
+        given_values = kept.get(name)
+        if isinstance(given_values, dict):
+            kept[name] = _filled(given_values, said.get(name, {}))
     return kept
 
 

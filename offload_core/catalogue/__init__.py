@@ -2,7 +2,7 @@
 
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import list_catalogue, with_index
-from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic, pieces_of
+from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic, piece_of
 from offload_core.catalogue.record_source import Records, RecordSource, open_records
 from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
@@ -23,7 +23,7 @@ __all__ = [
     "list_catalogue",
     "open_records",
     "parse_topic",
-    "pieces_of",
+    "piece_of",
     "record_catalogue",
     "recorded_copies",
     "with_index",

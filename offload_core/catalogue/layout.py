@@ -9,6 +9,7 @@ from offload_core.catalogue.recorded import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import TopicName
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.offload_context import FILTER_PROPERTY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,7 @@ class EntryRange:
         key: of the data object that has them; None if they are hot only.
         is_complete: whether that may be read; else it is being written, or its attempt failed.
         is_hot: whether the hot tier has them too.
+        filter_record: what a filter did to the whole object, as the record says it; None if none ran.
     """
 
     ledger_id: int
@@ -28,6 +30,7 @@ class EntryRange:
     key: ObjectKey | None
     is_complete: bool
     is_hot: bool
+    filter_record: str | None = None
 
     @property
     def entries(self) -> int | None:
@@ -73,4 +76,5 @@ def _range(
         key=None if copy is None else copy.key,
         is_complete=copy is not None and copy.unfinished is None,
         is_hot=is_hot,
+        filter_record=None if copy is None or copy.driver is None else copy.driver.get(FILTER_PROPERTY),
     )

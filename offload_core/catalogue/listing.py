@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
-from offload_core.codec.filtered_objects import has_gaps, is_settled
+from offload_core.codec.filtered_objects import has_gaps, is_filtered, is_settled
 from offload_core.codec.object_format import (
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
@@ -111,6 +111,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             index=None,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
             index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
+            is_filtered=is_filtered(metadata),
             has_gaps=has_gaps(metadata),
             is_settled=is_settled(metadata),
         )
@@ -190,6 +191,8 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
     if parsed.data_length != stored.data_bytes:
         detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
         return _with(stored, Problem.WRONG_LENGTH, detail)
+    if not stored.has_gaps and any(not ledger.blocks for ledger in parsed.ledgers):
+        return _with(stored, Problem.BROKEN_INDEX, "it has no block, and no filter has left out its entries")
     return replace(stored, index=parsed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
@@ -49,7 +49,8 @@ class StoredObject:
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.
-        has_gaps: whether entries may have been left out of it on purpose, so that ids are missing.
+        is_filtered: whether a filter took entries out of it, so that it is not as large as its ledger's record says.
+        has_gaps: whether nothing took their place, so that any ids may be missing.
         is_settled: whether entries of transactions in it count as committed, also without a marker.
     """
 
@@ -64,6 +65,7 @@ class StoredObject:
     detail: str | None = None
     checksum_key: str | None = None
     index_checksum_bytes: int | None = None
+    is_filtered: bool = False
     has_gaps: bool = False
     is_settled: bool = False
 
@@ -83,20 +85,25 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A run of one ledger's entries that is read from one object: from `first_entry_id` to `stop_entry_id`.
+    """A run of one ledger's entries that is read from one object: from `begin_entry_id` to `stop_entry_id`.
 
-    `stop_entry_id` (half-open) is None where only the blocks themselves tell the end: the last piece of a streaming
-    ledger.
+    Of an object with gaps there need be no entry between them, and no block.
+
+    Attributes:
+        begin_entry_id: None where that is not known: of a streaming object with gaps, without a record.
+        stop_entry_id: half-open; None where only the blocks themselves tell the end: the last piece of a streaming
+            ledger.
     """
 
     stored: StoredObject
     ledger: LedgerIndex
+    begin_entry_id: int | None
     stop_entry_id: int | None
 
     @property
     def first_entry_id(self) -> int:
-        """The first entry that is read from it."""
-        return self.ledger.first_entry_id
+        """No entry that is read from it comes before this one."""
+        return self.ledger.first_entry_id if self.begin_entry_id is None else self.begin_entry_id
 
     @property
     def data_bytes(self) -> int:
@@ -288,22 +295,31 @@ def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
 
 def _choose_pieces(ledger_id: int, attempts: Sequence[StoredObject]) -> tuple[Piece, ...]:
     """The newest whole copy; without one, the newest of each segment's copies, up to where the next begins."""
-    newest: dict[int, tuple[StoredObject, LedgerIndex]] = {}
+    newest: dict[int, Piece] = {}
     for stored in attempts:
         if stored.index is None or not stored.is_complete:
             continue
         ledger = next(ledger for ledger in stored.index.ledgers if ledger.ledger_id == ledger_id)
         if stored.index.object_format is not ObjectFormat.STREAMING:
-            newest = {-1: (stored, ledger)}
+            newest = {-1: piece_of(stored, ledger)}
         elif -1 not in newest:
-            newest[ledger.first_entry_id] = (stored, ledger)
-    return pieces_of([newest[first] for first in sorted(newest)])
+            newest[ledger.first_entry_id] = piece_of(stored, ledger)
+    return cut_pieces([newest[first] for first in sorted(newest)])
 
 
-def pieces_of(chosen: Sequence[tuple[StoredObject, LedgerIndex]]) -> tuple[Piece, ...]:
-    """Copies in order of their first entries as pieces: each up to where the next begins, the last to its own end."""
-    following = {i: ledger.first_entry_id for i, (_, ledger) in enumerate(chosen[1:])}
+def piece_of(stored: StoredObject, ledger: LedgerIndex, *, recorded_begin: int | None = None) -> Piece:
+    """All that an object has of a ledger; `recorded_begin` is where that begins by its record."""
+    begin = recorded_begin
+    if stored.key.ledger_id is not None:
+        begin = 0
+    elif not stored.has_gaps:
+        begin = ledger.first_entry_id
+    return Piece(stored=stored, ledger=ledger, begin_entry_id=begin, stop_entry_id=ledger.end_entry_id)
+
+
+def cut_pieces(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Pieces in order of their first entries, each up to where the next begins, the last to its own end."""
+    following = [piece.first_entry_id for piece in pieces[1:]]
     return tuple(
-        Piece(stored=stored, ledger=ledger, stop_entry_id=following.get(i, ledger.blocks[-1].end_entry_id))
-        for i, (stored, ledger) in enumerate(chosen)
-    )
+        replace(piece, stop_entry_id=stop) for piece, stop in zip(pieces, following, strict=False)
+    ) + tuple(pieces[-1:])

@@ -12,9 +12,19 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import Pair, describe_pair
-from offload_core.catalogue.model import Catalogue, Ledger, Problem, StoredObject, Topic, pieces_of
+from offload_core.catalogue.model import (
+    Catalogue,
+    Ledger,
+    Piece,
+    Problem,
+    StoredObject,
+    Topic,
+    cut_pieces,
+    piece_of,
+)
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.codec.index import LedgerIndex
+from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, SegmentStatus
 from offload_core.tier import Tier
@@ -36,6 +46,7 @@ class RecordedCopy:
 
     Attributes:
         key: where its data object must be.
+        begin_entry_id: the first entry that no segment before it has.
         stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
         unfinished: why it must not be read, in words; None if it is complete.
         mapfile_key: where it is if it is a MapFile, for a record that names no driver.
@@ -43,6 +54,7 @@ class RecordedCopy:
 
     ledger_id: int
     key: ObjectKey
+    begin_entry_id: int
     stop_entry_id: int | None
     unfinished: str | None
     driver: DriverMetadata | None
@@ -54,14 +66,18 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
     context = record.context
     if context is None:
         return
+    begin = 0
     for segment in context.segments:
+        stop = None if segment.end_entry_id is None else segment.end_entry_id + 1
         yield RecordedCopy(
             ledger_id=record.ledger_id,
             key=ObjectKey(folder=folder, uuid=segment.uuid, ledger_id=None, is_index=False),
-            stop_entry_id=None if segment.end_entry_id is None else segment.end_entry_id + 1,
+            begin_entry_id=begin,
+            stop_entry_id=stop,
             unfinished=_UNFINISHED.get(segment.status),
             driver=segment.driver or context.driver,
         )
+        begin = max(begin, stop or 0)
     if context.uuid is not None and not context.segments:
         driver = context.driver
         object_key = ObjectKey(
@@ -73,6 +89,7 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
         yield RecordedCopy(
             ledger_id=record.ledger_id,
             key=mapfile_key if driver is not None and driver.name == _FILESYSTEM else object_key,
+            begin_entry_id=0,
             stop_entry_id=None,
             unfinished=None if context.complete else "by its record this attempt did not finish",
             driver=driver,
@@ -213,32 +230,43 @@ def _build_ledger(
     topic: TopicName, record: LedgerRecord, folder: str, found: Mapping[ObjectKey, StoredObject]
 ) -> Ledger:
     attempts = []
-    readable: dict[int, tuple[StoredObject, LedgerIndex]] = {}
+    readable: dict[int, Piece] = {}
     for copy in recorded_copies(topic, record, folder):
         stored = found[copy.key]
         if copy.unfinished is not None:
             stored = _unfinished(stored, copy.unfinished)
         if stored.is_complete and stored.index is not None:
-            ledger = next((each for each in stored.index.ledgers if each.ledger_id == record.ledger_id), None)
+            ledger = find_ledger(copy, stored.index, gaps=stored.has_gaps)
             mismatch = find_mismatch(copy, ledger)
             if ledger is None or mismatch is not None:
                 stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=mismatch)
             else:
-                readable[ledger.first_entry_id] = (stored, with_end(ledger, copy.stop_entry_id))
+                ledger = with_end(ledger, copy.stop_entry_id)
+                piece = piece_of(stored, ledger, recorded_begin=copy.begin_entry_id)
+                readable[piece.first_entry_id] = piece
         attempts.append(stored)
     return Ledger(
         ledger_id=record.ledger_id,
-        pieces=pieces_of([readable[first] for first in sorted(readable)]),
+        pieces=cut_pieces([readable[first] for first in sorted(readable)]),
         attempts=tuple(attempts),
         record=record,
     )
+
+
+def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> LedgerIndex | None:
+    """What an index has of a recorded copy's ledger; with `gaps` that may be no block, else None if it has none."""
+    found = next((each for each in index.ledgers if each.ledger_id == copy.ledger_id), None)
+    if found is not None or not gaps or copy.key.ledger_id is not None:
+        return found
+    info = LedgerInfo(ledger_id=copy.ledger_id, entries=copy.stop_entry_id)
+    return LedgerIndex(ledger_id=copy.ledger_id, metadata=info, blocks=())
 
 
 def find_mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
     """What a record and an index contradict each other in, if they do."""
     if ledger is None:
         return f"by its record it holds entries of ledger {copy.ledger_id}, by its index none"
-    last_block = ledger.blocks[-1].first_entry_id
+    last_block = ledger.blocks[-1].first_entry_id if ledger.blocks else -1
     if copy.stop_entry_id is not None and copy.stop_entry_id <= last_block:
         return (
             f"by its record it ends with entry {copy.stop_entry_id - 1} of ledger {copy.ledger_id}, "
@@ -249,7 +277,9 @@ def find_mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
 
 def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
     """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
+    if not ledger.blocks or stop_entry_id is None:
+        return ledger
     last = ledger.blocks[-1]
-    if last.end_entry_id is not None or stop_entry_id is None:
+    if last.end_entry_id is not None:
         return ledger
     return replace(ledger, blocks=(*ledger.blocks[:-1], replace(last, end_entry_id=stop_entry_id)))

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from offload_core.catalogue.reading import read_index
+from offload_core.cli.filtered import filter_note, filter_to_json
 from offload_core.cli.recorded import Mention, find_mentions, record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
@@ -32,6 +33,7 @@ from offload_core.codec.cursor import open_cursor
 from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.filters.indexed import indexed_filter
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
 from offload_hooks.values import ObjectStat
@@ -189,6 +191,9 @@ def _print(
         about = Table(box=None, show_header=False, pad_edge=False)
         for name, value in _plain(ledger.metadata).items():
             about.add_row(name, cell(str(value)))
+        record = indexed_filter(ledger)
+        if record is not None:
+            about.add_row("filtered", cell(filter_note([record])))
         out.print(about)
         table = Table(box=None, pad_edge=False)
         for column in ("part", "offset", "length", "first entry", "last entry"):
@@ -228,6 +233,7 @@ def _to_json(
             {
                 "ledger": ledger.ledger_id,
                 "metadata": _plain(ledger.metadata),
+                "filter": None if (record := indexed_filter(ledger)) is None else filter_to_json(record),
                 "blocks": [{**_plain(block), "header": headers[block.offset]} for block in ledger.blocks],
             }
             for ledger in index.ledgers

@@ -13,6 +13,7 @@ from rich.text import Text
 from offload_core.catalogue import TopicName, parse_topic
 from offload_core.catalogue.layout import EntryRange, layout_of
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.cli.filtered import filter_note, filter_to_json, recorded
 from offload_core.cli.shared import AsJson, out, printable
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.managed_ledger import Environment
@@ -88,7 +89,9 @@ def _drawn(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Table
 def _listed(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Table:
     """A row for each object, with the positions that it has, and one for each run that is hot only."""
     table = Table(box=None, pad_edge=False)
-    for heading in ("", "first", "last", "what", "state", "object"):
+    is_filtered = any(each.filter_record is not None for each in ranges)
+    headings = ("", "first", "last", "what", "state", *(["filtered"] if is_filtered else []), "object")
+    for heading in headings:
         table.add_column(heading, overflow="fold", no_wrap=heading in ("first", "last"))
     for key, grouped in groupby(ranges, lambda each: each.key):
         parts = list(grouped)
@@ -100,6 +103,7 @@ def _listed(ranges: Sequence[EntryRange], letters: dict[ObjectKey, str]) -> Tabl
             end,
             "" if key is None else _KINDS[key.object_format],
             _state(parts),
+            *([_filtered(parts)] if is_filtered else []),
             "" if key is None else key.data_key,
         )
     return table
@@ -112,6 +116,11 @@ def _state(parts: Sequence[EntryRange]) -> str:
         return "hot, not offloaded yet"
     hot = {part.is_hot for part in parts}
     return "cold and hot" if hot == {True} else "cold" if hot == {False} else "cold, partly hot"
+
+
+def _filtered(parts: Sequence[EntryRange]) -> str:
+    """What a filter did to the object's entries."""
+    return printable(filter_note(recorded(dict.fromkeys(each.filter_record for each in parts))))
 
 
 def _entries(parts: Sequence[EntryRange]) -> int:
@@ -127,4 +136,5 @@ def _to_json(part: EntryRange) -> dict[str, Any]:
         "format": None if part.key is None else part.key.object_format.value,
         "complete": part.is_complete,
         "hot": part.is_hot,
+        "filter": next(map(filter_to_json, recorded([part.filter_record])), None),
     }

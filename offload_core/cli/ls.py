@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.catalogue import Catalogue, Ledger, StoredObject, Topic
+from offload_core.catalogue import Catalogue, Ledger, Piece, StoredObject, Topic
+from offload_core.cli.filtered import filter_note, filter_to_json, indexed
 from offload_core.cli.recorded import record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
@@ -70,10 +71,13 @@ def _topic_table(catalogue: Catalogue) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("format")
     table.add_column("newest", no_wrap=True)
+    filtered = [filter_note(indexed(_pieces(topic))) for topic in catalogue.topics]
+    if any(filtered):
+        table.add_column("filtered", overflow="fold")
     notes = [_notes(topic) for topic in catalogue.topics]
     if any(notes):
         table.add_column("problems")
-    for topic, note in zip(catalogue.topics, notes, strict=True):
+    for topic, by_filter, note in zip(catalogue.topics, filtered, notes, strict=True):
         table.add_row(
             cell(topic.label.removeprefix("persistent://")),
             *([cell(topic.cluster or "–")] if len(clusters) > 1 else []),
@@ -82,6 +86,7 @@ def _topic_table(catalogue: Catalogue) -> Table:
             size(sum(ledger.data_bytes for ledger in topic.ledgers)),
             _formats(*topic.ledgers),
             _newest(_objects(topic)),
+            *([cell(by_filter)] if any(filtered) else []),
             *([note] if any(notes) else []),
         )
     return table
@@ -105,7 +110,9 @@ def _ledger_table(catalogue: Catalogue) -> Table:
     for name in ("ledger", "entries", "size", "blocks", "attempts"):
         table.add_column(name, justify="right")
     has_records = any(ledger.record for topic in catalogue.topics for ledger in topic.ledgers)
-    for name in ("format", "newest", *(["record"] if has_records else []), "data object"):
+    is_filtered = any(indexed(_pieces(topic)) for topic in catalogue.topics)
+    said = (*(["filtered"] if is_filtered else []), *(["record"] if has_records else []))
+    for name in ("format", "newest", *said, "data object"):
         table.add_column(name, overflow="fold")
     for topic in catalogue.topics:
         for ledger in topic.ledgers:
@@ -118,6 +125,7 @@ def _ledger_table(catalogue: Catalogue) -> Table:
                 str(len(ledger.attempts)),
                 _formats(ledger),
                 _newest(ledger.attempts),
+                *([cell(filter_note(indexed(ledger.pieces)))] if is_filtered else []),
                 *([recorded_state(ledger.record)] if ledger.record else []),
                 Text("\n").join(cell(piece.stored.key.data_key) for piece in ledger.pieces)
                 or "none that is complete",
@@ -135,6 +143,10 @@ def _problem_table(catalogue: Catalogue) -> Table:
 
 def _objects(topic: Topic) -> list[StoredObject]:
     return [stored for ledger in topic.ledgers for stored in ledger.attempts]
+
+
+def _pieces(topic: Topic) -> list[Piece]:
+    return [piece for ledger in topic.ledgers for piece in ledger.pieces]
 
 
 def _formats(*ledgers: Ledger) -> str:
@@ -162,6 +174,7 @@ def _ledger_to_json(ledger: Ledger) -> dict[str, Any]:
         "size_bytes": ledger.data_bytes,
         "formats": [known.value for known in ledger.formats],
         "read_from": [piece.stored.key.data_key for piece in ledger.pieces],
+        "filters": [filter_to_json(record) for record in indexed(ledger.pieces)],
         "attempts": [_object_to_json(stored) for stored in ledger.attempts],
         **({"record": record_to_json(ledger.record)} if ledger.record else {}),
     }

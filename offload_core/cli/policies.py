@@ -38,6 +38,15 @@ Size = Annotated[
 Time = Annotated[
     str | None, typer.Option("--time", "-t", help="300 (seconds), 5m, 2h, 1d; -1: no limit, never.")
 ]
+FilterMode = Annotated[
+    str | None,
+    typer.Option(
+        "--mode", "-m", help="tombstone (Pulsar reads the objects; default) or gap (only readers of ours do)."
+    ),
+]
+FilterOptions = Annotated[
+    list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the filter.")
+]
 Lag = Annotated[str, typer.Option("--lag", "-l", help="300 (seconds), 5m, 2h, 1d; -1: never.")]
 
 Change = Callable[[LevelPolicies], LevelPolicies]
@@ -143,6 +152,32 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
             lambda level: level.saying(tiered_read_priority=None, offloaded_read_priority=None),
         )
 
+    def set_offload_filter(
+        policies: PolicyStore,
+        name: Name,
+        offload_filter: Annotated[str, typer.Argument(metavar="FILTER")],
+        mode: FilterMode = None,
+        option: FilterOptions = None,
+    ) -> None:
+        """Offload through this filter: disabled, transactions, or a plugin's."""
+        fields: dict[str, Any] = {"filter": offload_filter, "filter_mode": mode}
+        fields["filter_options"] = named(option, "the filter") or None
+        write(policies, name, lambda level: level.saying(**fields))
+
+    def get_offload_filter(policies: PolicyStore, name: Name) -> None:
+        """Show the filter that is said here, what takes an entry's place, and the filter's options, secrets masked."""
+        shown = read(policies, name).shown_offload() or {}
+        fields = ("", "Mode", "Options")
+        said = {
+            f"managedLedgerOffloadFilter{each}": shown.get(f"managedLedgerOffloadFilter{each}")
+            for each in fields
+        }
+        _print(said if any(said.values()) else None)
+
+    def remove_offload_filter(policies: PolicyStore, name: Name) -> None:
+        """Say nothing of a filter any more."""
+        write(policies, name, lambda level: level.saying(filter=None, filter_mode=None, filter_options=None))
+
     def set_retention(policies: PolicyStore, name: Name, size: Size = None, time: Time = None) -> None:
         """Keep so much of what is consumed, and so long."""
         if size is None or time is None:
@@ -171,6 +206,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         *(set_offload_threshold, get_offload_threshold),
         *(set_offload_deletion_lag, get_offload_deletion_lag, clear_offload_deletion_lag),
         *(set_tiered_read_priority, get_tiered_read_priority, remove_tiered_read_priority),
+        *(set_offload_filter, get_offload_filter, remove_offload_filter),
         *(set_retention, get_retention, remove_retention),
     ):
         app.command(command.__name__.replace("_", "-"))(on_policies(command))

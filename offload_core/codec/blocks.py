@@ -24,6 +24,9 @@ from offload_core.codec.kernels import frames as kernels
 from offload_core.codec.object_format import ObjectFormat
 from offload_hooks.errors import EntryOrderError, IndexMismatchError, OptionError, TruncatedError, placed
 
+NO_STOP = 2**63 - 1
+"""A stop that no walk comes to: an entry before it would have an id behind which there is no position."""
+
 TOGETHER_BYTES = 1 << 20
 """How much of a window is copied behind an entry that begins in the one before it: a batch full, so that no small batch
 comes of it."""
@@ -37,11 +40,12 @@ class BlockCursor:
         indexed: the block as its object's index describes it.
         ledger_id: the ledger whose entries it must hold.
         stop_entry_id: do not go on to this entry (half-open); None walks to the block's end and checks it.
+        gaps: any entries may have been left out on purpose, so that ids only ascend.
         more: `feed` will bring what follows.
 
-    `next_entry_id` is the entry that comes next, `payload_bytes` how many bytes the walk has passed, `done` whether it
-    is over, `starved` whether the next entry lies behind the window. `array` is the window (uint8), `offset` its place
-    in the object.
+    `next_entry_id` is the least id that can come next, `payload_bytes` how many bytes the walk has passed, `done`
+    whether it is over, `starved` whether what comes next lies behind the window. `array` is the window (uint8),
+    `offset` its place in the object.
 
     Raises:
         FormatError: a subclass, with ledger, block and byte; the caller adds the object's key.
@@ -55,11 +59,13 @@ class BlockCursor:
         indexed: IndexedBlock,
         *,
         stop_entry_id: int | None = None,
+        gaps: bool = False,
         more: bool = False,
     ) -> None:
         self._indexed = indexed
         self._ledger_id = ledger_id
-        self._stop = stop_entry_id
+        self._stop = NO_STOP if stop_entry_id is None else stop_entry_id
+        self._gaps = gaps
         self.array = read_only(data)
         self.offset = indexed.offset
         self._position = BLOCK_HEADER_BYTES
@@ -115,59 +121,75 @@ class BlockCursor:
             self.array, self.offset, self._position = window, offset, self._position - before
             self._ahead = None
 
-    def locate(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte_room: int) -> int:
-        """Find the payloads of the next entries in `array`, as many as fit the outputs; how many they are.
+    def locate(
+        self,
+        entry_ids: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        byte_room: int,
+    ) -> int:
+        """See `EntryCursor`."""
+        return self._find(entry_ids, offsets, lengths, byte_room, self._stop)
 
-        Stops after the entry with which their payloads reach `byte_room` bytes. 0 only at the end, of the block or of
-        the window.
-        """
+    def copy(
+        self,
+        values: Bytes,
+        value_offsets: npt.NDArray[np.int32],
+        entry_ids: npt.NDArray[np.int64],
+    ) -> int:
+        """See `EntryCursor`."""
         while True:
             self._go_ahead()
-            status, position, count = kernels.locate_entries(
+            status, position, next_entry_id, count = kernels.copy_entries(
                 self.array,
                 self._position,
                 self._block_end,
                 self.next_entry_id,
-                self._room(len(offsets)),
+                self._stop,
+                self._gaps,
+                values,
+                value_offsets,
+                entry_ids,
+            )
+            self.payload_bytes += int(value_offsets[count])
+            if self._advance(status, position, next_entry_id, count):
+                return int(count)
+
+    def skip_to(self, entry_id: int) -> None:
+        """See `EntryCursor`."""
+        if self.next_entry_id >= entry_id:
+            return
+        entry_ids, offsets, lengths = (np.empty(4096, dtype=np.int64) for _ in range(3))
+        stop = min(entry_id, self._stop)
+        while not self.done and not self.starved and self.next_entry_id < stop:
+            self._find(entry_ids, offsets, lengths, self._indexed.length, stop)
+
+    def _find(
+        self,
+        entry_ids: npt.NDArray[np.int64],
+        offsets: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        byte_room: int,
+        stop: int,
+    ) -> int:
+        """`locate` of entries below `stop`."""
+        while True:
+            self._go_ahead()
+            status, position, next_entry_id, count = kernels.find_entries(
+                self.array,
+                self._position,
+                self._block_end,
+                self.next_entry_id,
+                stop,
+                self._gaps,
                 byte_room,
+                entry_ids,
                 offsets,
                 lengths,
             )
             self.payload_bytes += int(lengths[:count].sum())
-            if self._advance(status, position, count):
+            if self._advance(status, position, next_entry_id, count):
                 return int(count)
-
-    def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32]) -> int:
-        """Copy the next entries' payloads behind one another into `values`; how many they are.
-
-        `value_offsets` gets their borders (one more than entries). 0 at the end, of the block or of the window, or if
-        the next entry alone is larger than `values`: then neither `done` nor `starved`, and `next_length` tells its
-        size.
-        """
-        while True:
-            self._go_ahead()
-            status, position, count = kernels.copy_entries(
-                self.array,
-                self._position,
-                self._block_end,
-                self.next_entry_id,
-                self._room(len(value_offsets) - 1),
-                values,
-                value_offsets,
-            )
-            self.payload_bytes += int(value_offsets[count])
-            if self._advance(status, position, count):
-                return int(count)
-
-    def skip_to(self, entry_id: int) -> None:
-        """Go on to `entry_id`, unless the cursor is there or past it already."""
-        if self.next_entry_id >= entry_id:
-            return
-        offsets = np.empty(4096, dtype=np.int64)
-        lengths = np.empty(4096, dtype=np.int64)
-        while not self.done and not self.starved and self.next_entry_id < entry_id:
-            room = min(len(offsets), entry_id - self.next_entry_id)
-            self.locate(offsets[:room], lengths[:room], self._indexed.length)
 
     @property
     def next_length(self) -> int:
@@ -180,38 +202,48 @@ class BlockCursor:
         """Where the block ends, counted from the window's start."""
         return self._indexed.offset + self._indexed.length - self.offset
 
-    def _room(self, room: int) -> int:
-        return room if self._stop is None else max(0, min(room, self._stop - self.next_entry_id))
-
-    def _advance(self, status: int, position: int, count: int) -> bool:
+    def _advance(self, status: int, position: int, next_entry_id: int, count: int) -> bool:
         """Take over what a kernel answered; False if it should be called again, on the window that waits."""
         self._position = position
-        self.next_entry_id += count
+        self.next_entry_id = int(next_entry_id)
         if status == kernels.BAD_FRAME:
             self._explain()
         if status == kernels.ALL_READ:
             self._check_end()
         self._cut_off = status == kernels.CUT_OFF
         self.starved = self._cut_off and self._ahead is None
-        self.done = status == kernels.ALL_READ or (
-            self._stop is not None and self.next_entry_id >= self._stop
-        )
+        self.done = status == kernels.ALL_READ or self.next_entry_id >= self._stop
+        if self.done and self.next_entry_id == NO_STOP:
+            self._refuse_id()
         return count > 0 or self.done or self.starved or not self._cut_off
 
     def _place(self) -> AbstractContextManager[None]:
         return placed(ledger_id=self._ledger_id, block=self._indexed.part_number, offset=self._indexed.offset)
 
     def _check_end(self) -> None:
-        end = self._indexed.end_entry_id
-        if self.next_entry_id == end or (end is None and self.next_entry_id > self._indexed.first_entry_id):
+        """At the block's end: the last entry is the one that the index says; with gaps it does not lie behind that."""
+        end, reached = self._indexed.end_entry_id, self.next_entry_id
+        if self._gaps and (end is None or reached <= end):
+            self.next_entry_id = min(self._stop, reached if end is None else end)
+            return
+        if reached == end or (end is None and reached > self._indexed.first_entry_id):
             return
         with self._place():
             raise EntryOrderError(
                 "a block does not end with the entry that its index says",
-                entry_id=self.next_entry_id,
+                entry_id=reached,
                 offset=self.offset + self._position,
                 expected="an entry" if end is None else f"entries up to {end - 1}",
-                found=f"the end after entry {self.next_entry_id - 1}",
+                found=f"the end after entry {reached - 1}",
+            )
+
+    def _refuse_id(self) -> None:
+        with self._place():
+            raise EntryOrderError(
+                "an entry has an id that no entry can have",
+                entry_id=self.next_entry_id - 1,
+                offset=self.offset + self._position,
+                expected=f"less than {NO_STOP - 1}",
             )
 
     def _explain(self) -> None:
@@ -222,6 +254,7 @@ class BlockCursor:
                 self._block_end,
                 self.next_entry_id,
                 block_offset=self.offset,
+                gaps=self._gaps,
             ):
                 break
         raise AssertionError("the kernel refuses a frame that its twin accepts")

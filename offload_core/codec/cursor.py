@@ -17,6 +17,7 @@ from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 
 Bytes = npt.NDArray[np.uint8]
+Longs = npt.NDArray[np.int64]
 
 
 class EntryCursor(Protocol):
@@ -59,20 +60,20 @@ class EntryCursor(Protocol):
         """Go on to `entry_id`, or the first entry behind it that there is, unless the cursor is there already."""
         ...
 
-    def locate(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte_room: int) -> int:
-        """Find the payloads of next entries in `array`, whose ids are consecutive up to `next_entry_id` − 1; how many.
+    def locate(self, entry_ids: Longs, offsets: Longs, lengths: Longs, byte_room: int) -> int:
+        """Find the payloads of the next entries in `array`, and their ids, which ascend; how many they are.
 
         As many as fit the outputs; stops after the entry with which they reach `byte_room` bytes. 0 only at the end, of
         the block or of the window.
         """
         ...
 
-    def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32]) -> int:
-        """Copy the payloads of next entries, whose ids are consecutive up to `next_entry_id` − 1; how many.
+    def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32], entry_ids: Longs) -> int:
+        """Copy the payloads of the next entries, as many as fit; how many they are.
 
-        They lie behind one another in `values`; `value_offsets` gets their borders (one more than entries). 0 at the
-        end, of the block or of the window, or if the next entry alone is larger than `values`: then neither `done` nor
-        `starved`, and `next_length` tells its size.
+        They lie behind one another in `values`; `value_offsets` gets their borders (one more than entries), `entry_ids`
+        their ids, which ascend. 0 at the end, of the block or of the window, or if the next entry alone is larger than
+        `values`: then neither `done` nor `starved`, and `next_length` tells its size.
         """
         ...
 
@@ -85,12 +86,15 @@ def open_cursor(
     *,
     sequence_file: SequenceFile | None = None,
     stop_entry_id: int | None = None,
+    gaps: bool = False,
     more: bool = False,
 ) -> EntryCursor:
     """The cursor over a block of an object of this format; arguments as of `BlockCursor`.
 
-    `sequence_file` is the index's, and given exactly for a MapFile.
+    `sequence_file` is the index's, and given exactly for a MapFile, whose ids may always have gaps.
     """
     if sequence_file is not None:
         return MapFileCursor(data, sequence_file, ledger_id, indexed, stop_entry_id=stop_entry_id, more=more)
-    return BlockCursor(data, object_format, ledger_id, indexed, stop_entry_id=stop_entry_id, more=more)
+    return BlockCursor(
+        data, object_format, ledger_id, indexed, stop_entry_id=stop_entry_id, gaps=gaps, more=more
+    )

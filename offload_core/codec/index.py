@@ -39,7 +39,10 @@ class IndexedBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerIndex:
-    """One ledger's blocks in an object, in order of their entries, and its metadata as the index keeps it."""
+    """One ledger's blocks in an object, in order of their entries, and its metadata as the index keeps it.
+
+    There is none where a filter left out all entries.
+    """
 
     ledger_id: int
     metadata: LedgerMetadata | LedgerInfo
@@ -47,8 +50,17 @@ class LedgerIndex:
 
     @property
     def first_entry_id(self) -> int:
-        """The first entry of the ledger that lies in this object."""
+        """The first entry of the ledger that lies in this object, by its first block."""
         return self.blocks[0].first_entry_id
+
+    @property
+    def end_entry_id(self) -> int | None:
+        """One past the last entry that the object stands for, where the index shows it."""
+        if self.blocks:
+            return self.blocks[-1].end_entry_id
+        if isinstance(self.metadata, LedgerInfo):
+            return self.metadata.entries
+        return None if self.metadata.last_entry_id is None else self.metadata.last_entry_id + 1
 
     @property
     def payload_bytes(self) -> int | None:
@@ -81,8 +93,8 @@ class BlockEntry:
 
 
 def check_lengths(data_length: int, header_length: int) -> None:
-    """Refuse a data length or block header length that no object has."""
-    if data_length < BLOCK_HEADER_BYTES:
+    """Refuse a data length or block header length that no object has; 0 is that of an object without entries."""
+    if data_length and data_length < BLOCK_HEADER_BYTES:
         raise BadLengthError(
             "an index declares a data object shorter than one block's header",
             offset=8,
@@ -105,8 +117,11 @@ def block_lengths(entries: Sequence[BlockEntry], data_length: int) -> dict[int, 
         BadLengthError: offsets that do not begin at 0, collide, or leave less than a header between them.
     """
     offsets = sorted(entry.offset for entry in entries)
-    if offsets[0] != 0:
-        raise BadLengthError("no block of an index begins at byte 0", expected=0, found=offsets[0])
+    if not offsets and not data_length:
+        return {}
+    if not offsets or offsets[0] != 0:
+        found = offsets[0] if offsets else "no block"
+        raise BadLengthError("no block of an index begins at byte 0", expected=0, found=found)
     lengths: dict[int, int] = {}
     for offset, end in zip(offsets, [*offsets[1:], data_length], strict=True):
         if end - offset < BLOCK_HEADER_BYTES:

@@ -111,6 +111,7 @@ def _find(ledger_id: int, entries: EntryBatch) -> tuple[Table, Table]:
     """Ranges of entries of transactions, and markers; see `TransactionFinder`."""
     finder = TransactionFinder(ledger_id, verify_checksums=True)
     offsets = np.asarray(entries.offsets, dtype=np.int64)
-    finder.add(read_only(entries.data), None, entries.first_entry_id, offsets[:-1], np.diff(offsets))
+    entry_ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
+    finder.add(read_only(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets))
     ranges, markers, _ = finder.tables()
     return ranges, markers

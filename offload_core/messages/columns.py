@@ -55,8 +55,8 @@ class Group:
 
     `block` and `scratch` are uint8.
 
-    `first_entry_id` is the id of row 0 of `entries`. `first_chunks` has ledger and entry of the first chunk of a
-    message that was joined, by the row of its last.
+    `entry_ids` (int64) are the ids of the rows of `entries`. `first_chunks` has ledger and entry of the first chunk of
+    a message that was joined, by the row of its last.
     """
 
     block: Bytes
@@ -65,7 +65,7 @@ class Group:
     messages: Table
     ledger_id: int
     partition: int
-    first_entry_id: int
+    entry_ids: npt.NDArray[np.int64]
     first_chunks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
     @property
@@ -136,7 +136,7 @@ def _key(group: Group) -> pa.Array:
             try:
                 keys[row] = base64.b64decode(keys[row], validate=True)
             except binascii.Error as error:
-                entry_id = group.first_entry_id + int(group.entry_rows[row])
+                entry_id = int(group.entry_ids[group.entry_rows[row]])
                 raise MetadataError(
                     f"a key is not the base64 that it says: {error}", entry_id=entry_id
                 ) from error
@@ -150,7 +150,7 @@ def _message_id(group: Group) -> pa.Array:
     size = kernels.pack_message_ids(
         group.ledger_id,
         group.partition,
-        group.first_entry_id,
+        group.entry_ids,
         group.entry_rows,
         group.messages[f.M_BATCH_INDEX],
         group.entries[:, f.E_BATCH_SIZE],
@@ -304,7 +304,7 @@ MAKERS: dict[str, Callable[[Group], pa.Array]] = {
     "__messageProperties": _properties,
     "__sequenceId": lambda group: numbers_to_array(group.messages[f.M_SEQUENCE_ID], pa.int64()),
     "__producerName": lambda group: group.entry_spans(f.E_PRODUCER, pa.string()),
-    "__entryId": lambda group: numbers_to_array(group.entry_rows + group.first_entry_id, pa.int64()),
+    "__entryId": lambda group: numbers_to_array(group.entry_ids[group.entry_rows], pa.int64()),
     "__batchIndex": lambda group: numbers_to_array(group.messages[f.M_BATCH_INDEX], pa.int32()),
     "__batchSize": _batch_size,
     "__keyIsBase64": lambda group: pa.array(group.messages[f.M_FLAGS] & f.KEY_IS_BASE64 != 0),

@@ -97,7 +97,7 @@ class MessageDecoder:
         self,
         block: Bytes,
         block_offset: int | None,
-        first_entry_id: int,
+        entry_ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
         *,
@@ -105,14 +105,14 @@ class MessageDecoder:
         stop_batch: int | None = None,
         states: npt.NDArray[np.int8] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The messages of consecutive entries, in batches of about 1 MiB, none of them empty.
+        """The messages of entries, in batches of about 1 MiB, none of them empty.
 
         A decoder decodes one run of entries at a time: its tables are used again for the next.
 
         Args:
             block: uint8, read-only; the entries' payloads lie in it.
             block_offset: the block's place in its object, for errors; None if it has none.
-            first_entry_id: id of the first of the entries.
+            entry_ids: int64, the entries' ids, ascending.
             offsets: int64, where in `block` each payload begins; `lengths` int64, its bytes.
             start_batch: leave out the first entry's messages before this batch index.
             stop_batch: leave out the last entry's messages from this batch index on.
@@ -123,7 +123,7 @@ class MessageDecoder:
             UnresolvedTransactionError: see `refuse_transactions`.
         """
         count = len(offsets)
-        table = self._read_entries(block, block_offset, first_entry_id, offsets, lengths)
+        table = self._read_entries(block, block_offset, entry_ids, offsets, lengths)
         self.names_schemas |= count > 0 and bool(table[0, f.E_SCHEMA_VERSION_LENGTH] >= 0)
         if states is not None:
             table[:, f.E_TXN_STATE] = states
@@ -135,13 +135,13 @@ class MessageDecoder:
             raise UnresolvedTransactionError(
                 "an entry is of a transaction whose outcome is not known",
                 ledger_id=self._ledger_id,
-                entry_id=first_entry_id,
+                entry_id=int(entry_ids[0]),
                 hint="Read the tasks that a Scan has.",
             )
-        self.opener.open(block, table, plan, self._ledger_id, first_entry_id)
+        self.opener.open(block, table, plan, self._ledger_id, entry_ids)
         plan.treatment[left_out] = f.LEAVE_OUT
         explain = functools.partial(
-            self._explain, block, block_offset, first_entry_id, offsets, lengths, plan.opened
+            self._explain, block, block_offset, entry_ids, offsets, lengths, plan.opened
         )
         too_large = plan.too_large(self._max_message_bytes)
         if too_large is not None:
@@ -175,7 +175,7 @@ class MessageDecoder:
                 messages=messages,
                 ledger_id=self._ledger_id,
                 partition=self._partition,
-                first_entry_id=first_entry_id,
+                entry_ids=entry_ids,
                 first_chunks=plan.first_chunks,
             )
             try:
@@ -184,7 +184,7 @@ class MessageDecoder:
                 row = self._wrong_entry(group, error)
                 raise error.at(
                     ledger_id=self._ledger_id,
-                    entry_id=first_entry_id + row,
+                    entry_id=int(entry_ids[row]),
                     offset=None if block_offset is None else block_offset + int(offsets[row]),
                 ) from error.__cause__
             yield batch
@@ -212,20 +212,20 @@ class MessageDecoder:
         self,
         block: Bytes,
         block_offset: int | None,
-        first_entry_id: int,
+        entry_ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
     ) -> list[Chunk]:
-        """The chunks among consecutive entries, decrypted; arguments and errors as of `decode`."""
-        table = self._read_entries(block, block_offset, first_entry_id, offsets, lengths)
+        """The chunks among entries, decrypted; arguments and errors as of `decode`."""
+        table = self._read_entries(block, block_offset, entry_ids, offsets, lengths)
         plan = survey_payloads(table)
-        return self.opener.chunks_of(block, table, plan, self._ledger_id, first_entry_id)
+        return self.opener.chunks_of(block, table, plan, self._ledger_id, entry_ids)
 
     def _read_entries(
         self,
         block: Bytes,
         block_offset: int | None,
-        first_entry_id: int,
+        entry_ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
     ) -> Table:
@@ -234,7 +234,7 @@ class MessageDecoder:
         table = self._entry_table.shaped(count, f.E_FIELDS)
         right = entries.read_entries(block, offsets, lengths, count, self._checksum, table)
         if right < count:
-            self._explain(block, block_offset, first_entry_id, offsets, lengths, {}, right)
+            self._explain(block, block_offset, entry_ids, offsets, lengths, {}, right)
         return table
 
     def _room(self, size: int) -> Bytes:
@@ -254,7 +254,7 @@ class MessageDecoder:
     def _wrong_entry(self, group: Group, error: FormatError) -> int:
         """The row of the entry that a group's columns cannot be made for, by halving the group."""
         if error.entry_id is not None:
-            return error.entry_id - group.first_entry_id
+            return int(np.searchsorted(group.entry_ids, error.entry_id))
         messages = group.messages
         while messages.shape[1] > 1:
             half = messages[:, : messages.shape[1] // 2]
@@ -270,7 +270,7 @@ class MessageDecoder:
         self,
         block: Bytes,
         block_offset: int | None,
-        first_entry_id: int,
+        entry_ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
         opened: Mapping[int, bytes],
@@ -280,7 +280,7 @@ class MessageDecoder:
         start = int(offsets[row])
         entry = block[start : start + int(lengths[row])].tobytes()
         place = None if block_offset is None else block_offset + start
-        with placed(ledger_id=self._ledger_id, entry_id=first_entry_id + row, offset=place):
+        with placed(ledger_id=self._ledger_id, entry_id=int(entry_ids[row]), offset=place):
             try:
                 parts = split_entry(entry, verify_checksum=self._verify_checksums)
             except FormatError as error:

@@ -73,7 +73,7 @@ class PayloadOpener:
         self.counts = EntryCounts()
 
     def open(
-        self, block: Bytes, table: Table, plan: PayloadPlan, ledger_id: int, first_entry_id: int
+        self, block: Bytes, table: Table, plan: PayloadPlan, ledger_id: int, entry_ids: npt.NDArray[np.int64]
     ) -> None:
         """Decide on each entry of the table that is encrypted or a chunk; what can be read goes into the plan.
 
@@ -94,8 +94,9 @@ class PayloadOpener:
             self.counts.encrypted += int(is_encrypted.sum())
             rows = rows[~is_encrypted]
         for row in rows.tolist():
-            with placed(ledger_id=ledger_id, entry_id=first_entry_id + row):
-                self._open_row(block, table, plan, row, ledger_id, first_entry_id + row)
+            entry_id = int(entry_ids[row])
+            with placed(ledger_id=ledger_id, entry_id=entry_id):
+                self._open_row(block, table, plan, row, ledger_id, entry_id)
 
     def _open_row(
         self, block: Bytes, table: Table, plan: PayloadPlan, row: int, ledger_id: int, entry_id: int
@@ -157,7 +158,7 @@ class PayloadOpener:
             self._name(error, self.counts.incomplete)
 
     def chunks_of(
-        self, block: Bytes, table: Table, plan: PayloadPlan, ledger_id: int, first_entry_id: int
+        self, block: Bytes, table: Table, plan: PayloadPlan, ledger_id: int, entry_ids: npt.NDArray[np.int64]
     ) -> list[Chunk]:
         """The chunks among the entries of a table, in order; those that do not decrypt are left out."""
         chunks = []
@@ -168,7 +169,7 @@ class PayloadOpener:
                     payload = self._decryptor.decrypt(_metadata(block, table[row]), payload)
                 except UndecryptableError:
                     continue
-            chunks.append(_chunk(block, table[row], payload, ledger_id, first_entry_id + row))
+            chunks.append(_chunk(block, table[row], payload, ledger_id, int(entry_ids[row])))
         return chunks
 
     def _name(self, error: DecryptionError | Exception, count: int) -> None:

@@ -43,11 +43,11 @@ class TransactionFinder:
         self,
         block: Bytes,
         block_offset: int | None,
-        first_entry_id: int,
+        entry_ids: npt.NDArray[np.int64],
         offsets: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
     ) -> None:
-        """Look at consecutive entries; arguments as of `MessageDecoder.decode`.
+        """Look at entries; arguments as of `MessageDecoder.decode`.
 
         Raises:
             FormatError: metadata that is not right, or a wrong checksum of an entry that matters; with ledger, entry
@@ -61,7 +61,7 @@ class TransactionFinder:
             offsets,
             lengths,
             count,
-            first_entry_id,
+            entry_ids,
             self._checksum,
             self._row,
             *self._scratch,
@@ -69,7 +69,7 @@ class TransactionFinder:
         )
         if right < count:
             self._explain(
-                block, block_offset, first_entry_id + right, int(offsets[right]), int(lengths[right])
+                block, block_offset, int(entry_ids[right]), int(offsets[right]), int(lengths[right])
             )
         for tables, scratch, rows in zip(self._found, self._scratch, made, strict=True):
             if rows:

@@ -34,10 +34,8 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> tuple[FilterRecor
         key = ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False)
         data, index = look_up(tiers.find(share.driver or context.driver), key, ledger.ledger_id)
         found = next((each for each in index.ledgers if each.ledger_id == ledger.ledger_id), None)
-        if (
-            index.data_length != data.size_bytes
-            or found is None
-            or not _holds(found, share, stop, gaps=has_gaps(data.user_metadata))
+        if index.data_length != data.size_bytes or not _holds(
+            found, share, stop, gaps=has_gaps(data.user_metadata)
         ):
             raise DataLossError(
                 "a segment that is recorded as complete is not what its ledger's record says",
@@ -62,10 +60,15 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> tuple[FilterRecor
     return tuple(records)
 
 
-def _holds(found: LedgerIndex, share: OffloadSegment, first: int, *, gaps: bool) -> bool:
-    """Whether an index has a share's entries. It tells where blocks begin, and how far the ledger went."""
+def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps: bool) -> bool:
+    """Whether an index has a share's entries. It tells where blocks begin, and how far the ledger went.
+
+    With gaps it may have no block of the ledger: a filter left out all of its entries.
+    """
     if not share.complete or share.end_entry_id is None:
         return False
+    if found is None or not found.blocks:
+        return gaps
     if found.first_entry_id < first or (found.first_entry_id > first and not gaps):
         return False
     entries = found.metadata.entries if isinstance(found.metadata, LedgerInfo) else None
@@ -73,7 +76,7 @@ def _holds(found: LedgerIndex, share: OffloadSegment, first: int, *, gaps: bool)
 
 
 def _described(found: LedgerIndex | None) -> str:
-    if found is None:
+    if found is None or not found.blocks:
         return "none"
     return (
         f"blocks from entry {found.first_entry_id} to one that begins with {found.blocks[-1].first_entry_id}"

@@ -15,8 +15,11 @@ from pydantic import ValidationError
 from offload_core.policies.model import OffloadPolicies
 from offload_hooks.errors import OptionError
 
-EXTRA_PREFIX = "managedLedgerOffloadExtraConfig"
-"""What begins so in broker.conf is an extra configuration by the rest of its name."""
+_MAPPINGS = {
+    "managedLedgerOffloadExtraConfig": "extra_configurations",
+    "managedLedgerOffloadFilterOption.": "filter_options",
+}
+"""What begins so, as the first does in broker.conf, is one of that field's by the rest of its name."""
 
 _MIB = 1 << 20
 
@@ -51,12 +54,13 @@ def parse_policies(given: Mapping[str, object], where: str = "offload policies")
     known = {name: name for name in OffloadPolicies.model_fields} | pulsar_names()
     said: dict[str, Any] = {}
     named: dict[str, str] = {}
-    extra: dict[str, str] = {}
+    single: dict[str, dict[str, str]] = {}
     for name, value in given.items():
         if value is None:
             continue
-        if name.startswith(EXTRA_PREFIX) and name not in known:
-            extra[name.removeprefix(EXTRA_PREFIX)] = str(value)
+        prefix = next((each for each in _MAPPINGS if name.startswith(each)), None)
+        if prefix is not None and name not in known:
+            single.setdefault(_MAPPINGS[prefix], {})[name.removeprefix(prefix)] = str(value)
             continue
         field, convert = _OTHER_NAMES[name] if name in _OTHER_NAMES else (known.get(name), None)
         if field is None:
@@ -72,9 +76,10 @@ def parse_policies(given: Mapping[str, object], where: str = "offload policies")
     for field, value in said.items():
         if value == "":
             raise OptionError(f"{where}: {named[field]} is empty", expected="a text, or nothing said")
-    whole = said.get("extra_configurations", {})
-    if extra and isinstance(whole, Mapping):
-        said["extra_configurations"] = {**whole, **extra}
+    for field, values in single.items():
+        whole = said.get(field, {})
+        if isinstance(whole, Mapping):
+            said[field] = {**whole, **values}
     return checked_policies(said, named, where)
 
 
@@ -109,5 +114,5 @@ def _unknown(name: str, known: list[str], where: str) -> OptionError:
 
 def _shown(field: str, value: object, more: str = "") -> str | None:
     """A value for an error; nothing of one that may be secret."""
-    may_be_secret = "credential" in field or field == "extra_configurations"
+    may_be_secret = "credential" in field or field in _MAPPINGS.values()
     return None if value is None or may_be_secret else f"{value!r}{more}"

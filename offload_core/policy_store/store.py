@@ -107,7 +107,7 @@ class PolicyStore:
         Raises:
             OptionError: retention would delete before it is offloaded what a threshold names: of the namespace, or
                 of a topic in it with policies of its own.
-            UnknownPluginError: a driver that is not installed.
+            UnknownPluginError: a driver or a filter that is not installed.
             VersionConflictError, OutcomeUnknownError: see `until_first`, `put_resolved`.
         """
         return self._change(_namespace_place(namespace), change, self._namespace_check(namespace))
@@ -239,6 +239,8 @@ def _check(where: str, before: ResolvedPolicies, after: ResolvedPolicies) -> Non
     driver = after.offload.driver
     if driver is not None and driver != before.offload.driver:
         registry.find(registry.DRIVERS, driver)
+    if after.offload.filter_name != before.offload.filter_name:
+        registry.find(registry.FILTERS, after.offload.filter_name)
     known = outrun_thresholds(before.offload, before.retention)
     for outrun in outrun_thresholds(after.offload, after.retention):
         if outrun not in known:

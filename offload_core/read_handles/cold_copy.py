@@ -11,11 +11,17 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.reading import read_index
-from offload_core.catalogue.recorded import RecordedCopy, find_mismatch, recorded_copies, with_end
+from offload_core.catalogue.recorded import (
+    RecordedCopy,
+    find_ledger,
+    find_mismatch,
+    recorded_copies,
+    with_end,
+)
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.entry_directory import DirectoryPlace
 from offload_core.codec.filtered_objects import has_gaps
-from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import (
     FORMAT_VERSION,
@@ -46,6 +52,7 @@ class ColdPiece:
         token: which bytes these are, for `ReadMemory`.
         ledger: the ledger's blocks; the end of the last may be unknown, of a streaming object without a record's word.
         has_gaps: whether entries were left out on purpose, so that ids only ascend.
+        first_entry_id: the first entry that the object stands for, with gaps also without it.
         directory: our own entry directory, in the index object.
     """
 
@@ -56,8 +63,23 @@ class ColdPiece:
     data_length: int
     ledger: LedgerIndex
     has_gaps: bool
+    first_entry_id: int
     sequence_file: SequenceFile | None
     directory: DirectoryPlace | None
+
+    @property
+    def blocks(self) -> tuple[IndexedBlock, ...]:
+        """The ledger's blocks; where a filter left out all of its entries, one without bytes that stands for them."""
+        if self.ledger.blocks:
+            return self.ledger.blocks
+        nothing = IndexedBlock(
+            part_number=0,
+            offset=0,
+            length=0,
+            first_entry_id=self.first_entry_id,
+            end_entry_id=self.ledger.end_entry_id,
+        )
+        return (nothing,)
 
 
 def open_pieces(
@@ -80,7 +102,7 @@ def open_pieces(
         for copy in recorded_copies(topic_of_managed_ledger(managed_ledger or ""), record):
             if copy.unfinished is None:
                 piece = _open_piece(tiers.find(copy.driver), copy, managed_ledger, memory)
-                pieces[piece.ledger.first_entry_id] = piece
+                pieces[piece.first_entry_id] = piece
         if not pieces:
             raise UnknownLedgerError("the ledger has no cold copy that is complete")
     return tuple(pieces[first] for first in sorted(pieces))
@@ -96,8 +118,11 @@ def _open_piece(tier: Tier, copy: RecordedCopy, managed_ledger: str | None, memo
             raise
         copy = replace(copy, key=copy.mapfile_key, mapfile_key=None)
         stored, index = _open_object(tier, copy.key)
-    ledger = next((each for each in index.ledgers if each.ledger_id == copy.ledger_id), None)
+    gaps = has_gaps(stored.user_metadata)
+    ledger = find_ledger(copy, index, gaps=gaps)
     mismatch = find_mismatch(copy, ledger)
+    if ledger is not None and not gaps and not ledger.blocks:
+        mismatch = "its index has no block, and no filter has left out its entries"
     if ledger is None or mismatch is not None:
         raise IndexMismatchError(
             "a cold copy is not what its ledger's record says", key=copy.key.index_key, found=mismatch
@@ -109,7 +134,8 @@ def _open_piece(tier: Tier, copy: RecordedCopy, managed_ledger: str | None, memo
         object_format=index.object_format,
         data_length=index.data_length,
         ledger=with_end(ledger, copy.stop_entry_id),
-        has_gaps=has_gaps(stored.user_metadata),
+        has_gaps=gaps,
+        first_entry_id=copy.begin_entry_id if gaps else ledger.first_entry_id,
         sequence_file=index.sequence_file,
         directory=index.directory,
     )

@@ -108,7 +108,7 @@ class ColdReader:
         reached = first
         for stretch in self._stretches[bisect.bisect_right(self._ends, first) :]:
             begin = stretch.block.first_entry_id
-            if begin > reached and not stretch.piece.has_gaps:
+            if (stretch.piece.first_entry_id if stretch.piece.has_gaps else begin) > reached:
                 break
             if begin >= stop:
                 reached = stop  # what is left of the range was left out of this object
@@ -143,8 +143,8 @@ def check_range(status: LedgerStatus, first_entry_id: int, last_entry_id: int, m
 def _stretches(pieces: Sequence[Windows]) -> Iterator[Stretch]:
     """The blocks of all pieces; each piece counts up to where the next begins."""
     for windows, following in zip(pieces, [*pieces[1:], None], strict=True):
-        stop = None if following is None else following.piece.ledger.first_entry_id
-        for block in windows.piece.ledger.blocks:
+        stop = None if following is None else following.piece.first_entry_id
+        for block in windows.piece.blocks:
             if stop is None or block.first_entry_id < stop:
                 yield Stretch(piece=windows.piece, windows=windows, block=block, stop_entry_id=stop)
 

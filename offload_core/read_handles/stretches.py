@@ -73,6 +73,8 @@ def read_stretch(
     piece, block = stretch.piece, stretch.block
     for end in (stretch.stop_entry_id, block.end_entry_id):
         stop_entry_id = stop_entry_id if end is None else min(stop_entry_id, end)
+    if not block.length:
+        return
     with placed(key=piece.key.data_key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
         if piece.sequence_file is not None:
             yield from _read_mapfile(stretch, first_entry_id, stop_entry_id, ahead)
@@ -108,6 +110,7 @@ def _walk(
             entry_id,
             target,
             piece.has_gaps and not exact,
+            _ANY_BYTES,
             *(column[:room] for column in columns),
         )
         at, entry_id, count = int(at), int(entry_id), int(count)
@@ -175,13 +178,13 @@ def _read_mapfile(stretch: Stretch, first: int, stop: int, ahead: bool) -> Itera
         stop_entry_id=stop,
         more=place < end,
     )
-    offsets, lengths = np.empty(_AT_ONCE, dtype=np.int64), np.empty(_AT_ONCE, dtype=np.int64)
+    ids, offsets, lengths = (np.empty(_AT_ONCE, dtype=np.int64) for _ in range(3))
     while True:
         cursor.skip_to(first)
-        count = cursor.locate(offsets, lengths, _ANY_BYTES)
+        count = cursor.locate(ids, offsets, lengths, _ANY_BYTES)
         if count:
-            ids = np.arange(cursor.next_entry_id - count, cursor.next_entry_id)
-            yield Located(ids, cursor.array, offsets[:count].copy(), lengths[:count].copy(), None)
+            located = ids[:count].copy(), cursor.array, offsets[:count].copy(), lengths[:count].copy()
+            yield Located(*located, None)
         elif cursor.done:
             return
         else:

@@ -47,7 +47,7 @@ class Budget:
 class _Step:
     """Some consecutive entries of one block; `end` is the position behind them.
 
-    None at all where it shows only now that no more of a ledger will come.
+    None at all where it shows only now that no more of a ledger will come, or where a filter left out all of them.
     """
 
     first: Position
@@ -180,6 +180,20 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator
         )
         return
     for piece in ledger.pieces:
+        if (
+            not piece.ledger.blocks
+            and piece.stop_entry_id is not None
+            and start_entry_id < piece.stop_entry_id
+        ):
+            is_last = whole and piece is ledger.pieces[-1]
+            yield _Step(
+                first=Position(ledger.ledger_id, max(start_entry_id, piece.first_entry_id)),
+                entries=0,
+                data_bytes=0,
+                end=Position(ledger.ledger_id + 1, 0)
+                if is_last
+                else Position(ledger.ledger_id, piece.stop_entry_id),
+            )
         for block in piece.ledger.blocks:
             end = block.end_entry_id
             if end is None:

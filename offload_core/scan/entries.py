@@ -22,8 +22,10 @@ from offload_hooks.errors import placed
 
 ENTRIES_AT_ONCE = 16384
 
-Located = tuple[Bytes, int | None, int, npt.NDArray[np.int64], npt.NDArray[np.int64]]
-"""Consecutive entries: where they lie, its place in the object, the first one's id; offsets and lengths per entry."""
+Longs = npt.NDArray[np.int64]
+
+Located = tuple[Bytes, int | None, Longs, Longs, Longs]
+"""Entries in order: where they lie, its place in the object; id, offset and length of each."""
 
 
 class EntryLocator:
@@ -31,17 +33,17 @@ class EntryLocator:
 
     def __init__(self, byte_room: int = BATCH_BYTES) -> None:
         self._byte_room = byte_room
-        self._offsets = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
-        self._lengths = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+        self._ids, self._offsets, self._lengths = (
+            np.empty(ENTRIES_AT_ONCE, dtype=np.int64) for _ in range(3)
+        )
 
     def locate(self, cursor: EntryCursor) -> Iterator[Located]:
         """What is left in the cursor's window, as `MessageDecoder.decode` takes it; the next of them replace these."""
         while not cursor.done and not cursor.starved:
-            count = cursor.locate(self._offsets, self._lengths, self._byte_room)
+            count = cursor.locate(self._ids, self._offsets, self._lengths, self._byte_room)
             if count == 0:
                 break
-            first = cursor.next_entry_id - count
-            yield cursor.array, cursor.offset, first, self._offsets[:count], self._lengths[:count]
+            yield cursor.array, cursor.offset, self._ids[:count], self._offsets[:count], self._lengths[:count]
 
 
 def walk_windows(run: Run, windows: Iterable[Window]) -> Iterator[tuple[Window, EntryCursor]]:
@@ -68,6 +70,7 @@ def _open_cursor(run: Run, window: Window) -> EntryCursor:
         block,
         sequence_file=run.sequence_file,
         stop_entry_id=stop,
+        gaps=run.has_gaps,
         more=not window.ends_block,
     )
 

@@ -44,16 +44,18 @@ class EntryRanges:
         end = len(bounds) if stop is None else int(np.searchsorted(bounds[:, 0], stop))
         return EntryRanges(bounds[begin:end].tobytes())
 
-    def mask(self, first: int, count: int) -> npt.NDArray[np.bool_] | None:
-        """Which of the entries `first` … `first` + `count` − 1 lie in one of them; None if none does."""
-        bounds = self.within(first, first + count).bounds
+    def mask(self, entry_ids: Longs) -> npt.NDArray[np.bool_] | None:
+        """Which of these entries (ids that ascend) lie in one of them; None if none does."""
+        bounds = self.within(int(entry_ids[0]), int(entry_ids[-1]) + 1).bounds
         if len(bounds) == 0:
             return None
-        steps = np.zeros(count + 1, dtype=np.int8)
-        steps[np.maximum(bounds[:, 0] - first, 0)] += 1
-        steps[np.minimum(bounds[:, 1] - first, count)] -= 1
+        begins, ends = (
+            np.bincount(np.searchsorted(entry_ids, border), minlength=len(entry_ids) + 1)
+            for border in bounds.T
+        )
+        steps = begins - ends
         mask: npt.NDArray[np.bool_] = np.cumsum(steps[:-1]) != 0
-        return mask
+        return mask if mask.any() else None
 
     def __len__(self) -> int:
         return len(self.packed) // 16

@@ -64,15 +64,16 @@ def _look(data: memoryview, piece: Piece, block: IndexedBlock) -> Probe | None:
         piece.ledger.ledger_id,
         block,
         sequence_file=sequence_file,
+        gaps=piece.stored.has_gaps,
         more=len(data) < block.length,
     )
-    offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(2))
-    count = cursor.locate(offsets, lengths, PROBE_BYTES)
-    if count:
-        first = cursor.next_entry_id - count
-    elif sequence_file is None and cursor.starved:
+    entry_ids, offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(3))
+    count = cursor.locate(entry_ids, offsets, lengths, PROBE_BYTES)
+    # Of a block the index says where it begins, with or without that entry.
+    first = int(entry_ids[0]) if count and sequence_file is not None else block.first_entry_id
+    if not count and sequence_file is None and cursor.starved:
         # The first entry goes on behind the window, its metadata perhaps not.
-        first, count = block.first_entry_id, 1
+        count = 1
         offsets[0] = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES
         lengths[0] = len(cursor.array) - offsets[0]
     table = np.empty((count, f.E_FIELDS), dtype=np.int64)

@@ -154,6 +154,8 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
         if name in schema.names
     }
 
+    entry_ids = np.empty(ENTRIES_AT_ONCE, dtype=np.int64)
+
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
         large = 0
         while not cursor.done and not cursor.starved:
@@ -162,20 +164,19 @@ def entry_reader(run: Run, schema: pa.Schema) -> ReadWindow:
                 new_bytes(room),
                 new_offsets(ENTRIES_AT_ONCE),
             )
-            count = cursor.copy(values, offsets)
+            count = cursor.copy(values, offsets, entry_ids)
             large = 0
             if count == 0:
                 if not cursor.done and not cursor.starved:
                     large = cursor.next_length  # an entry larger than a batch: a batch for itself
                 continue
-            first = cursor.next_entry_id - count
             arrays = []
             for name in schema.names:
                 if name == "value":
                     buffers = [None, offsets_buffer, values_buffer]
                     arrays.append(pa.Array.from_buffers(pa.binary(), count, buffers, null_count=0))
                 elif name == "__entryId":
-                    arrays.append(pa.array(np.arange(first, first + count), type=pa.int64()))
+                    arrays.append(pa.array(entry_ids[:count].copy()))
                 else:
                     arrays.append(constants[name].rows(count))
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -189,24 +190,24 @@ def message_reader(run: Run, decoder: MessageDecoder) -> ReadWindow:
 
     def read(cursor: EntryCursor) -> Iterator[pa.RecordBatch]:
         for located in locator.locate(cursor):
-            _, _, first, offsets, _ = located
+            _, _, entry_ids, _, _ = located
             yield from decoder.decode(
                 *located,
-                start_batch=run.start_batch if first == run.start_entry_id else 0,
-                stop_batch=run.stop_batch or None if cursor.next_entry_id == run.stop_entry_id else None,
-                states=_states(run, first, len(offsets)),
+                start_batch=run.start_batch if entry_ids[0] == run.start_entry_id else 0,
+                stop_batch=run.stop_batch or None if entry_ids[-1] + 1 == run.stop_entry_id else None,
+                states=_states(run, entry_ids),
             )
 
     return read
 
 
-def _states(run: Run, first: int, count: int) -> npt.NDArray[np.int8] | None:
+def _states(run: Run, entry_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int8] | None:
     """What became of the transactions of entries, as the decoder takes it."""
     states = None
     for ranges, state in ((run.aborted, ABORTED), (run.open, OPEN)):
-        mask = ranges.mask(first, count)
+        mask = ranges.mask(entry_ids)
         if mask is not None:
-            states = np.full(count, COMMITTED, dtype=np.int8) if states is None else states
+            states = np.full(len(entry_ids), COMMITTED, dtype=np.int8) if states is None else states
             states[mask] = state
     return states
 

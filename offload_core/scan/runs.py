@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 
-from offload_core.catalogue import Ledger, Piece, pieces_of, with_index
+from offload_core.catalogue import Ledger, Piece, piece_of, with_index
 from offload_core.codec.index import IndexedBlock
 from offload_core.scan.gaps import lose
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run
@@ -63,7 +63,7 @@ def read_ledger(tier: Tier, ledger: Ledger) -> Ledger:
         return ledger
     read = with_index(tier, unread)
     attempts = tuple(read if stored is unread else stored for stored in ledger.attempts)
-    pieces = () if read.index is None else pieces_of([(read, read.index.ledgers[0])])
+    pieces = () if read.index is None else (piece_of(read, read.index.ledgers[0]),)
     return replace(ledger, attempts=attempts, pieces=pieces)
 
 
@@ -77,8 +77,8 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
     if not ledger.pieces:
         _lose_ledger(share, fail)
         return
-    there = ledger.pieces[0].first_entry_id
-    if asked.start < there and (asked.stop is None or asked.start < asked.stop):
+    there = ledger.pieces[0].begin_entry_id
+    if there is not None and asked.start < there and (asked.stop is None or asked.start < asked.stop):
         what = f"the first entries of a ledger of {share.label} have no copy here"
         lose(what, ledger.ledger_id, fail, found=f"entries from {there} on")
     yield from _runs(share)
@@ -95,13 +95,13 @@ def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
 
 def _runs(share: LedgerShare) -> Iterator[Run]:
     ledger, asked = share.ledger, share.asked
-    for piece in ledger.pieces:
+    for piece, behind in zip(ledger.pieces, [*ledger.pieces[1:], None], strict=True):
         end = _least(piece.stop_entry_id, asked.stop)
         blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
-        following = _following(share, piece)
+        following = _following(share, piece, behind)
         yield Run(
             topic=share.topic,
             partition=share.partition,
@@ -117,6 +117,8 @@ def _runs(share: LedgerShare) -> Iterator[Run]:
             payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
             sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
             checksum_key=piece.stored.checksum_key,
+            has_gaps=piece.stored.has_gaps,
+            resolved=piece.stored.is_settled,
             ends_by_time=share.ends_by_time,
         )
 
@@ -157,15 +159,18 @@ def _resolved(tier: Tier, planned: Run | LedgerShare, fail: bool) -> Sequence[Ru
     return tuple(runs_of(read_share(tier, planned), fail))
 
 
-def _following(share: LedgerShare, piece: Piece) -> int | None:
-    """The entry that must follow a piece: the next piece's first, or the end of a ledger that is closed.
+def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | None:
+    """The entry that must follow a piece: where the one behind it begins, or the end of a ledger that is closed.
 
     The last ledger of a topic may still be on its way: nothing must follow what there is, or what its record says that
-    there is. Where a position says how far to read, all before it must be there.
+    there is. Where a position says how far to read, all before it must be there. Where an object with gaps ends, only
+    records tell.
     """
     ledger, ends_at = share.ledger, share.ends_at
-    if piece is not ledger.pieces[-1]:
-        return piece.stop_entry_id
+    if piece.stored.has_gaps and piece.ledger.end_entry_id is None:
+        return None
+    if behind is not None:
+        return behind.begin_entry_id
     if share.is_closed:
         end = ledger.entries
     elif ends_at is not None:
@@ -182,6 +187,8 @@ def _following(share: LedgerShare, piece: Piece) -> int | None:
 def _payload_bytes(
     ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], asked: EntryRange
 ) -> int | None:
+    if piece.stored.is_filtered:
+        return None
     whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
     return piece.ledger.payload_bytes if whole and asked == EntryRange() else None
 

@@ -159,6 +159,7 @@ class Run:
         payload_bytes: what the ledger's metadata says of all its entries, if this run is all of it.
         sequence_file: what the readers of a MapFile must know.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
+        has_gaps: any entries may have been left out of the object on purpose.
         ends_by_time: somewhere in its last block the range of times is expected to end.
         aborted, open: the entries of transactions that were aborted, and of those that are neither that nor committed.
         resolved: whether these two are known; a read that needs to know them refuses entries of transactions else.
@@ -178,6 +179,7 @@ class Run:
     payload_bytes: int | None = None
     sequence_file: SequenceFile | None = None
     checksum_key: str | None = None
+    has_gaps: bool = False
     ends_by_time: bool = False
     aborted: EntryRanges = NO_ENTRIES
     open: EntryRanges = NO_ENTRIES

@@ -171,7 +171,8 @@ def find_events(ledger_id: int | None, entries: EntryBatch) -> Iterator[Event]:
     """
     finder = TransactionFinder(ledger_id, verify_checksums=True)
     offsets = np.asarray(entries.offsets)
-    finder.add(np.asarray(entries.data), None, entries.first_entry_id, offsets[:-1], np.diff(offsets))
+    entry_ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
+    finder.add(np.asarray(entries.data), None, entry_ids, offsets[:-1], np.diff(offsets))
     ranges, markers, _ = finder.tables()
     if not (len(ranges) or len(markers)):
         return iter(())

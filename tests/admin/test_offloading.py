@@ -141,6 +141,45 @@ def test_an_offload_that_was_asked_for_runs_and_tells_how_it_ended(
     assert [row["value"] for row in rows] == [b"0", b"1"]
 
 
+def test_a_ledger_that_a_filter_holds_back_is_left_out_and_the_status_says_why(
+    service: Service, tmp_path: Path
+) -> None:
+    said = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
+    said |= {"managedLedgerOffloadFilterOptions": {"token": "hunter2"}}  # which it does not take
+    assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", said).status == 204
+    masked = service.ask("GET", f"{NAMESPACE}/offloadPolicies").json
+    assert masked == said | {"managedLedgerOffloadFilterOptions": {"token": "********"}}
+    assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", masked).status == 204
+    with (
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        with open_managed_ledger(environment, NAME) as managed:
+            topic = TransactionalTopic(environment, managed)
+            topic.add_entries([message()])
+            managed.roll()
+            left_open = topic.begin()
+            topic.add_entries([message(left_open)])
+            managed.roll()
+            first, second = (ledger.ledger_id for ledger in managed.read_info().in_order)
+            asking = {"ledgerId": second + 1, "entryId": 0, "partitionIndex": -1}
+            for options, status in (({"token": "hunter2"}, "ERROR"), ({}, "SUCCESS")):
+                changed = said | {"managedLedgerOffloadFilterOptions": options}
+                assert service.ask("POST", f"{NAMESPACE}/offloadPolicies", changed).status == 204
+                assert service.ask("PUT", f"{TOPIC}/offload", asking).status == 204
+                ended = eventually(
+                    lambda: service.ask("GET", f"{TOPIC}/offload").json,
+                    lambda answer: answer["status"] != "RUNNING",
+                )
+                assert ended["status"] == status
+                assert "hunter2" not in json.dumps(ended)
+            why = f"waits for transaction {left_open}, open since entry {second}:0"
+            assert ended["waitingLedgers"] == {str(second): why}
+            assert ended["firstUnoffloadedMessage"]["ledgerId"] == second
+            assert complete(managed) == [first]
+
+
 def test_thresholds_and_lag_are_kept_without_anybody_asking(
     service: Service, topic: ManagedLedger, tmp_path: Path
 ) -> None:

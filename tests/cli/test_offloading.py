@@ -14,9 +14,16 @@ from pathlib import Path
 import pytest
 from commands import Offload, Result
 from configured import configuration_file
+from transactional import message
 
 from offload_core.configuration import load_configuration
-from offload_core.managed_ledger import ManagedLedger, RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.managed_ledger import (
+    ManagedLedger,
+    RolloverPolicy,
+    TransactionalTopic,
+    open_environment,
+    open_managed_ledger,
+)
 from offload_core.metadata import LedgerRecord
 from offload_core.policy_store import open_policies
 
@@ -73,6 +80,41 @@ def test_sealed_ledgers_are_offloaded_and_the_others_named(
     again = on_topic("offload", "--json")
     assert json.loads(again.out) == {"offloaded": [], "skipped": {str(third): "it is open"}}
     topic.add_entry(b"the owner was not disturbed")
+
+
+def test_ledgers_that_a_filter_holds_back_are_named_and_the_policies_filter_runs(
+    config: Path, on_topic: Callable[..., Result]
+) -> None:
+    configuration = load_configuration(config)
+    with ExitStack() as stack:
+        store, policies = stack.enter_context(open_policies(configuration))
+        environment = stack.enter_context(open_environment(configuration, store, policies))
+        managed = stack.enter_context(open_managed_ledger(environment, "acme/n/persistent/orders"))
+        topic = TransactionalTopic(environment, managed)
+        aborted, left_open = topic.begin(), topic.begin()
+        for payload in (message(), message(aborted), None, message(left_open)):
+            if payload is None:
+                topic.abort(aborted)
+                managed.roll()
+            else:
+                topic.add_entries([payload])
+        managed.roll()
+        first, second = (ledger.ledger_id for ledger in managed.read_info().in_order)
+        assert on_topic("set-offload-filter", "transactions", "--mode", "gap").code == 0
+        done = on_topic("offload")
+        assert (done.code, done.out.splitlines()) == (
+            0,
+            [
+                f"ledger {first}: offloaded",
+                f"ledger {second}: not offloaded: waits for transaction {left_open}, open since entry {second}:0",
+            ],
+        )
+        drawn = on_topic("layout")
+        assert "gaps for 2 of 3 entries by transactions" in " ".join(drawn.out.split())
+        (cold, _) = json.loads(on_topic("layout", "--json").out)
+        assert (cold["filter"]["filter"], cold["filter"]["dropped"][0]) == ("transactions", 2)
+        again = json.loads(on_topic("offload", "--json").out)
+        assert list(again["skipped"]) == [str(second)]
 
 
 def test_the_newest_ledgers_stay_hot_up_to_a_size(

@@ -118,9 +118,30 @@ def test_a_secret_comes_from_a_file_and_is_masked(on_metadata: Callable[..., Res
     assert json.loads(shown.out)["s3ManagedLedgerOffloadCredentialSecret"] == "********"
 
 
+def test_an_offload_filter_is_set_shown_with_its_secrets_masked_and_removed(said: Callable[..., str]) -> None:
+    assert said("get-offload-filter") == "null"
+    said("set-offload-filter", "transactions", "--mode", "gap")
+    assert json.loads(said("get-offload-filter")) == {
+        "managedLedgerOffloadFilter": "transactions",
+        "managedLedgerOffloadFilterMode": "gap",
+        "managedLedgerOffloadFilterOptions": None,
+    }
+    said("set-offload-filter", "transactions", "-o", "property=debug", "-o", "token=hunter2")
+    assert json.loads(said("get-offload-filter")) == {
+        "managedLedgerOffloadFilter": "transactions",
+        "managedLedgerOffloadFilterMode": None,
+        "managedLedgerOffloadFilterOptions": {"property": "debug", "token": "********"},
+    }
+    said("set-offload-threshold", "--size", "1G")
+    said("remove-offload-filter")
+    assert said("get-offload-filter") == "null"
+    assert "1073741824" in said("get-offload-threshold")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("set-offload-filter", "acme/n", "transactions", "-m", "hole"), "filter_mode"),
         (("set-offload-policies", "acme/n"), "which policies?"),
         (("set-offload-policies", "acme/n", "drivers=s3"), "Did you mean driver?"),
         (("set-offload-threshold", "acme/n"), "which threshold?"),
@@ -138,6 +159,12 @@ def test_what_makes_no_sense_is_refused(
     done = on_metadata("namespaces", *arguments)
     assert done.code == 2
     assert message in done.err
+
+
+def test_a_filter_that_nobody_has_is_refused(on_metadata: Callable[..., Result]) -> None:
+    done = on_metadata("namespaces", "set-offload-filter", "acme/n", "transaction")
+    assert done.code == 1
+    assert "Did you mean 'transactions'?" in done.err
 
 
 def test_a_threshold_beyond_retention_is_refused_with_both(on_metadata: Callable[..., Result]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from entries import borders, pack_block
+from entries import borders
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offload_core.codec.block_header import BlockHeader
+from offload_core.codec.block_header import BlockHeader, pack_block_header
 from offload_core.codec.blocks import BlockCursor
 from offload_core.codec.frames import Frame, pack_frames, padding, walk_frames
 from offload_core.codec.index import IndexedBlock
@@ -56,21 +56,19 @@ def test_locating_entries_is_walking_the_frames(case: tuple, room: int, byte_roo
     block, first, _ = case
     frames, error = twin(block, first)
     found: list[Frame] = []
-    position, status = 0, kernels.OUT_OF_ROOM
+    position, status, least = 0, kernels.OUT_OF_ROOM, first
     array = readonly(block)
-    offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    columns = tuple(np.empty(room, dtype=np.int64) for _ in range(3))
     while status == kernels.OUT_OF_ROOM:
-        status, position, count = kernels.locate_entries(
-            array, position, len(block), first + len(found), room, byte_room + 1, offsets, lengths
+        status, position, least, count = kernels.find_entries(
+            array, position, len(block), least, 2**63 - 1, False, byte_room + 1, *columns
         )
-        sizes = lengths[:count].tolist()
+        sizes = columns[2][:count].tolist()
         assert count <= room
         assert sum(sizes[:-1]) <= byte_room
         assert count or status != kernels.OUT_OF_ROOM
-        found += [
-            Frame(first + len(found) + i, offset, size)
-            for i, (offset, size) in enumerate(zip(offsets[:count].tolist(), sizes, strict=True))
-        ]
+        found += [Frame(*each) for each in zip(*(column[:count].tolist() for column in columns), strict=True)]
+        assert least == first + len(found)
     assert found == frames
     assert (status == kernels.BAD_FRAME) == (error is not None)
 
@@ -91,14 +89,11 @@ def blocks_with_gaps(draw: st.DrawFn) -> tuple[bytes, int]:
     return bytes(data[: draw(st.integers(0, len(data)))] if draw(st.booleans()) else data), first
 
 
-@settings(deadline=None)  # the first example may compile
-@given(blocks_with_gaps(), st.integers(1, 5), st.booleans(), st.integers(0, 50))
-def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
-    case: tuple[bytes, int], room: int, gaps: bool, until: int
-) -> None:
-    block, first = case
-    stop = min(first + until, 2**63 - 1)
-    frames, error = [], None
+def walked(block: bytes, first: int, stop: int, gaps: bool) -> tuple[list[Frame], FormatError | None]:
+    """The twin, up to the first entry that is not below the stop."""
+    frames: list[Frame] = []
+    if first >= stop:
+        return frames, None
     try:
         for frame in walk_frames(block, 0, len(block), first, gaps=gaps):
             if frame.entry_id >= stop:
@@ -107,15 +102,24 @@ def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
             if frame.entry_id + 1 >= stop:
                 break
     except FormatError as raised:
-        error = raised
-    if first >= stop:
-        frames, error = [], None
+        return frames, raised
+    return frames, None
+
+
+@settings(deadline=None)  # the first example may compile
+@given(blocks_with_gaps(), st.integers(1, 5), st.booleans(), st.integers(0, 50))
+def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
+    case: tuple[bytes, int], room: int, gaps: bool, until: int
+) -> None:
+    block, first = case
+    stop = min(first + until, 2**63 - 1)
+    frames, error = walked(block, first, stop, gaps)
     found: list[Frame] = []
     status, position, least = kernels.OUT_OF_ROOM, 0, first
     columns = tuple(np.empty(room, dtype=np.int64) for _ in range(3))
     while status == kernels.OUT_OF_ROOM and least < stop:
         status, position, least, count = kernels.find_entries(
-            readonly(block), position, len(block), least, stop, gaps, *columns
+            readonly(block), position, len(block), least, stop, gaps, 1 << 40, *columns
         )
         assert count or status != kernels.OUT_OF_ROOM or least >= stop
         found += [Frame(*each) for each in zip(*(column[:count].tolist() for column in columns), strict=True)]
@@ -125,22 +129,26 @@ def test_finding_entries_with_gaps_is_walking_the_frames_up_to_the_stop(
 
 
 @settings(deadline=None)  # the first example may compile
-@given(blocks(), st.integers(1, 5), st.integers(0, 600))
-def test_copying_entries_is_walking_the_frames(case: tuple, room: int, value_room: int) -> None:
-    block, first, _ = case
-    frames, error = twin(block, first)
-    expected = [block[frame.offset : frame.offset + frame.length] for frame in frames]
-    found: list[bytes] = []
-    position, status = 0, kernels.OUT_OF_ROOM
+@given(blocks_with_gaps(), st.integers(1, 5), st.booleans(), st.integers(0, 50), st.integers(0, 60))
+def test_copying_entries_is_finding_them(
+    case: tuple[bytes, int], room: int, gaps: bool, until: int, value_room: int
+) -> None:
+    block, first = case
+    stop = min(first + until, 2**63 - 1)
+    frames, error = walked(block, first, stop, gaps)
+    expected = [(frame.entry_id, block[frame.offset : frame.offset + frame.length]) for frame in frames]
+    found: list[tuple[int, bytes]] = []
+    position, status, least = 0, kernels.OUT_OF_ROOM, first
     values, ends = np.empty(value_room, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
-    while status == kernels.OUT_OF_ROOM:
-        status, position, count = kernels.copy_entries(
-            readonly(block), position, len(block), first + len(found), room, values, ends
+    ids = np.empty(room, dtype=np.int64)
+    while status == kernels.OUT_OF_ROOM and least < stop:
+        status, position, least, count = kernels.copy_entries(
+            readonly(block), position, len(block), least, stop, gaps, values, ends, ids
         )
-        found += [values[ends[i] : ends[i + 1]].tobytes() for i in range(count)]
-        if status == kernels.OUT_OF_ROOM and count == 0:
-            assert len(expected[len(found)]) > value_room
-            values = np.empty(len(expected[len(found)]), dtype=np.uint8)
+        found += [(int(ids[i]), values[ends[i] : ends[i + 1]].tobytes()) for i in range(count)]
+        if status == kernels.OUT_OF_ROOM and count == 0 and least < stop:
+            assert len(expected[len(found)][1]) > value_room
+            values = np.empty(len(expected[len(found)][1]), dtype=np.uint8)
     assert found == expected
     assert (status == kernels.BAD_FRAME) == (error is not None)
 
@@ -164,33 +172,50 @@ def test_framing_entries_is_packing_frames_and_padding(
 
 
 @settings(deadline=None)  # the first example may compile
-@given(PAYLOADS.filter(bool), FIRST_IDS, st.integers(0, 30), st.data())
+@given(PAYLOADS, FIRST_IDS, st.integers(0, 30), st.booleans(), st.data())
 def test_any_way_through_a_block_gives_the_same_entries(
-    payloads: list[bytes], first: int, spare: int, data: st.DataObject
+    payloads: list[bytes], first: int, spare: int, gaps: bool, data: st.DataObject
 ) -> None:
-    length = 128 + sum(12 + len(payload) for payload in payloads) + spare
+    """With gaps, entries are missing anywhere, or all of them."""
+    count = max(len(payloads) + (data.draw(st.integers(0, 6)) if gaps else 0), 1)
+    if not gaps:
+        payloads = payloads or [b""]
+    ids = list(range(first, first + len(payloads)))
+    if gaps:
+        chosen = data.draw(st.sets(st.integers(0, count - 1), min_size=len(payloads), max_size=len(payloads)))
+        ids = [first + i for i in sorted(chosen)]
+    entries = dict(zip(ids, payloads, strict=True))
+    frames = b"".join(pack_frames([payload], i) for i, payload in entries.items())
+    length = 128 + len(frames) + spare
     header = BlockHeader(
         object_format=ObjectFormat.PIP17, block_length=length, first_entry_id=first, ledger_id=None
     )
     indexed = IndexedBlock(
-        part_number=1, offset=0, length=length, first_entry_id=first, end_entry_id=first + len(payloads)
+        part_number=1, offset=0, length=length, first_entry_id=first, end_entry_id=first + count
     )
-    stop = data.draw(st.one_of(st.none(), st.integers(first, first + len(payloads) + 2)))
-    cursor = BlockCursor(pack_block(header, payloads), ObjectFormat.PIP17, 7, indexed, stop_entry_id=stop)
-    end = len(payloads) if stop is None else min(len(payloads), stop - first)
-    start = data.draw(st.integers(0, len(payloads)))
-    cursor.skip_to(first + start)
-    found: list[bytes] = []
-    assert cursor.next_entry_id == first + min(start, end)
+    stop = data.draw(st.one_of(st.none(), st.integers(first, first + count + 2)))
+    block = pack_block_header(header) + frames + padding(spare)
+    cursor = BlockCursor(block, ObjectFormat.PIP17, 7, indexed, stop_entry_id=stop, gaps=gaps)
+    end = first + count if stop is None else min(first + count, stop)
+    start = first + data.draw(st.integers(0, count))
+    cursor.skip_to(start)
+    found: dict[int, bytes] = {}
+    assert min(start, end) <= cursor.next_entry_id <= end
+    assert gaps or cursor.next_entry_id == min(start, end)
     while not cursor.done:
         before, room = cursor.next_entry_id, data.draw(st.integers(1, 4))
+        here, payload_room = np.empty(room, dtype=np.int64), data.draw(st.integers(1, 100))
         if data.draw(st.booleans()):
             offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-            count = cursor.locate(offsets, lengths, data.draw(st.integers(1, 100)))
-            found += [cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes() for i in range(count)]
+            count = cursor.locate(here, offsets, lengths, payload_room)
+            read = [cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes() for i in range(count)]
         else:
             values, ends = np.empty(300, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
-            count = cursor.copy(values, ends)
-            found += [values[ends[i] : ends[i + 1]].tobytes() for i in range(count)]
-        assert cursor.next_entry_id == before + count
-    assert found == payloads[start:end]
+            count = cursor.copy(values, ends, here)
+            read = [values[ends[i] : ends[i + 1]].tobytes() for i in range(count)]
+        found |= dict(zip(here[:count].tolist(), read, strict=True))
+        assert count or cursor.done
+        assert not count or before <= here[0] < here[count - 1] + 1 <= cursor.next_entry_id
+    asked = {i: payload for i, payload in entries.items() if start <= i < end}
+    assert list(found.items()) == list(asked.items())
+    assert cursor.next_entry_id == end

@@ -163,16 +163,16 @@ def test_any_way_through_a_stretch_gives_the_same_entries(
     found: dict[int, bytes] = {}
     while not cursor.done:
         room = data.draw(st.integers(1, 4))
+        ids = np.empty(room, dtype=np.int64)
         if data.draw(st.booleans()):
             offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
-            count = cursor.locate(offsets, lengths, data.draw(st.integers(1, 100)))
+            count = cursor.locate(ids, offsets, lengths, data.draw(st.integers(1, 100)))
             payloads = [cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes() for i in range(count)]
         else:
             values, borders = np.empty(3000, dtype=np.uint8), np.empty(room + 1, dtype=np.int32)
-            count = cursor.copy(values, borders)
+            count = cursor.copy(values, borders, ids)
             payloads = [values[borders[i] : borders[i + 1]].tobytes() for i in range(count)]
-        first = cursor.next_entry_id - count
-        found |= {first + i: payload for i, payload in enumerate(payloads)}
+        found |= dict(zip(ids[:count].tolist(), payloads, strict=True))
     asked = {
         entry_id: payload
         for entry_id, payload in entries.items()
@@ -192,11 +192,11 @@ def test_an_entry_that_is_too_large_for_the_room_is_told_and_copied_alone() -> N
         index = index_of(written)
         (block,) = index.ledgers[0].blocks
         cursor = open_cursor(written.data, index.object_format, 7, block, sequence_file=index.sequence_file)
-        borders = np.empty(2, dtype=np.int32)
-        assert cursor.copy(np.empty(99, dtype=np.uint8), borders) == 0
+        borders, ids = np.empty(2, dtype=np.int32), np.empty(1, dtype=np.int64)
+        assert cursor.copy(np.empty(99, dtype=np.uint8), borders, ids) == 0
         assert not cursor.done
         assert cursor.next_length == 100
-        assert cursor.copy(np.empty(100, dtype=np.uint8), borders) == 1
+        assert cursor.copy(np.empty(100, dtype=np.uint8), borders, ids) == 1
 
 
 def test_only_uncompressed_entries_have_a_place_in_the_object() -> None:
@@ -205,8 +205,8 @@ def test_only_uncompressed_entries_have_a_place_in_the_object() -> None:
         index = index_of(written)
         (block,) = index.ledgers[0].blocks
         cursor = open_cursor(written.data, index.object_format, 7, block, sequence_file=index.sequence_file)
-        offsets, lengths = np.empty(1, dtype=np.int64), np.empty(1, dtype=np.int64)
-        assert cursor.locate(offsets, lengths, 100) == 1
+        ids, offsets, lengths = (np.empty(1, dtype=np.int64) for _ in range(3))
+        assert cursor.locate(ids, offsets, lengths, 100) == 1
         if compression is FileCompression.NONE:
             assert cursor.offset is not None
             at = cursor.offset + int(offsets[0])

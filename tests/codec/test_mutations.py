@@ -185,7 +185,7 @@ def messages_of(entries: list[Entry]) -> list[list[dict[str, object]]]:
             max_message_bytes=1 << 20,
         )
         block, offsets, lengths = spans_of([payload for _, payload in own])
-        batches = list(decoder.decode(block, 0, own[0][0], offsets, lengths))
+        batches = list(decoder.decode(block, 0, np.array([each for each, _ in own]), offsets, lengths))
         rows.append(pa.Table.from_batches(batches, schema=SCHEMA).to_pylist())
     return rows
 

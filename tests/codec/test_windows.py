@@ -38,29 +38,28 @@ def walk(
 
 
 def located(cursor: BlockCursor):
-    offsets, lengths = np.empty(3, dtype=np.int64), np.empty(3, dtype=np.int64)
+    ids, offsets, lengths = (np.empty(3, dtype=np.int64) for _ in range(3))
     while not cursor.done and not cursor.starved:
-        first = cursor.next_entry_id
-        count = cursor.locate(offsets, lengths, 100)
+        count = cursor.locate(ids, offsets, lengths, 100)
         for i in range(count):
-            yield first + i, cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes()
+            yield int(ids[i]), cursor.array[offsets[i] : offsets[i] + lengths[i]].tobytes()
             here = cursor.offset + int(offsets[i])
-            assert int.from_bytes(cursor.array[offsets[i] - 8 : offsets[i]].tobytes(), "big") == first + i
+            assert int.from_bytes(cursor.array[offsets[i] - 8 : offsets[i]].tobytes(), "big") == ids[i]
             assert here < 1 << 30
 
 
 def copied(cursor: BlockCursor):
     room = 40
     while not cursor.done and not cursor.starved:
-        first = cursor.next_entry_id
         values, borders = np.empty(room, dtype=np.uint8), np.empty(4, dtype=np.int32)
-        count = cursor.copy(values, borders)
+        ids = np.empty(3, dtype=np.int64)
+        count = cursor.copy(values, borders, ids)
         room = 40
         if count == 0 and not cursor.done and not cursor.starved:
             room = cursor.next_length
             assert room <= 400
         for i in range(count):
-            yield first + i, values[borders[i] : borders[i + 1]].tobytes()
+            yield int(ids[i]), values[borders[i] : borders[i + 1]].tobytes()
 
 
 def block_of(payloads: list[bytes], padded: int) -> tuple[bytes, IndexedBlock]:

@@ -156,12 +156,12 @@ def test_those_who_joined_are_told_of_a_failure_and_the_next_call_goes_on(enviro
 
 def test_progress_is_seen_while_a_ledger_is_on_its_way(environment):
     class Watched:
-        def offload(self, name, ledger_id, *, listener, announce):
+        def offload(self, name, ledger_id, *, listener, **given):
             def watch(progress):
                 listener(progress)
                 seen.append(topic.offload_status)
 
-            return environment.offloads.offload(name, ledger_id, listener=watch, announce=announce)
+            return environment.offloads.offload(name, ledger_id, listener=watch, **given)
 
     topic, seen = open_managed_ledger(replace(environment, offloads=Watched()), NAME), []
     (ledger_id,) = fill(topic, 1)

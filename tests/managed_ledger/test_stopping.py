@@ -34,14 +34,14 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self._offloads, name)
 
-    def offload(self, name, ledger_id, *, listener, announce):
+    def offload(self, name, ledger_id, *, listener, **given):
         def listen(progress):
             if (ledger_id, progress.blocks) == self._at:
                 self.began.set()
                 assert self.may_go_on.wait(60)
             listener(progress)
 
-        return self._offloads.offload(name, ledger_id, listener=listen, announce=announce)
+        return self._offloads.offload(name, ledger_id, listener=listen, **given)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from entries import batch_entry, entry, frame_entry, marker, single
@@ -24,7 +25,7 @@ THREE = [b"a", b"b", b"c"]
 
 def batches_of(entries: list[bytes], **options: Any) -> list[pa.RecordBatch]:
     block, offsets, lengths = entry_spans(entries)
-    return list(decoder().decode(block, 0, 0, offsets, lengths, **options))
+    return list(decoder().decode(block, 0, np.arange(len(offsets)), offsets, lengths, **options))
 
 
 def places(entries: list[bytes], **options: Any) -> list[tuple[int, int]]:

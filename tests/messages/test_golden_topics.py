@@ -38,12 +38,11 @@ def read_topic(topic: str) -> tuple[list[dict[str, Any]], EntryCounts]:
             for block in ledger.blocks:
                 part = memoryview(stored.data)[block.offset : block.offset + block.length]
                 cursor = BlockCursor(part, index.object_format, ledger.ledger_id, block)
-                offsets, lengths = np.empty(1000, dtype=np.int64), np.empty(1000, dtype=np.int64)
+                columns = [np.empty(1000, dtype=np.int64) for _ in range(3)]
                 while not cursor.done:
-                    first = cursor.next_entry_id
-                    count = cursor.locate(offsets, lengths, 1 << 20)
+                    count = cursor.locate(*columns, 1 << 20)
                     batches = decoder.decode(
-                        cursor.array, block.offset, first, offsets[:count], lengths[:count]
+                        cursor.array, block.offset, *(column[:count] for column in columns)
                     )
                     for batch in batches:
                         batch.validate(full=True)

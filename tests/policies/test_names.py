@@ -62,8 +62,10 @@ MIB = 1 << 20
 
 
 def a_value(name: str) -> Any:
-    if name == "managedLedgerExtraConfigurations":
+    if name in ("managedLedgerExtraConfigurations", "managedLedgerOffloadFilterOptions"):
         return {"a": "b"}
+    if name == "managedLedgerOffloadFilterMode":
+        return "gap"
     if "Priority" in name:
         return "BOOKKEEPER_FIRST"
     if name.endswith("Streaming"):
@@ -105,6 +107,7 @@ def test_a_field_by_its_name_is_said_and_given_back(name: str) -> None:
             ReadPriority.BOOKKEEPER_FIRST,
         ),
         ("managedLedgerOffloadExtraConfigSome", "x", "extra_configurations", {"Some": "x"}),
+        ("managedLedgerOffloadFilterOption.property", "x", "filter_options", {"property": "x"}),
     ],
 )
 def test_names_of_pip_17_and_of_broker_conf_are_taken(
@@ -145,6 +148,8 @@ def test_none_says_nothing() -> None:
         ({"managedLedgerOffloadBucket": ""}, "managedLedgerOffloadBucket"),
         ({"tieredReadPriority": "hot"}, "no such tiered read priority.*found hot"),
         ({"managedLedgerExtraConfigurations": {"a": 1}}, "managedLedgerExtraConfigurations"),
+        ({"managedLedgerOffloadFilterMode": "hole"}, "managedLedgerOffloadFilterMode.*'tombstone' or 'gap'"),
+        ({"managedLedgerOffloadFilter": ""}, "managedLedgerOffloadFilter is empty"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(given: dict[str, object], message: str) -> None:

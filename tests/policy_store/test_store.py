@@ -174,6 +174,18 @@ def test_a_driver_that_nobody_has_is_refused(policies: PolicyStore) -> None:
         policies.change_namespace("acme/n", lambda level: saying(level, driver="aws-s4"))
 
 
+def test_a_filter_that_nobody_has_is_refused(policies: PolicyStore) -> None:
+    with pytest.raises(UnknownPluginError, match=r"offload filter 'transaction'.*mean 'transactions'"):
+        policies.change_namespace("acme/n", lambda level: saying(level, filter="transaction"))
+    policies.change_namespace("acme/n", lambda level: saying(level, filter="transactions"))
+    resolved = policies.resolve_namespace("acme/n").offload
+    assert (resolved.filter_name, resolved.filter_mode, resolved.filter_options) == (
+        "transactions",
+        "tombstone",
+        {},
+    )
+
+
 @pytest.mark.parametrize("name", ["acme", "a/b/c", "", "../x", "a/..", "a/", "/a/b"])
 def test_names_that_are_none_lead_nowhere(policies: PolicyStore, name: str) -> None:
     with pytest.raises((OptionError, InvalidKeyError)):

@@ -286,12 +286,11 @@ def _read_block(
 ) -> None:
     part = memoryview(data)[block.offset : block.offset + block.length]
     cursor = BlockCursor(part, object_format, ledger_id, block)
-    offsets, lengths = np.empty(64, dtype=np.int64), np.empty(64, dtype=np.int64)
+    columns = [np.empty(64, dtype=np.int64) for _ in range(3)]
     while not cursor.done:
-        first = cursor.next_entry_id
-        count = cursor.locate(offsets, lengths, 1 << 40)
-        spans = zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True)
-        found += [(ledger_id, first + i, bytes(part[at : at + size])) for i, (at, size) in enumerate(spans)]
+        count = cursor.locate(*columns, 1 << 40)
+        located = zip(*(column[:count].tolist() for column in columns), strict=True)
+        found += [(ledger_id, entry_id, bytes(part[at : at + size])) for entry_id, at, size in located]
 
 
 def spans_of(payloads: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

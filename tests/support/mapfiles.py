@@ -199,9 +199,8 @@ def stretch_entries(
 
 def entries_at_hand(cursor: EntryCursor, *, room: int = 64) -> Iterator[tuple[int, bytes]]:
     """The entries that the cursor gives before it is done or starved."""
-    offsets, lengths = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)
+    columns = [np.empty(room, dtype=np.int64) for _ in range(3)]
     while not cursor.done and not cursor.starved:
-        count = cursor.locate(offsets, lengths, 1 << 40)
-        first = cursor.next_entry_id - count
-        for i, (at, size) in enumerate(zip(offsets[:count].tolist(), lengths[:count].tolist(), strict=True)):
-            yield first + i, cursor.array[at : at + size].tobytes()
+        count = cursor.locate(*columns, 1 << 40)
+        for entry_id, at, size in zip(*(column[:count].tolist() for column in columns), strict=True):
+            yield entry_id, cursor.array[at : at + size].tobytes()

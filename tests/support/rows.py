@@ -80,9 +80,9 @@ def decoded_rows(
     if counts is not None:
         opener.counts = counts
     made = decoder(columns, **{"opener": opener} | options)
-    return comparable(
-        list(made.decode(entry_spans(entries)[0], block_offset, first_entry_id, *entry_spans(entries)[1:]))
-    )
+    block, offsets, lengths = entry_spans(entries)
+    ids = np.arange(first_entry_id, first_entry_id + len(entries))
+    return comparable(list(made.decode(block, block_offset, ids, offsets, lengths)))
 
 
 # --- the twin ----------------------------------------------------------------------------------

@@ -93,13 +93,10 @@ def segmented_topics(draw: st.DrawFn, *, gaps: bool = True) -> SegmentedTopic:
     filtered = gaps and draw(st.booleans())
 
     def left_out(entries: Sequence[EntryPosition]) -> frozenset[EntryPosition]:
-        """Any entries, but at least one of each ledger stays."""
+        """Any entries, or all of some ledgers."""
         drawn = draw(st.sets(st.sampled_from(entries)))
-        for ledger_id in _ends(entries):
-            mine = [at for at in entries if at.ledger_id == ledger_id]
-            if drawn.issuperset(mine):
-                drawn.discard(draw(st.sampled_from(mine)))
-        return frozenset(drawn)
+        gone = draw(st.sets(st.sampled_from(sorted(_ends(entries))))) if draw(st.booleans()) else set()
+        return frozenset(drawn | {at for at in entries if at.ledger_id in gone})
 
     topic = segmented(
         sizes,
@@ -204,6 +201,8 @@ def _objects(
             data += _block(
                 ledger_id, {each: payloads[ledger_id][each] for each in ids[i : i + block_entries]}
             )
+        if not blocks:
+            continue
         known = info.ledger(ledger_id)
         assert known is not None
         ledger = known.info if known.info.is_closed else LedgerInfo(ledger_id=ledger_id, entries=last + 1)

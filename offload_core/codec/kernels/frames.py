@@ -72,38 +72,18 @@ def _frame_length(block, position, end, block_end, next_entry_id, gaps):
 
 
 @numba.njit(cache=True, nogil=True)
-def locate_entries(block, position, block_end, next_entry_id, room, byte_room, offsets, lengths):
-    """Find the payloads of consecutive entries, without copying them.
+def find_entries(
+    block, position, block_end, next_entry_id, stop_entry_id, gaps, byte_room, entry_ids, offsets, lengths
+):
+    """Find the payloads of the next entries below `stop_entry_id`, and their ids, as many as fit the outputs.
 
-    At most `room` entries; no further one once their payloads have reached `byte_room` bytes.
-    `block` uint8, a window that begins in the block, which ends at `block_end` of it; `offsets` int64 and `lengths`
-    int64 (outputs). Answers (status, position, count).
+    No further one once their payloads have reached `byte_room` bytes. Ids are consecutive, with `gaps` only ascending.
+    `block` uint8, a window that begins in the block, which ends at `block_end` of it; `entry_ids`, `offsets` and
+    `lengths`: int64 (outputs). Answers (status, position, the least id that can come next, count); `OUT_OF_ROOM` also
+    if the next entry is not below `stop_entry_id`, which is then the least id.
     """
     count = 0
     used = np.int64(0)
-    end = np.int64(len(block))
-    while True:
-        length = _frame_length(block, position, end, block_end, next_entry_id + count, False)
-        if length < 0:
-            return -length, position, count
-        if count == room or used >= byte_room:
-            return OUT_OF_ROOM, position, count
-        offsets[count] = position + _FRAME
-        lengths[count] = length
-        used += length
-        count += 1
-        position += _FRAME + length
-
-
-@numba.njit(cache=True, nogil=True)
-def find_entries(block, position, block_end, next_entry_id, stop_entry_id, gaps, entry_ids, offsets, lengths):
-    """Find the payloads of the next entries below `stop_entry_id`, and their ids, as many as fit the outputs.
-
-    `block` and `block_end` as of `locate_entries`; ids are consecutive, with `gaps` only ascending. `entry_ids`,
-    `offsets` and `lengths`: int64 (outputs). Answers (status, position, the least id that can come next, count);
-    `OUT_OF_ROOM` also if the next entry is not below `stop_entry_id`, which is then the least id.
-    """
-    count = 0
     end = np.int64(len(block))
     while True:
         if next_entry_id >= stop_entry_id:
@@ -114,38 +94,48 @@ def find_entries(block, position, block_end, next_entry_id, stop_entry_id, gaps,
         entry_id = load_i64(block, position + 4)
         if entry_id >= stop_entry_id:
             return OUT_OF_ROOM, position, stop_entry_id, count
-        if count == len(entry_ids):
+        if count == len(entry_ids) or used >= byte_room:
             return OUT_OF_ROOM, position, next_entry_id, count
         entry_ids[count] = entry_id
         offsets[count] = position + _FRAME
         lengths[count] = length
+        used += length
         count += 1
         position += _FRAME + length
         next_entry_id = entry_id + 1
 
 
 @numba.njit(cache=True, nogil=True)
-def copy_entries(block, position, block_end, next_entry_id, room, values, value_offsets):
-    """Copy the payloads of at most `room` consecutive entries behind one another, as Arrow's binary layout has them.
+def copy_entries(
+    block, position, block_end, next_entry_id, stop_entry_id, gaps, values, value_offsets, entry_ids
+):
+    """Copy the payloads of the next entries behind one another, as Arrow's binary layout has them.
 
-    `block` and `block_end` as of `locate_entries`; `values` uint8 and `value_offsets` int32
-    (outputs). Answers (status, position, count).
+    As many as fit `entry_ids` (int64) and `values` (uint8); `value_offsets` int32, one more (outputs). Other arguments
+    and the answer as of `find_entries`.
     """
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
     value_offsets[0] = 0
     while True:
-        length = _frame_length(block, position, end, block_end, next_entry_id + count, False)
+        if next_entry_id >= stop_entry_id:
+            return OUT_OF_ROOM, position, next_entry_id, count
+        length = _frame_length(block, position, end, block_end, next_entry_id, gaps)
         if length < 0:
-            return -length, position, count
-        if count == room or used + length > len(values):
-            return OUT_OF_ROOM, position, count
+            return -length, position, next_entry_id, count
+        entry_id = load_i64(block, position + 4)
+        if entry_id >= stop_entry_id:
+            return OUT_OF_ROOM, position, stop_entry_id, count
+        if count == len(entry_ids) or used + length > len(values):
+            return OUT_OF_ROOM, position, next_entry_id, count
         copy_bytes(values, used, block, position + _FRAME, length)
         used += length
+        entry_ids[count] = entry_id
         count += 1
         value_offsets[count] = used
         position += _FRAME + length
+        next_entry_id = entry_id + 1
 
 
 @numba.njit(cache=True, nogil=True)

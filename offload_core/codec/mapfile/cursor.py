@@ -64,7 +64,6 @@ class MapFileCursor:
         self._reader = batch_reader(sequence_file.header)
         self._batch = _NO_ENTRIES
         self._at = 0
-        self._breaks = _breaks(_NO_ENTRIES.keys)
         self._last_key = METADATA_KEY - 1 if indexed.offset == 0 else indexed.first_entry_id - 1
         self._is_at_begin = True
         self.next_entry_id = indexed.first_entry_id
@@ -111,23 +110,24 @@ class MapFileCursor:
                 self._go_to(int(self._batch.keys[self._at]))
                 return
 
-    def locate(self, offsets: Longs, lengths: Longs, byte_room: int) -> int:
+    def locate(self, entry_ids: Longs, offsets: Longs, lengths: Longs, byte_room: int) -> int:
         """See `EntryCursor`."""
         if not self._has_entries():
             return 0
-        count = self._consecutive(len(offsets))
+        count = self._below_stop(len(offsets))
         sizes = self._batch.lengths[self._at : self._at + count]
         count = min(count, int(np.searchsorted(np.cumsum(sizes), byte_room)) + 1)
+        entry_ids[:count] = self._batch.keys[self._at : self._at + count]
         offsets[:count] = self._batch.offsets[self._at : self._at + count]
         lengths[:count] = sizes[:count]
         self._pass(count)
         return count
 
-    def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32]) -> int:
+    def copy(self, values: Bytes, value_offsets: npt.NDArray[np.int32], entry_ids: Longs) -> int:
         """See `EntryCursor`."""
         if not self._has_entries():
             return 0
-        room = self._consecutive(len(value_offsets) - 1)
+        room = self._below_stop(len(entry_ids))
         stop = self._at + room
         count = int(
             kernels.copy_values(
@@ -139,6 +139,7 @@ class MapFileCursor:
                 value_offsets,
             )
         )
+        entry_ids[:count] = self._batch.keys[self._at : self._at + count]
         self._pass(count)
         return count
 
@@ -175,16 +176,12 @@ class MapFileCursor:
             self._check_first(first)
             self._is_at_begin = False
         self._batch, self._at = batch, int(first == METADATA_KEY)
-        self._breaks = _breaks(batch.keys)
         self._last_key = int(batch.keys[-1])
 
-    def _consecutive(self, room: int) -> int:
-        """How many of the next entries, at most `room`, have ids that follow one another, below the stop."""
-        at = self._at
-        stop = int(self._breaks[np.searchsorted(self._breaks, at, side="right")])
-        if self._stop is not None:
-            stop = min(stop, at + int(np.searchsorted(self._batch.keys[at:stop], self._stop)))
-        return min(room, stop - at)
+    def _below_stop(self, room: int) -> int:
+        """How many of the next entries, at most `room`, are below the stop."""
+        ahead = self._batch.keys[self._at :]
+        return min(room, len(ahead) if self._stop is None else int(np.searchsorted(ahead, self._stop)))
 
     def _pass(self, count: int) -> None:
         """The next `count` entries are behind."""
@@ -255,8 +252,3 @@ class MapFileCursor:
             )
         if self._file.header.compression is not FileCompression.BLOCK:
             self._go_to(self._end_entry_id)  # a gap before the next stretch is one of the file
-
-
-def _breaks(keys: Longs) -> Longs:
-    """Before which positions the keys do not follow one another, with the end as the last."""
-    return np.append(np.flatnonzero(np.diff(keys) != 1) + 1, len(keys))

@@ -101,9 +101,12 @@ MESSAGE_ID_BYTES = 45
 
 @numba.njit(cache=True, nogil=True)
 def pack_message_ids(
-    ledger_id, partition, first_entry_id, entry_rows, batch_index, batch_sizes, values, value_offsets
+    ledger_id, partition, entry_ids, entry_rows, batch_index, batch_sizes, values, value_offsets
 ):
-    """Serialise one `MessageIdData` per message as Pulsar's clients do; `batch_sizes` int64 per entry."""
+    """Serialise one `MessageIdData` per message as Pulsar's clients do.
+
+    `entry_ids` and `batch_sizes`: int64 per entry.
+    """
     position = np.int64(0)
     value_offsets[0] = 0
     for i in range(len(entry_rows)):
@@ -111,7 +114,7 @@ def pack_message_ids(
         values[position] = 8
         position = _write_varint(values, position + 1, ledger_id)
         values[position] = 16
-        position = _write_varint(values, position + 1, first_entry_id + entry)
+        position = _write_varint(values, position + 1, entry_ids[entry])
         if partition >= 0:
             values[position] = 24
             position = _write_varint(values, position + 1, partition)

@@ -16,14 +16,14 @@ COMMITTING, COMMIT, ABORT = 20, 21, 22
 
 @numba.njit(cache=True, nogil=True)
 def find_transactions(
-    data, offsets, lengths, count, first_entry_id, checksum, row, ranges, markers, tombstones, times
+    data, offsets, lengths, count, entry_ids, checksum, row, ranges, markers, tombstones, times
 ):
-    """Find transactions' entries and markers among entries with consecutive ids.
+    """Find transactions' entries and markers among entries, whose ids ascend.
 
-    `row` is int64 scratch, `E_FIELDS` long. Outputs, int64, with room for `count` rows: `ranges` of entries of one
-    transaction that follow one another (first, stop, most, least bits), `markers` (entry, type, most, least bits) and
-    `tombstones`, markers without a transaction (first, stop). `times` (least and greatest publish time) is brought up
-    to date. A checksum is verified where the answer depends on the entry; `checksum` as of `read_entry`.
+    `entry_ids` is int64, `row` int64 scratch, `E_FIELDS` long. Outputs, int64, with room for `count` rows: `ranges` of
+    entries of one transaction that follow one another (first, stop, most, least bits), `markers` (entry, type, most,
+    least bits) and `tombstones`, markers without a transaction (first, stop). `times` (least and greatest publish time)
+    is brought up to date. A checksum is verified where the answer depends on the entry; `checksum` as of `read_entry`.
     Answers (entries that are right before the first wrong one, ranges, markers, tombstones).
     """
     found = marked = placeholders = 0
@@ -31,7 +31,7 @@ def find_transactions(
         end = offsets[i] + lengths[i]
         if not read_entry(data, offsets[i], end, 0, row):
             return i, found, marked, placeholders
-        entry_id = first_entry_id + i
+        entry_id = entry_ids[i]
         times[0] = min(times[0], row[E_PUBLISH_TIME])
         times[1] = max(times[1], row[E_PUBLISH_TIME])
         kind, most, least = row[E_MARKER_TYPE], row[E_TXN_MOST], row[E_TXN_LEAST]

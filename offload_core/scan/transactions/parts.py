@@ -70,7 +70,7 @@ class TopicParts:
             begin = start[1] if ledger.ledger_id == start[0] else 0
             for piece in ledger.pieces:
                 end = END if piece.stop_entry_id is None else piece.stop_entry_id
-                if piece.stored.is_settled or end <= begin:
+                if _counts_as_committed(piece) or end <= begin:
                     continue
                 for part in self._split(_whole_part(self.topic, ledger, piece), begin, stop):
                     yield Looked(part=part, begin=max(begin, piece.first_entry_id), end=end)
@@ -84,7 +84,7 @@ class TopicParts:
             stop = start[1] if ledger.ledger_id == start[0] else END
             for piece in reversed(read.pieces):
                 end = stop if piece.stop_entry_id is None else min(stop, piece.stop_entry_id)
-                if piece.stored.is_settled or end <= piece.first_entry_id:
+                if _counts_as_committed(piece) or end <= piece.first_entry_id:
                     continue
                 whole = _whole_part(self.topic, ledger, piece)
                 for part in [whole] if self.whole else self._blocks_before(whole, end):
@@ -120,6 +120,11 @@ class TopicParts:
                 yield replace(whole, run=replace(whole.run, blocks=(block,)), is_whole=False)
 
 
+def _counts_as_committed(piece: Piece) -> bool:
+    """Whether there is nothing to be looked for in it: all that is left in it was committed, or nothing is left."""
+    return piece.stored.is_settled or not piece.ledger.blocks
+
+
 def _whole_part(topic: Topic, ledger: Ledger, piece: Piece) -> Part:
     stored = piece.stored
     run = Run(
@@ -130,5 +135,6 @@ def _whole_part(topic: Topic, ledger: Ledger, piece: Piece) -> Part:
         data_key=stored.key.data_key,
         blocks=piece.ledger.blocks,
         sequence_file=stored.index.sequence_file if stored.index else None,
+        has_gaps=stored.has_gaps,
     )
     return Part(run=run, data_bytes=stored.data_bytes or 0, is_whole=True)
