@@ -36,7 +36,7 @@ def check_cold_copy(tier: Tier, ledger: LedgerRecord, key: ObjectKey) -> tuple[F
             found=f"{end} entries in {data.size_bytes} bytes",
         )
     driver = None if ledger.context is None else ledger.context.driver
-    record = checked_record(index.ledgers[0], driver, entries=end or 0, key=key.data_key)
+    record = checked_record(ledger.ledger_id, index.ledgers[0], driver, entries=end or 0, key=key.data_key)
     return () if record is None else (record,)
 
 

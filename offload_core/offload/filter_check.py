@@ -15,8 +15,8 @@ from itertools import islice
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import LedgerIndex
-from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.filters.record import RECORD_KEY, FilterRecord, parse_filter_record
+from offload_core.filters import FilterRecord
+from offload_core.filters.indexed import indexed_filter
 from offload_core.filters.recorded import recorded_filter
 from offload_core.metadata import DriverMetadata, EntryPosition
 from offload_core.transactions import BufferSnapshot, TransactionId
@@ -27,12 +27,12 @@ _NAMED = 5
 
 
 def checked_record(
-    index: LedgerIndex, driver: DriverMetadata | None, *, entries: int, key: str
+    ledger_id: int, index: LedgerIndex | None, driver: DriverMetadata | None, *, entries: int, key: str
 ) -> FilterRecord | None:
     """The whole record of the filter that a ledger's copy, or segment, was written through; None if of none.
 
     Args:
-        index: what the index has of the ledger.
+        index: what the index has of the ledger; None if it has nothing.
         driver: of the copy's, or the segment's, offload context.
         entries: how many of the ledger's entries the copy stands for.
         key: of its data object, for errors.
@@ -41,16 +41,16 @@ def checked_record(
         DataLossError: it does not agree with the offload context, or the copy; or one of them has none.
         MetadataError, UnsupportedVersionError: a record cannot be read.
     """
-    said = recorded_filter(driver, index.ledger_id)
-    with placed(key=key, ledger_id=index.ledger_id):
-        found = _indexed(index)
+    said = recorded_filter(driver, ledger_id)
+    with placed(key=key):
+        found = None if index is None else indexed_filter(index)
     if said is None and found is None:
         return None
-    if said is None or found is None or _brief(said) != _brief(found):
+    if index is None or said is None or found is None or _brief(said) != _brief(found):
         raise DataLossError(
             "an index does not say of a filter what the offload context says",
             key=key,
-            ledger_id=index.ledger_id,
+            ledger_id=ledger_id,
             expected="no filter" if said is None else _brief(said),
             found="no filter" if found is None else _brief(found),
         )
@@ -59,7 +59,7 @@ def checked_record(
         raise DataLossError(
             "what a filter kept and dropped is not all that was to be offloaded",
             key=key,
-            ledger_id=index.ledger_id,
+            ledger_id=ledger_id,
             expected=f"{entries} entries",
             found=f"{found.kept.entries} kept, {found.total_dropped.entries} dropped",
         )
@@ -68,7 +68,7 @@ def checked_record(
         raise DataLossError(
             "the blocks of a ledger are smaller than what a filter kept of it",
             key=key,
-            ledger_id=index.ledger_id,
+            ledger_id=ledger_id,
             expected=f"{least} bytes or more",
             found=length,
         )
@@ -111,16 +111,6 @@ def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | No
                 found=_named(wrong),
                 hint="The hot copy is kept. Delete the cold one, and offload the ledger again.",
             )
-
-
-def _indexed(index: LedgerIndex) -> FilterRecord | None:
-    """The record that an index has of a ledger."""
-    metadata = index.metadata
-    if isinstance(metadata, LedgerMetadata):
-        packed: bytes | str | None = dict(metadata.custom).get(RECORD_KEY)
-    else:
-        packed = dict(metadata.properties).get(RECORD_KEY)
-    return None if packed is None else parse_filter_record(packed)
 
 
 def _least_bytes(index: LedgerIndex, record: FilterRecord) -> int:

@@ -46,7 +46,7 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> tuple[FilterRecor
             )
         assert share.end_entry_id is not None
         entries = share.end_entry_id + 1 - stop
-        record = checked_record(found, share.driver, entries=entries, key=key.data_key)
+        record = checked_record(ledger.ledger_id, found, share.driver, entries=entries, key=key.data_key)
         if record is not None:
             records.append(record)
         stop = share.end_entry_id + 1
