@@ -142,9 +142,9 @@ def index_blocks(
     Raises:
         EntryOrderError: first entry ids or offsets that do not ascend, or that pass the ledger's end.
     """
-    ends: list[int | None] = [entry.first_entry_id for entry in entries[1:]]
+    ends: list[int | None] = [*(entry.first_entry_id for entry in entries[1:]), end_entry_id]
     blocks = []
-    for i, (entry, end) in enumerate(zip(entries, [*ends, end_entry_id], strict=True)):
+    for i, (entry, end) in enumerate(zip(entries, ends, strict=False)):
         if entry.first_entry_id < 0 or (end is not None and end <= entry.first_entry_id):
             raise EntryOrderError(
                 "the blocks of an index are not in the order of their entries",
