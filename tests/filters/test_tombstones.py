@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from offload_proto.messages_pb2 import BrokerEntryMetadata
 
 BY_BROKER = BrokerEntryMetadata(broker_timestamp=1_700_000_000_123, index=41)
 LATEST = 2**64 - 1
+SHOWN = Path(__file__).parents[1] / "docs" / "tombstone.bin"
 
 TIMES = st.sampled_from([0, 127, 128, 2**35 - 1, 2**35, 2**63, LATEST]) | st.integers(0, LATEST)
 IDS = st.sampled_from([{}, {"txnid_most_bits": 0, "txnid_least_bits": 0}])
@@ -63,17 +65,12 @@ def replaced(entries: Sequence[bytes], dropped: Sequence[int], *, skipped: bytes
 # --- bytes -------------------------------------------------------------------------------------
 
 
-def test_a_tombstone_is_these_bytes() -> None:
-    written = bytes.fromhex(
-        "0e01 c1c3190c"  # CRC-32C of all that follows
-        "0000001d"  # 29 bytes of metadata
-        "0a0f 70756c7361722e66696c7465726564"  # producer_name = "pulsar.filtered"
-        "1000"  # sequence_id = 0
-        "18 aeb6ccd99f34"  # publish_time = 1795215792942
-        "a00116"  # marker_type = 22
-    )
-    filtered = entry(b"value", publish_time=1795215792942, txnid_most_bits=0, txnid_least_bits=5)
-    assert replaced([filtered], [0]) == [pack_tombstone(filtered)] == [written]
+def test_a_tombstone_is_the_bytes_that_its_page_shows() -> None:
+    """docs/formats/entry.md."""
+    broker = BrokerEntryMetadata(broker_timestamp=1795215792950, index=41)
+    of_transaction = {"txnid_most_bits": 0, "txnid_least_bits": 5}
+    filtered = entry(b"value", publish_time=1795215792942, broker=broker, **of_transaction)
+    assert replaced([filtered], [0]) == [pack_tombstone(filtered)] == [SHOWN.read_bytes()]
 
 
 def test_what_a_broker_put_before_an_entry_stays_there_byte_for_byte() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pulsar
 from oracle import Oracle
 from pulsar_admin import PulsarAdmin
+from servers.broker import Broker
 
 RECEIVED_WITHIN_MS = 60_000
 ACKNOWLEDGED_WITHIN_S = 60.0
@@ -24,26 +26,35 @@ KINDS = {
 
 Row = dict[str, Any]
 
+_numbers = itertools.count()
+
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The Python and the Java client of the broker at `service_url`, and its admin REST."""
+    """The Python and the Java client of a broker, and its admin REST."""
 
+    broker: Broker
+    admin: PulsarAdmin
     python: pulsar.Client
     oracle: Oracle
-    service_url: str
-    admin: PulsarAdmin
+
+    def new_namespace(self, policies: Mapping[str, object]) -> str:
+        """Make an empty namespace with these offload policies; its name."""
+        return self.admin.make_namespace(
+            f"tests/transactions-{next(_numbers)}", policies, cluster=self.broker.cluster
+        )
 
     def send(self, topic: str, steps: Sequence[Row]) -> dict[str, tuple[int, int]]:
         """Send in transactions, as of `Transactions.java`; the ids by name."""
-        ids = self.oracle.ask(
-            "send_transactions", service_url=self.service_url, topic=topic, steps=list(steps)
+        answer = self.oracle.ask(
+            "send_transactions", service_url=self.broker.service_url, topic=topic, steps=list(steps)
         )
-        return {name: tuple(each) for name, each in ids["ids"].items()}
+        ids: dict[str, list[int]] = answer["ids"]
+        return {name: (most, least) for name, (most, least) in ids.items()}
 
     def read(self, topic: str) -> list[Row]:
-        """What the Java client's reader gets from the first message to the end, `hasMessageAvailable` at each step."""
-        answer = self.oracle.ask("read_transactions", service_url=self.service_url, topic=topic)
+        """What the Java client's reader gets from the first message to the last that it is told to be there."""
+        answer = self.oracle.ask("read_transactions", service_url=self.broker.service_url, topic=topic)
         read: list[Row] = answer["read"]
         return read
 
@@ -72,14 +83,31 @@ class Clients:
             consumer.close()
         return found
 
-    def settled_backlog(self, topic: str, subscription: str, expected: int) -> int:
-        """The subscription's backlog once it is what is expected, or after a minute."""
+    def is_done(self, topic: str, subscription: str) -> bool:
+        """Whether the subscription's backlog becomes 0 within a minute."""
         deadline = time.monotonic() + ACKNOWLEDGED_WITHIN_S
-        while (backlog := self.admin.backlog(topic, subscription)) != expected:
+        while self.admin.backlog(topic, subscription):
             if time.monotonic() > deadline:
-                break
+                return False
             time.sleep(0.02)
-        return backlog
+        return True
+
+    def views(self, topic: str, subscriptions: str) -> dict[str, Any]:
+        """All that is got of a topic: by a reader, by seeks, and by subscriptions of each kind, acknowledged.
+
+        Names of subscriptions begin with `subscriptions`.
+        """
+        read = self.read(topic)
+        consumed = {kind: self.consume(topic, kind, f"{subscriptions}-{kind}", len(read)) for kind in KINDS}
+        times = sorted({row["published_ms"] for row in consumed["exclusive"]})
+        places = (0, 1, len(times) // 3, len(times) // 2, len(times) - 1)
+        sought = [times[0] - 10_000, *(times[place] for place in places)]
+        return {
+            "read": read,
+            **consumed,
+            "sought": self.sought(topic, f"{subscriptions}-seek", sought),
+            "found": [self.admin.message_id_at(topic, time_ms) for time_ms in sought],
+        }
 
 
 def _row(message: pulsar.Message) -> Row:

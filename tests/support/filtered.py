@@ -156,14 +156,17 @@ class FilteredTopic:
         return found
 
     def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
-        """The entries of a ledger that a filter of transactions leaves, by a plain model."""
+        """What a filter of transactions leaves of a ledger, by a plain model; with tombstones markers, too."""
         model = Model.of(self.hot_entries())
         return {
             position.entry_id: payload
             for (position, payload), transaction in zip(model.entries, model.transactions, strict=True)
             if position.ledger_id == ledger.ledger_id
-            and transaction not in model.aborted
-            and not split_entry(payload).metadata.HasField("marker_type")
+            and (
+                self.mode is FilterMode.TOMBSTONE
+                if split_entry(payload).is_marker
+                else transaction not in model.aborted
+            )
         }
 
 

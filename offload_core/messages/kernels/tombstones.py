@@ -22,18 +22,6 @@ from offload_core.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME
 _BROKER_MAGIC = np.uint32(0x0E02)
 _CHECKSUM_BYTES = 6
 _LENGTH_BYTES = 4
-_LONGEST_VARINT = 10
-
-
-@numba.njit(cache=True, nogil=True)
-def most_bytes(offsets, dropped, before, after):
-    """Bytes that `replace` needs at most; arguments as there."""
-    size = offsets[-1] - offsets[0]
-    tombstone = _CHECKSUM_BYTES + _LENGTH_BYTES + len(before) + _LONGEST_VARINT + len(after)
-    for i in range(len(dropped)):
-        if dropped[i]:
-            size += tombstone
-    return size
 
 
 @numba.njit(cache=True, nogil=True)
@@ -42,8 +30,9 @@ def replace(data, offsets, dropped, checksum, before, after, row, out, out_offse
 
     `data` uint8; `offsets` int64, one more than there are entries, ascending and within `data`; `dropped` bool, one per
     entry: of a marker it is set to false. A tombstone's metadata is `before`, its entry's publish time as a varint,
-    `after` (uint8). `row` is int64 scratch, `E_FIELDS` long; `checksum` as of `read_entry`, not 0. `out` has room for
-    `most_bytes`, `out_offsets` (int64) is filled as `offsets` is. What a broker put before an entry stays there.
+    `after` (uint8). `row` is int64 scratch, `E_FIELDS` long; `checksum` as of `read_entry`, not 0. `out` has room
+    for all entries and a tombstone for each that is dropped; `out_offsets` (int64) is filled as `offsets` is. What a
+    broker put before an entry stays there.
     Answers how many entries are done before the first dropped one that is not right.
     """
     count = len(dropped)

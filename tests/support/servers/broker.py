@@ -35,6 +35,9 @@ _ENTRY_METADATA = ",".join(
 )
 """What makes the broker entry metadata."""
 
+_HOUR_MS = 3_600_000
+"""No snapshot of a topic's transactions but the first is made: they are recovered from the topic when it is loaded."""
+
 _HADOOP = {
     "fs.defaultFS": "",
     "io.file.buffer.size": "4096",
@@ -199,8 +202,9 @@ class Broker(Server):
             "loadBalancerEnabled": "false",
             "systemTopicEnabled": self._system_topics,
             "transactionCoordinatorEnabled": self._transactions,
-            "transactionBufferSnapshotMinTimeInMillis": 50,
+            "transactionBufferSnapshotMinTimeInMillis": _HOUR_MS,
             "topicLevelPoliciesEnabled": self._topic_policies,
+            "activeConsumerFailoverDelayTimeMillis": 0,
             "brokerEntryMetadataInterceptors": _ENTRY_METADATA if self._entry_metadata else "",
             "exposingBrokerEntryMetadataToClientEnabled": str(self._entry_metadata).lower(),
             "narExtractionDirectory": self.folder / "offloaders",
