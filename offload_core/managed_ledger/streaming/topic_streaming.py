@@ -6,7 +6,7 @@
 
 A turn goes as far as it can without waiting. A failure ends it, and the next comes after a pause, longer each time; by
 then the record says what is to be resumed. What the topic's filter does not decide of yet waits, as if it had not come.
-Decisions 0027 and 0033.
+Decisions 0027 and 0034.
 """
 
 from __future__ import annotations
