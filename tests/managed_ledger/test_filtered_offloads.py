@@ -214,6 +214,30 @@ def test_what_is_left_of_any_history_is_what_a_plain_model_keeps(
 
 
 @pytest.mark.parametrize("mode", FilterMode)
+def test_entries_go_from_a_ledgers_begin_its_middle_and_its_end_and_from_whole_blocks(
+    tmp_path: Path, mode: FilterMode
+) -> None:
+    topic = FilteredTopic(tmp_path, mode=mode, block_bytes=300)
+    topic.do("1", "1", "m", *["1"] * 12, "m", "m", "m", "m", "a1", "|")
+    topic.offload()
+    (ledger,) = topic.ledgers
+    left = topic.left(ledger)
+    assert [i for i in left if i < 19] == [2, 15, 16, 17, 18]
+    found = topic.cold(ledger)
+    assert {i: found[i] for i in left} == left
+    if mode is FilterMode.GAP:
+        assert found == left
+        assert ledger.context is not None
+        assert ledger.context.uuid is not None
+        key = ObjectKey(folder="", uuid=ledger.context.uuid, ledger_id=ledger.ledger_id, is_index=False)
+        index = read_index(topic.tier, key, index_bytes=topic.tier.stat(key.index_key).size_bytes)
+        first, *others = [block.first_entry_id for block in index.ledgers[0].blocks]
+        assert first == 0
+        assert others
+        assert set(others) <= set(left)
+
+
+@pytest.mark.parametrize("mode", FilterMode)
 def test_a_ledger_of_which_nothing_is_left_is_read_as_empty(tmp_path: Path, mode: FilterMode) -> None:
     topic = FilteredTopic(tmp_path, mode=mode)
     topic.do("1", "1", "a1", "|", "m", "|")
