@@ -230,7 +230,8 @@ def test_entries_go_from_a_ledgers_begin_its_middle_and_its_end_and_from_whole_b
         assert ledger.context is not None
         assert ledger.context.uuid is not None
         key = ObjectKey(folder="", uuid=ledger.context.uuid, ledger_id=ledger.ledger_id, is_index=False)
-        index = read_index(topic.tier, key, index_bytes=topic.tier.stat(key.index_key).size_bytes)
+        data, stored = topic.tier.stat(key.data_key), topic.tier.stat(key.index_key)
+        index = read_index(topic.tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
         first, *others = [block.first_entry_id for block in index.ledgers[0].blocks]
         assert first == 0
         assert others
