@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from offload_core.filters import NO_FILTER, ChosenFilter
 from offload_core.managed_ledger.audit_log import AuditLog, LoggedDeletions
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
+from offload_core.managed_ledger.known_waits import KnownWaits
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
@@ -42,6 +43,7 @@ class Environment:
         cache_bytes: what each managed ledger keeps of its newest entries in memory; 0 for nothing.
         offloads: to the tiers that are configured; None if none is.
         filter_of: which filter its entries go through when they are offloaded, by its name; see `open_filter`.
+        waits: what topics' transactions were found to wait for.
         streaming: streams topics that are switched to it; None for none.
         audit: where each deletion is recorded.
         forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
@@ -55,6 +57,7 @@ class Environment:
     cache_bytes: int = DEFAULT_CACHE_BYTES
     offloads: Offloads | None = None
     filter_of: Callable[[str], ChosenFilter] = _not_filtered
+    waits: KnownWaits = field(default_factory=KnownWaits)
     streaming: StreamingPool | None = None
     audit: AuditLog = field(default_factory=LoggedDeletions)
     forget: Callable[[str], None] = _nothing_else

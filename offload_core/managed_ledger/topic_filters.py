@@ -8,10 +8,13 @@ from collections.abc import Callable
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import ChosenFilter, FilterMode, FilterRun
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.known_waits import KnownWait
 from offload_core.managed_ledger.settlement import look_at_transactions, settle_transactions
+from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier.registry import make_filter
+from offload_core.transactions import BufferSnapshot, SnapshotStore
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 
 
@@ -67,18 +70,42 @@ class _Topic:
 
     def settle(self) -> SettledTransactions | None:
         """See `FilteredTopic`."""
-        snapshot = settle_transactions(self._environment, self._managed_ledger, self._last)
+        environment, name = self._environment, self._managed_ledger
+        snapshot = SnapshotStore(environment.records.store).read(name)
         if snapshot is None:
             return None
-        stable = snapshot.stable_position
-        stop = (0, 0) if stable is None else (stable.ledger_id, stable.entry_id + 1)
+        waits_for = None
+        if _stop(snapshot) <= self._last:
+            sealed = self._sealed()
+            waits_for = environment.waits.find(name, KnownWait(snapshot, sealed))
+            if waits_for is None:
+                snapshot = settle_transactions(environment, name, self._last)
+                if snapshot is None:
+                    return None  # the topic is being deleted
+                if _stop(snapshot) <= self._last:
+                    waits_for = self._waits_for()
+                    environment.waits.keep(name, KnownWait(snapshot, sealed), waits_for)
+        if waits_for is None:
+            environment.waits.forget(name)
+        stop = _stop(snapshot)
         return SettledTransactions(
-            stop=stop,
+            stop=(stop.ledger_id, stop.entry_id),
             aborted=frozenset(snapshot.aborted),
-            waits_for="" if self._last < EntryPosition(*stop) else self._waits_for(),
+            waits_for=waits_for or "",
         )
+
+    def _sealed(self) -> EntryPosition | None:
+        """The last entry of the sealed ledgers."""
+        known = self._environment.records.read(self._managed_ledger)
+        return None if known is None else LedgersView.of(known.info, None).last_position()
 
     def _waits_for(self) -> str:
         status = look_at_transactions(self._environment, self._managed_ledger)
         found = next(iter(status.open_transactions.items()), None)
         return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"
+
+
+def _stop(snapshot: BufferSnapshot) -> EntryPosition:
+    """The first position that is not settled."""
+    stable = snapshot.stable_position
+    return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)

@@ -149,6 +149,28 @@ def test_a_transaction_that_ends_in_the_open_ledger_is_waited_for(tmp_path: Path
     assert positions(topic.ledgers) == [0]  # and here it did not
 
 
+def test_a_topic_that_waits_is_not_read_again_until_there_is_more_to_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = FilteredTopic(tmp_path)
+    topic.do("1", "m", "|")
+    topic.offload()
+    why = topic.topic.topic.offload_status.waiting
+    opened: list[int] = []
+    open_hot = topic.hot.open
+    monkeypatch.setattr(topic.hot, "open", lambda each: (opened.append(each), open_hot(each))[1])
+    topic.offload()
+    assert (opened, topic.topic.topic.offload_status.waiting) == ([], why)
+    topic.do("2", "|")  # a ledger more
+    topic.offload()
+    assert opened
+    assert list(topic.topic.topic.offload_status.waiting) == [each.ledger_id for each in topic.ledgers]
+    topic.do("c1", "c2")
+    topic.topic.snapshot()  # its owner has seen the ends, in the ledger that is open
+    topic.offload()
+    assert positions(topic.ledgers) == [0, 1]
+
+
 @pytest.mark.parametrize("trigger", ["threshold_in_bytes", "threshold_in_seconds"])
 def test_upkeep_leaves_out_what_waits_and_says_why(tmp_path: Path, trigger: str) -> None:
     topic = FilteredTopic(tmp_path)
