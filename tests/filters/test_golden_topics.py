@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from buffer_model import Model
+from entries import read_object
 from expected import as_expected
 from golden import sent_in_transactions, topic_objects, topic_rows
 from in_their_place import filter_objects
@@ -12,8 +14,11 @@ from tiers import lay_out_broker_objects
 
 from offload_core import open_tier
 from offload_core.filters import FilterMode, FilterRecord
+from offload_core.messages.entry import split_entry
 from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
 from offload_core.messages.transaction_id import TransactionId
+from offload_core.metadata import EntryPosition, OffloadContext
+from offload_core.offload import LedgerOffloader
 from offload_core.tier import open_store
 
 COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
@@ -51,6 +56,36 @@ def test_what_is_left_of_transactions_is_what_a_consumer_saw(
         }
     assert set(uncommitted["__txnState"].to_pylist()) <= {None, "committed"}
     assert len(uncommitted) == len(rows)
+
+
+def test_a_read_handle_gives_exactly_what_was_committed_at_its_right_ids(tmp_path: Path) -> None:
+    stored = [
+        each for golden in topic_objects("txn") for each in read_object(golden.data, golden.index, golden.key)
+    ]
+    model = Model.of(
+        [(EntryPosition(ledger_id, entry_id), payload) for ledger_id, entry_id, payload in stored]
+    )
+    committed = {
+        position: payload
+        for (position, payload), transaction in zip(model.entries, model.transactions, strict=True)
+        if transaction not in model.aborted and not split_entry(payload).is_marker
+    }
+    filtered(tmp_path, "txn", FilterMode.GAP)
+    found: dict[EntryPosition, bytes] = {}
+    with open_store(tmp_path / "tier") as tier:
+        for golden in topic_objects("txn"):
+            ledger_id, uuid = golden.key.ledger_id, golden.key.uuid
+            assert ledger_id is not None
+            reader = LedgerOffloader(tier).read_offloaded(ledger_id, OffloadContext(uuid=uuid, complete=True))
+            begin, count = 0, reader.status().entry_count
+            while begin < count:
+                read = reader.read_sparse(begin, count - 1, 2000)
+                for batch in read.runs():
+                    for entry_id, payload in enumerate(batch, batch.first_entry_id):
+                        found[EntryPosition(ledger_id, entry_id)] = bytes(payload)
+                begin = read.stop_entry_id
+    assert found == committed
+    assert 0 < len(found) < len(stored)
 
 
 @pytest.mark.parametrize("mode", FilterMode)
