@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from offload_core.tier import survey
+from offload_core.tier.registry import FILTERS, GROUPS, make_filter
+from offload_hooks.errors import BrokenPluginError
 
 DRIVERS = "pulsar_offload.drivers"
 SCHEMES = "pulsar_offload.url_schemes"
@@ -62,6 +66,18 @@ def test_a_scheme_needs_a_driver_that_reads_urls(install, module_name):
     install("mute", entries, {module_name: source})
     assert "options_from_url" in found("mute", SCHEMES)[0].problem
     assert "no driver" in found("odd", SCHEMES)[0].problem
+
+
+def test_none_of_ours_is_broken():
+    ours = [report for report in survey() if report.distribution == "pulsar-offload"]
+    assert {report.group for report in ours} == set(GROUPS)
+    assert [report for report in ours if report.status == "broken"] == []
+
+
+def test_a_filter_must_be_one(install, module_name):
+    install("f", {FILTERS: {"f": f"{module_name}:make"}}, {module_name: "make = lambda: object()"})
+    with pytest.raises(BrokenPluginError, match="the offload filter 'f' of f has no method 'open'"):
+        make_filter("f", {})
 
 
 def test_a_layer_must_be_callable(install, module_name):
