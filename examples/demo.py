@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import filtered_topic
 import life_of_a_topic
 import switched_topic
 from pyspark.sql import DataFrame, SparkSession
@@ -83,6 +84,10 @@ def main() -> None:
     if counted != expected:
         sys.exit(f"Spark has {counted} messages, and {expected} were produced.")
     console.print(f"Spark reads it as one: all {counted:,} messages.")
+
+    step("A topic with transactions, offloaded whole and by a filter: what a consumer sees is the same")
+    show_filtered(*filtered_topic.run(spark, DEMO / "filtered"))
+    offload("ls", str(DEMO / "filtered" / "tombstone" / "cold"))
     spark.stop()
 
     step(f"Done in {time.monotonic() - began:.0f} s. Now with your own bucket")
@@ -182,6 +187,20 @@ def count_orders(topic: DataFrame) -> None:
     if count != life_of_a_topic.OFFLOADED_MESSAGES:
         sys.exit(f"Spark has {count} messages, and {life_of_a_topic.OFFLOADED_MESSAGES} were offloaded.")
     console.print(f"All {count:,} messages that were offloaded; the open ledger has the others.")
+
+
+def show_filtered(committed: int, copies: list[filtered_topic.FilteredCopy]) -> None:
+    """What each filter leaves; stop if it is not what was committed."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("in place of what is dropped", "data bytes", "saved", "committed messages"):
+        table.add_column(heading, justify="left" if heading.startswith("in") else "right")
+    whole = copies[0].data_bytes
+    for copy in copies:
+        saved = f"{1 - copy.data_bytes / whole:.0%}"
+        table.add_row(copy.mode, f"{copy.data_bytes:,}", saved, f"{copy.messages:,}")
+    console.print(table)
+    if {(copy.messages, copy.digest) for copy in copies} != {(committed, copies[0].digest)}:
+        sys.exit(f"{committed} messages were committed, and Spark reads others.")
 
 
 def offload(*arguments: str) -> None:

@@ -59,8 +59,8 @@ def run(spark: SparkSession, folder: Path, say: Say) -> DataFrame:
     return messages(spark, folder, TOPIC)
 
 
-def write_settings(folder: Path) -> Path:
-    """Records, hot tier and cold tier in one folder; the file that says so."""
+def write_settings(folder: Path, policies: str = "") -> Path:
+    """Records, hot tier and cold tier in one folder, and further policies; the file that says so."""
     folder.mkdir(parents=True)
     path = folder / "offload.toml"
     path.write_text(f"""\
@@ -74,6 +74,7 @@ path = {json.dumps(str(folder / "hot"))}
 [policies] # of the broker
 driver = "local"
 extra_configurations.root = {json.dumps(str(folder / "cold"))}
+{policies}
 """)
     return path
 

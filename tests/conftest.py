@@ -149,6 +149,16 @@ def broker(versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory) -> It
         yield server
 
 
+@pytest.fixture(scope="session", params=[False, True], ids=["bare entries", "broker entry metadata"])
+def transactional_broker(
+    request: pytest.FixtureRequest, versitygw: Versitygw, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A Pulsar broker that takes transactions, and then one that puts metadata before entries, too."""
+    broker = Broker(versitygw, transactions=True, entry_metadata=request.param)
+    with started(broker, tmp_path_factory) as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """One ZooKeeper for all tests; each test has a path of its own."""

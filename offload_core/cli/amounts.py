@@ -1,8 +1,10 @@
-"""Sizes and durations as people type them, as `pulsar-admin` takes them: 10M, 1G, 300, 5m, 2h, 1d."""
+"""Sizes and durations as people type them, as `pulsar-admin` takes them: 10M, 1G, 300, 5m, 2h, 1d; and many ids."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import pairwise
 
 from offload_hooks.errors import OptionError
 
@@ -19,6 +21,13 @@ def parse_size(text: str) -> int:
 def parse_seconds(text: str) -> int:
     """Seconds; `OptionError` for text that is no duration. Negative ones have no unit: they stand for none."""
     return _parse(text, _SECONDS, "a duration", "300, 5m, 2h or 1d")
+
+
+def id_ranges(ids: Sequence[int]) -> str:
+    """Ascending ids in short: those that follow one another as first and last, as in `3, 5–9`."""
+    firsts = [i for i, each in enumerate(ids) if not i or each != ids[i - 1] + 1]
+    pairs = ((ids[begin], ids[end - 1]) for begin, end in pairwise([*firsts, len(ids)]))
+    return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in pairs)
 
 
 def _parse(text: str, units: dict[str, int], what: str, expected: str) -> int:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from offload_core.catalogue import TopicName, parse_topic
+from offload_core.cli.amounts import id_ranges
 from offload_core.cli.rollback_views import (
     deletion_table,
     deletion_to_json,
@@ -166,12 +167,15 @@ def delete(
         wanted = [parse_topic(each) for each in topic or ()]
         allowed = Allowed(recorded=not release, loss=accept_loss)
         freed: dict[TopicName, Released] = {}
+        log = FileAuditLog(audit_log) if yes and audit_log is not None else None
         with opened(url, driver, option, layer) as tier:
 
             def read(source: str) -> Mapping[TopicName, ManagedLedgerInfo]:
                 given = named(records_option, "the records")
                 if not release:
                     return tier.records(source, given)
+                if log is not None:
+                    log.check_writable()
                 with closing(open_metadata_store(source, given)) as store:
                     found = release_recorded(ManagedLedgerRecords(store), wanted, dry_run=not yes)
                 freed.update(found.topics)
@@ -181,8 +185,7 @@ def delete(
             chosen = judge_tier(tier.store, reads, prefix=prefix, topics=wanted)
             done: list[Judged] = []
             try:
-                if yes and audit_log is not None:
-                    log = FileAuditLog(audit_log)
+                if log is not None:
                     delete_judged(tier.store, chosen, log, allowed=allowed, listener=done.append)
             finally:
                 _show(chosen, done if yes else None, allowed, freed, as_json=as_json)
@@ -207,7 +210,7 @@ def _show(
     for topic, each in freed.items():
         if each.ledger_ids:
             would = "would be " if done is None else ""
-            ledgers = ", ".join(map(str, each.ledger_ids))
+            ledgers = id_ranges(each.ledger_ids)
             out.print(printable(f"{topic}: segments {would}released of ledgers {ledgers}"), highlight=False)
         for ledger_id, why in each.kept.items():
             out.print(

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from offload_core.catalogue import UNKNOWN_TOPIC, TopicName
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.cli.amounts import id_ranges
 from offload_core.cli.shared import cell, size, time
 from offload_core.rollback import (
     Allowed,
@@ -161,7 +162,7 @@ def listing_table(found: Sequence[StreamingObject]) -> Table:
         table.add_row(
             cell(each.key.data_key),
             cell((_topic(each) or UNKNOWN_TOPIC).removeprefix("persistent://")),
-            ", ".join(map(str, each.ledger_ids)) or "–",
+            id_ranges(each.ledger_ids) or "–",
             size(each.size_bytes),
             "–" if modified is None else time(modified),
             each.state,
@@ -209,7 +210,7 @@ def deletion_table(chosen: Sequence[Judged], done: Sequence[Judged] | None, allo
         table.add_row(
             cell(each.object.key.data_key),
             cell(topics or UNKNOWN_TOPIC),
-            ", ".join(str(ledger.ledger_id) for ledger in each.ledgers) or "–",
+            id_ranges([ledger.ledger_id for ledger in each.ledgers]) or "–",
             size(each.object.size_bytes),
             _what(each, done is None, deleted, allowed),
             cell(each.why),

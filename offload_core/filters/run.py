@@ -76,7 +76,7 @@ class FilterRun:
         return self.stop is None or position < self.stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
-        """What takes the place of entries, all of which are before `stop`.
+        """What takes the place of entries, all of which are before `stop`. By tombstones, markers are kept.
 
         Raises:
             FormatError: an entry is not as the filter needs it, with its place.
@@ -94,7 +94,10 @@ class FilterRun:
         if dropped.any():
             if self.mode is FilterMode.TOMBSTONE:
                 with placed(ledger_id=ledger_id):
-                    data, offsets = replace_by_tombstones(data, offsets, dropped, entries.first_entry_id)
+                    data, offsets, replaced = replace_by_tombstones(
+                        data, offsets, dropped, entries.first_entry_id
+                    )
+                causes = np.where(replaced, causes, 0)
             else:
                 ids = ids[~dropped]
                 data, offsets = _without(data, offsets, dropped)

@@ -10,7 +10,8 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,6 +89,15 @@ class FileAuditLog:
         self._now_ms = now_ms
         self._lock = threading.Lock()
 
+    def check_writable(self) -> None:
+        """Make sure that the file is there and may be written, before anything is begun that ends in deletions.
+
+        Raises:
+            StoreError: it cannot be.
+        """
+        with self._translated(), self._path.open("ab"):
+            pass
+
     def record(self, deletion: Deletion) -> None:
         """See `AuditLog`.
 
@@ -114,14 +124,18 @@ class FileAuditLog:
             "why": deletion.why,
         }
         data = json.dumps(line).encode() + b"\n"
+        with self._translated(), self._lock, self._path.open("ab+", buffering=0) as file:
+            end = file.seek(0, os.SEEK_END)
+            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
+                data = b"\n" + data  # a crash tore the line before
+            if file.write(data) != len(data):
+                raise StoreError("the audit log has no room for a line", key=str(self._path))
+            os.fsync(file.fileno())
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            with self._lock, self._path.open("ab+", buffering=0) as file:
-                end = file.seek(0, os.SEEK_END)
-                if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
-                    data = b"\n" + data  # a crash tore the line before
-                if file.write(data) != len(data):
-                    raise StoreError("the audit log has no room for a line", key=str(self._path))
-                os.fsync(file.fileno())
+            yield
         except OSError as error:
             if isinstance(error, StoreError):
                 raise

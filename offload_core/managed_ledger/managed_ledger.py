@@ -16,11 +16,13 @@ from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.record_changes import terminate, without_ledgers
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
-from offload_core.managed_ledger.streaming.completion_requests import requests_of, without_requests
+from offload_core.managed_ledger.streaming.completion_requests import requests_of, with_answer
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
 from offload_core.managed_ledger.streaming.topic_streaming import TopicStreaming
+from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
 from offload_core.managed_ledger.tail_cache import TailCache
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
@@ -55,6 +57,7 @@ class ManagedLedger:
                 self._cache,
                 forget,
                 lambda: self._offloads.offload_status.state == "running",
+                partial(open_filter, environment, owned.name),
             )
 
     def __repr__(self) -> str:
@@ -226,10 +229,12 @@ class ManagedLedger:
         """How the streaming stands. Asks nobody."""
         return StreamingStatus() if self._streaming is None else self._streaming.status
 
-    def complete_segment(self, timeout_s: float | None = None) -> None:
+    def complete_segment(self, timeout_s: float | None = None) -> SegmentCompletion:
         """Close the open segment; when it returns, all that was acknowledged before is complete in the tier.
 
-        Switched off, that is said of ledgers that are partly in segments only.
+        What the topic's filter does not decide of yet, a transaction that is open for example, is not waited for: it is
+        said up to where all is complete, and why not farther. Switched off, that is said of ledgers that are partly in
+        segments only.
 
         Raises:
             OptionError: the environment has no `StreamingPool`.
@@ -237,7 +242,7 @@ class ManagedLedger:
             OffloadError: what made it fail first; it is tried again all the same, see `streaming_status`.
         """
         self._appender.check_open()
-        self._streams().complete(timeout_s)
+        return self._streams().complete(timeout_s)
 
     def answer_requests(self, timeout_s: float | None = None) -> bool:
         """Complete the segment for those who asked for it by `request_completion`; whether anybody did.
@@ -247,9 +252,10 @@ class ManagedLedger:
         asked = requests_of(self._owned.read())
         if not asked:
             return False
+        waits_for = None
         if self._streaming is not None:
-            self.complete_segment(timeout_s)
-        self._appender.change(partial(without_requests, marks=asked))
+            waits_for = self.complete_segment(timeout_s).waits_for
+        self._appender.change(partial(with_answer, marks=asked, waits_for=waits_for))
         return True
 
     def delete_hot_copies(self, lag_s: float) -> list[int]:

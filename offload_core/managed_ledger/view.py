@@ -57,10 +57,13 @@ class LedgersView:
         place = self.find(ledger_id)
         return place < len(self.ledger_ids) and self.ledger_ids[place] == ledger_id
 
-    def last_position(self) -> EntryPosition | None:
-        """The last entry; None if there is none."""
-        for place in reversed(range(len(self.ledger_ids))):
-            count = self.entry_count(place)
+    def last_position(self, before: EntryPosition | None = None) -> EntryPosition | None:
+        """The last entry, or the last one before a position; None if there is none."""
+        stop = len(self.ledger_ids) if before is None else bisect_right(self.ledger_ids, before.ledger_id)
+        for place in reversed(range(stop)):
+            ledger_id, count = self.ledger_ids[place], self.entry_count(place)
+            if before is not None and before.ledger_id == ledger_id:
+                count = min(count, before.entry_id)
             if count:
-                return EntryPosition(self.ledger_ids[place], count - 1)
+                return EntryPosition(ledger_id, count - 1)
         return None

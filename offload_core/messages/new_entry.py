@@ -98,17 +98,21 @@ def pack_marker(transaction: TransactionId, *, commits: bool, publish_time_ms: i
 
 
 def pack_tombstone(entry: bytes) -> bytes:
-    """What takes the place of an entry that is left out: an abort marker of no transaction, which brokers pass over.
+    """What takes the place of an entry that is dropped: an abort marker of no transaction, which brokers pass over.
 
-    It has the entry's publish time, by which is sought, and what a broker put before it: timestamp and index.
+    It has the entry's publish time, by which is sought, and what a broker put before it: timestamp and index. In the
+    place of a marker it stays itself, since brokers pass over it anyway.
 
     Raises:
         FormatError: as `split_entry`.
     """
+    parts = split_entry(entry)
+    if parts.is_marker:
+        return entry
     metadata = MessageMetadata(
         producer_name=_TOMBSTONE_PRODUCER,
         sequence_id=0,
-        publish_time=split_entry(entry).metadata.publish_time,
+        publish_time=parts.metadata.publish_time,
         marker_type=_ABORT,
     )
     return entry[: skip_broker_metadata(entry)] + _with_checksum([metadata.SerializeToString()])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from offload_core.catalogue.reading import read_index
-from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.index import ObjectIndex
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterRecord
@@ -25,8 +24,7 @@ def check_cold_copy(tier: Tier, ledger: LedgerRecord, key: ObjectKey) -> tuple[F
         FormatError, StoreError: of the index and the tier.
     """
     data, index = look_up(tier, key, ledger.ledger_id)
-    found = index.ledgers[0]
-    end = found.end_entry_id if found.blocks or has_gaps(data.user_metadata) else 0
+    end = index.ledgers[0].blocks[-1].end_entry_id
     if index.data_length != data.size_bytes or end != ledger.info.entries:
         raise DataLossError(
             "a cold copy that is recorded as complete is not what its record says",

@@ -268,6 +268,11 @@ class RecordedSegment:
         """Its last entry so far; None if it has none."""
         return self._handle.last_offered()
 
+    @property
+    def stop(self) -> EntryPosition | None:
+        """The first entry that its filter does not decide of yet; None for no bound."""
+        return None if self.filter is None else self.filter.stop
+
     def can_offer(self, size_bytes: int) -> bool:
         """See `OffloadHandle.can_offer`."""
         return self._handle.can_offer(size_bytes)

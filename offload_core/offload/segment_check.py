@@ -67,7 +67,7 @@ def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps
     """
     if not share.complete or share.end_entry_id is None:
         return False
-    if found is None or not found.blocks:
+    if found is None:
         return gaps
     if found.first_entry_id < first or (found.first_entry_id > first and not gaps):
         return False
@@ -76,7 +76,7 @@ def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps
 
 
 def _described(found: LedgerIndex | None) -> str:
-    if found is None or not found.blocks:
+    if found is None:
         return "none"
     return (
         f"blocks from entry {found.first_entry_id} to one that begins with {found.blocks[-1].first_entry_id}"

@@ -21,25 +21,25 @@ class SegmentFilter:
 
     Args:
         run: the filter over the entries that come first.
+        stop: the first entry that it is not used for, which may be before its own bound; None for none.
+
+    Attributes:
+        about: what the user metadata of the data object says.
     """
 
-    def __init__(self, run: FilterRun) -> None:
+    def __init__(self, run: FilterRun, stop: EntryPosition | None) -> None:
         self._run = run
+        self.stop = stop
         self._noted: defaultdict[int, list[FilterRecord]] = defaultdict(list)
         self.about = filter_metadata(run)
 
-    @property
-    def stop(self) -> EntryPosition | None:
-        """See `FilterRun`."""
-        return self._run.stop
-
-    def is_as(self, run: FilterRun | None) -> bool:
+    def is_as(self, run: FilterRun) -> bool:
         """Whether this run may take the place of the one that there is: it is of the same filter."""
-        return run is not None and (run.name, run.mode) == (self._run.name, self._run.mode)
+        return (run.name, run.mode) == (self._run.name, self._run.mode)
 
-    def go_on(self, run: FilterRun) -> None:
-        """Filter what follows by this run, which goes farther."""
-        self._run = run
+    def go_on(self, run: FilterRun, stop: EntryPosition | None) -> None:
+        """Filter what follows by this run, before this stop."""
+        self._run, self.stop = run, stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
         """See `FilterRun.apply`."""
@@ -52,9 +52,9 @@ class SegmentFilter:
         self._noted[ledger_id].append(run.record())
 
     def records(self) -> Mapping[int, FilterRecord]:
-        """Of each ledger, what was noted by now; the stop is that of the run that goes farthest."""
-        return {ledger_id: joined(records, self.stop) for ledger_id, records in self._noted.items()}
+        """Of each ledger, what was noted by now; with the bound of the run that goes farthest."""
+        return {ledger_id: joined(records, self._run.stop) for ledger_id, records in self._noted.items()}
 
     def about_index(self) -> Mapping[str, str]:
         """What the index object's user metadata says, of all ledgers together; at least one was noted."""
-        return {**self.about, **filter_counts(joined(list(self.records().values()), self.stop))}
+        return {**self.about, **filter_counts(joined(list(self.records().values()), self._run.stop))}

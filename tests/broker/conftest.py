@@ -10,6 +10,7 @@ from pathlib import Path
 import pulsar
 import pytest
 import s3
+from client_views import Clients
 from cold_topics import ColdNamespace
 from consumer_process import ConsumerProcess
 from java_client import JavaClient
@@ -80,6 +81,15 @@ def new_store(versitygw: Versitygw) -> Callable[[], tuple[str, Store]]:
         return bucket, Store(name="s3", url=f"s3://{bucket}", options=s3.options(versitygw))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def transactional(transactional_broker: Broker, oracle: Oracle) -> Iterator[Clients]:
+    """The clients of a broker that takes transactions."""
+    broker = transactional_broker
+    client = pulsar.Client(broker.service_url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield Clients(broker, PulsarAdmin(broker.endpoint, broker.bookie_endpoint), client, oracle)
+    client.close()
 
 
 @pytest.fixture(scope="session")

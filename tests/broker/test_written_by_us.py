@@ -6,17 +6,18 @@ By the codec alone, in blocks of any size; and as users do, out of a hot tier by
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulsar
 import pytest
 from consumer_process import ConsumerProcess
-from entries import WrittenObject, read_object
-from pulsar_admin import PulsarAdmin, TopicLedger
+from entries import WrittenObject
+from in_their_place import PART_BYTES, keys_of, offload_in_its_place
+from pulsar_admin import PulsarAdmin
 from pulsar_topics import Place, produce, read_from
 from rewriting import read_whole, rewritten
 from sent_topics import TOPICS
@@ -26,12 +27,7 @@ from stores import Store
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
-from offload_core.offload import LedgerOffloader, OffloadedLedger
 from offload_core.tier import Tier, upload_blocks
-from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerReader, LedgerStatus
-
-PART_BYTES = 5 << 20
-"""What S3 takes as a part at least."""
 
 LARGEST_MESSAGE_BYTES = PART_BYTES - 130
 """A message that its entry makes larger than a block of `PART_BYTES`, and that the broker still takes."""
@@ -91,47 +87,6 @@ def write_in_its_place(tier: Tier, key: ObjectKey, max_block_bytes: int) -> bool
     )
     tier.write_index(key.index_key, ours.index, user_metadata=user_metadata[1])
     return (ours.data, ours.index) != (data, index)
-
-
-class Renumbered:
-    """A ledger of our hot tier under a broker's ledger id."""
-
-    def __init__(self, reader: LedgerReader, ledger_id: int) -> None:
-        self._reader = reader
-        self.ledger_id = ledger_id
-
-    def status(self) -> LedgerStatus:
-        return replace(self._reader.status(), ledger_id=self.ledger_id)
-
-    def read(self, first: int, last: int, max_bytes: int = DEFAULT_READ_BYTES) -> EntryBatch:
-        return self._reader.read(first, last, max_bytes)
-
-    def close(self) -> None:
-        self._reader.close()
-
-
-def keys_of(ledgers: Sequence[TopicLedger]) -> list[ObjectKey]:
-    """The objects of ledgers that were offloaded."""
-    return [
-        ObjectKey(folder="", uuid=ledger.uuid, ledger_id=ledger.ledger_id, is_index=False)
-        for ledger in ledgers
-        if ledger.uuid is not None
-    ]
-
-
-def offload_in_its_place(tier: Tier, key: ObjectKey, hot: FileLedgerStore) -> OffloadedLedger:
-    """Delete the broker's objects; put their entries into a ledger of the hot tier, and offload that."""
-    data, index = read_whole(tier, key.data_key), read_whole(tier, key.index_key)
-    tier.delete([key.data_key, key.index_key])
-    writer = hot.create({})
-    writer.append_batch([payload for _, _, payload in read_object(data, index, key)])
-    writer.close()
-    assert key.ledger_id is not None
-    reader = Renumbered(hot.open(writer.ledger_id), key.ledger_id)
-    try:
-        return LedgerOffloader(tier, max_block_bytes=PART_BYTES).offload(reader, key.uuid, {})
-    finally:
-        reader.close()
 
 
 def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(

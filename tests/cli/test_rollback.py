@@ -156,7 +156,7 @@ def test_list_has_all_that_has_the_key_of_a_streaming_object(
     assert (result.code, result.err) == (0, "")
     header, one, two, three, cat, counts = result.out.splitlines()
     assert header.startswith("data object")
-    assert one.split()[:6] == [str(uuid_of(1)), "acme/cold/orders", "5,", "6", "1.1", "kB"]
+    assert one.split()[:5] == [str(uuid_of(1)), "acme/cold/orders", "5–6", "1.1", "kB"]
     assert "complete" in two
     assert three.split()[1:4] == ["(unknown", "topic)", "–"]
     assert "no-index" in three
@@ -232,6 +232,16 @@ def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path
     assert keys(tier) == whole | {str(uuid_of(9)), str(uuid_of(3))}
 
 
+def test_nothing_is_released_where_no_audit_can_be_kept(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    url, before = store_of(tmp_path, MIXED), keys(tier)
+    result = offload(
+        *("rollback", "delete", tmp_path / "tier", "--records", url, "--release", "--yes"),
+        *("--audit-log", tmp_path / "nowhere" / "audit.jsonl"),
+    )
+    assert "the audit log cannot be written: No such file or directory" in result.err
+    assert (result.code, keys(tier), info_in(url)) == (1, before, MIXED)
+
+
 def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     before = keys(tier)
     arguments = ["rollback", "delete", tmp_path / "tier", "--accept-loss"]
@@ -248,7 +258,7 @@ def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: 
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", url, "--release"]
     result = offload(*arguments)
     assert (result.code, result.err, info_in(url)) == (1, "", MIXED)
-    assert f"{TOPIC}: segments would be released of ledgers 5, 6" in result.out
+    assert f"{TOPIC}: segments would be released of ledgers 5–6" in result.out
     assert f"{TOPIC}: ledger 7 keeps its segments: the ledger's hot copy is gone" in result.out
     result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit", "--json")
     said = json.loads(result.out)

@@ -51,15 +51,15 @@ def test_an_entry_that_comes_when_a_turn_has_just_looked_is_streamed_when_it_is_
     assert streaming is not None
     topic.add(1)
     topic.run()  # it rests, until more comes or that entry is old
-    look = streaming._pending
+    look = streaming._due.pending
 
-    def look_and_append(info: object, begin: object) -> int:
-        found: int = look(info, begin)  # type: ignore[arg-type]
+    def look_and_append(*place: object) -> int:
+        found: int = look(*place)  # type: ignore[arg-type]
         if not found and streaming._segment is None and len(topic.added) == 1:
             topic.add(1)
         return found
 
-    monkeypatch.setattr(streaming, "_pending", look_and_append)
+    monkeypatch.setattr(streaming._due, "pending", look_and_append)
     clock.pass_s(60)
     topic.run()
     monkeypatch.undo()

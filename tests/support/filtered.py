@@ -142,11 +142,11 @@ class FilteredTopic:
         entries: Sequence[memoryview] = list(reader.read(0, count - 1, 1 << 30)) if count else []
         return [(EntryPosition(ledger_id, i), payload) for i, payload in enumerate(entries)]
 
-    def cold(self, ledger: LedgerRecord) -> dict[int, bytes]:
-        """The entries of a ledger's copy, by their ids, in several reads."""
+    def cold(self, ledger: LedgerRecord, stop: int | None = None) -> dict[int, bytes]:
+        """The entries of a ledger's copy, by their ids, in several reads; all, or those below a stop."""
         found: dict[int, bytes] = {}
         reader = ColdReaders(self.tiers).open(ledger)
-        begin, last = 0, (ledger.info.entries or 0) - 1
+        begin, last = 0, (ledger.info.entries or 0 if stop is None else stop) - 1
         while begin <= last:
             read = reader.read_sparse(begin, last, 300)
             for batch in read.runs():
@@ -156,14 +156,17 @@ class FilteredTopic:
         return found
 
     def left(self, ledger: LedgerRecord) -> dict[int, bytes]:
-        """The entries of a ledger that a filter of transactions leaves, by a plain model."""
+        """What a filter of transactions leaves of a ledger, by a plain model; with tombstones markers, too."""
         model = Model.of(self.hot_entries())
         return {
             position.entry_id: payload
             for (position, payload), transaction in zip(model.entries, model.transactions, strict=True)
             if position.ledger_id == ledger.ledger_id
-            and transaction not in model.aborted
-            and not split_entry(payload).metadata.HasField("marker_type")
+            and (
+                self.mode is FilterMode.TOMBSTONE
+                if split_entry(payload).is_marker
+                else transaction not in model.aborted
+            )
         }
 
 

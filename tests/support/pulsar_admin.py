@@ -109,6 +109,17 @@ class PulsarAdmin:
                 raise AdminError(f"{topic} is still in BookKeeper after {DONE_WITHIN_S:.0f} s: {held}")
             time.sleep(0.02)
 
+    def backlog(self, topic: str, subscription: str) -> int:
+        """How many entries it has not acknowledged, markers and the like included until the broker passed them."""
+        stats = self._ask("GET", f"{_path(topic)}/stats", query="getPreciseBacklog=true")
+        found: int = stats["subscriptions"][subscription]["msgBacklog"]
+        return found
+
+    def message_id_at(self, topic: str, time_ms: int) -> tuple[int, int]:
+        """Ledger and entry of the first message that was published then or later."""
+        found = self._ask("GET", f"{_path(topic)}/messageid/{time_ms}")
+        return found["ledgerId"], found["entryId"]
+
     def schema(self, topic: str, version: int | None = None) -> dict[str, Any]:
         """What the broker tells of a version of a topic's schema; None for the newest."""
         name = topic.removeprefix("persistent://")
@@ -126,8 +137,8 @@ class PulsarAdmin:
                 raise AdminError(f"{topic} was not compacted: {status}")
             time.sleep(0.02)
 
-    def _ask(self, method: str, path: str, body: object = None) -> Any:
-        return _request(method, f"{self._endpoint}/admin/v2{path}", body)
+    def _ask(self, method: str, path: str, body: object = None, query: str = "") -> Any:
+        return _request(method, f"{self._endpoint}/admin/v2{path}?{query}", body)
 
 
 def _path(topic: str) -> str:
@@ -140,7 +151,7 @@ def _request(method: str, url: str, body: object = None) -> Any:
     try:
         headers = {} if body is None else {"Content-Type": "application/json"}
         content = None if body is None else json.dumps(body).encode()
-        connection.request(method, parts.path, content, headers)
+        connection.request(method, f"{parts.path}?{parts.query}", content, headers)
         answer = connection.getresponse()
         text = answer.read()
     finally:

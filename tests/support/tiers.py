@@ -125,6 +125,7 @@ class MemoryDriver:
 
     Args:
         objects: key → bytes.
+        metadata: the user metadata of all of them; `more_metadata` what some have besides.
         range_bytes, ranges_ahead: the capabilities.
         make: what a range's bytes are handed out as.
         fail_at: reads that reach this byte fail with a `StoreError`.
@@ -137,6 +138,7 @@ class MemoryDriver:
         objects: Mapping[str, bytes],
         *,
         metadata: Mapping[str, str] | None = None,
+        more_metadata: Mapping[str, Mapping[str, str]] | None = None,
         range_bytes: int = 8 << 20,
         ranges_ahead: int = 4,
         make: Callable[[bytes], object] = bytes,
@@ -145,6 +147,7 @@ class MemoryDriver:
         self.objects = dict(objects)
         self.reads: list[tuple[str, int, int]] = []
         self._metadata = {} if metadata is None else dict(metadata)
+        self._more_metadata = {} if more_metadata is None else dict(more_metadata)
         self._capabilities = Capabilities(range_bytes=range_bytes, ranges_ahead=ranges_ahead)
         self._make = make
         self._fail_at = fail_at
@@ -169,7 +172,7 @@ class MemoryDriver:
             key=key,
             size_bytes=len(self._find(key)),
             modified_at=MODIFIED_AT,
-            user_metadata=self._metadata,
+            user_metadata=self._metadata | self._more_metadata.get(key, {}),
         )
 
     @hookimpl

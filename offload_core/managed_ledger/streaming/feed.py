@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.streaming.entry_source import EntrySource
-from offload_core.managed_ledger.streaming.plan import following, takes_segment
+from offload_core.managed_ledger.streaming.plan import following, stop_in, takes_segment
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.offload import OfferResult
@@ -16,15 +16,18 @@ from offload_hooks.errors import AttemptError, UnknownLedgerError
 
 LOOKS = 8
 """So often it is only asked for memory, before entries that were refused are read and offered again."""
+STALLED_STEPS = 20
+"""So often in a row there was no memory: then there was none for long."""
 
 
 class Fed(enum.Enum):
     """What a step of feeding came to."""
 
     MORE = "more can be fed at once"
-    ALL = "nothing is left that is acknowledged"
+    ALL = "nothing is left that is acknowledged, and that the filter decides of"
     FULL = "there is no memory just now"
     STALLED = "nor was there any"
+    STARVED = "nor was there any for long: some segment is to be closed early"
     CLOSED = "the segment is closed"
 
 
@@ -36,7 +39,7 @@ class SegmentFeed:
         self._owned = owned
         self._view = view
         self._refused_bytes: int | None = None
-        self._looks = 0
+        self._looks = self._stalled = 0
 
     def step(self, segment: RecordedSegment, *, is_on: bool, close_behind: EntryPosition | None) -> Fed:
         """Offer some entries, go on into the next ledger, or close the segment.
@@ -57,11 +60,13 @@ class SegmentFeed:
         if close_behind is not None and segment.next > close_behind:
             segment.close(ended)
             return Fed.CLOSED
-        stop = view.entry_count(view.find(ledger_id))
+        stop = stop_in(ledger_id, view.entry_count(view.find(ledger_id)), segment.stop)
         if segment.end is not None and segment.end.ledger_id == ledger_id:
             stop = min(stop, segment.end.entry_id + 1)
         if next_id < stop:
-            return self._offer(segment, ledger_id, next_id, stop)
+            fed = self._offer(segment, ledger_id, next_id, stop)
+            self._stalled = self._stalled % STALLED_STEPS + 1 if fed is Fed.STALLED else 0
+            return Fed.STARVED if self._stalled == STALLED_STEPS else fed
         if ended is None:
             return Fed.ALL
         after = following(self._owned.read(), ledger_id)

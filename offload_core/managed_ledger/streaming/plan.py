@@ -78,6 +78,13 @@ def takes_segment(ledger: LedgerRecord, uuid: UUID | None = None) -> bool:
     return context.uuid is None and not context.bookkeeper_deleted
 
 
+def stop_in(ledger_id: int, stop: int, bound: EntryPosition | None) -> int:
+    """A ledger's entries before `stop` end there, or at a bound that lies before it."""
+    if bound is None or ledger_id < bound.ledger_id:
+        return stop
+    return min(stop, bound.entry_id) if ledger_id == bound.ledger_id else 0
+
+
 def can_be_whole(info: ManagedLedgerInfo, segment: Segment) -> bool:
     """Whether the entries of an unfinished segment are there: of a ledger that was cut, they may have gone."""
     known = (position for position in (segment.begin, segment.end) if position is not None)
@@ -89,13 +96,23 @@ def _may_have(ledger: LedgerRecord | None, position: EntryPosition) -> bool:
     return ledger is None or not ledger.info.is_closed or position.entry_id < (ledger.info.entries or 0)
 
 
-def pending_bytes(info: ManagedLedgerInfo, view: LedgersView, begin: EntryPosition, enough: int) -> int:
-    """About how many bytes of payloads are acknowledged from a position on; no more is counted than enough."""
+def pending_bytes(
+    info: ManagedLedgerInfo,
+    view: LedgersView,
+    begin: EntryPosition,
+    enough: int,
+    stop: EntryPosition | None = None,
+) -> int:
+    """About how many bytes of payloads are acknowledged from a position on, before `stop`; 0 only if there is no entry.
+
+    No more is counted than enough.
+    """
     found = 0
     for place in range(view.find(begin.ledger_id), len(view.ledger_ids)):
         ledger_id, count = view.ledger_ids[place], view.entry_count(place)
         first = begin.entry_id if ledger_id == begin.ledger_id else 0
-        if first >= count:
+        end = stop_in(ledger_id, count, stop)
+        if first >= end:
             continue
         writer = view.writer
         if writer is not None and writer.ledger_id == ledger_id:
@@ -103,7 +120,7 @@ def pending_bytes(info: ManagedLedgerInfo, view: LedgersView, begin: EntryPositi
         else:
             ledger = info.ledger(ledger_id)
             size = 0 if ledger is None else ledger.info.size or 0
-        found += max(1, size * (count - first) // count)
+        found += max(1, size * (end - first) // count)
         if found >= enough:
             break
     return found

@@ -32,6 +32,8 @@ class StreamingStatus:
         next_position: the entry that is offloaded next.
         completed: how many segments were completed since the topic was opened.
         last_end: the last entry of the last of them.
+        stop: the first position that the topic's filter did not decide of when it was asked last; None for no bound.
+        waits_for: in words, what the entries from there on wait for; None if there are none.
         buffered_bytes: what waits in the offload buffer.
         read_from: where entries came from.
         failures_in_a_row: since the last success.
@@ -45,6 +47,8 @@ class StreamingStatus:
     next_position: EntryPosition | None = None
     completed: int = 0
     last_end: EntryPosition | None = None
+    stop: EntryPosition | None = None
+    waits_for: str | None = None
     buffered_bytes: int = 0
     read_from: EntryCounts = EntryCounts()
     failures_in_a_row: int = 0

@@ -5,7 +5,8 @@
     closed         its last blocks are on their way; then it is recorded as complete, and the next one may begin
 
 A turn goes as far as it can without waiting. A failure ends it, and the next comes after a pause, longer each time; by
-then the record says what is to be resumed. Decision 0027.
+then the record says what is to be resumed. What the topic's filter does not decide of yet waits, as if it had not come.
+Decisions 0027 and 0034.
 """
 
 from __future__ import annotations
@@ -14,31 +15,31 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from uuid import UUID
 
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.streaming.arrivals import Arrivals
 from offload_core.managed_ledger.streaming.buffer import OffloadBuffer
+from offload_core.managed_ledger.streaming.due import SegmentDue
 from offload_core.managed_ledger.streaming.entry_source import EntrySource
 from offload_core.managed_ledger.streaming.feed import Fed, SegmentFeed
+from offload_core.managed_ledger.streaming.filter_looks import FilterLooks, OpenRun
 from offload_core.managed_ledger.streaming.history import planned_end
+from offload_core.managed_ledger.streaming.outcomes import StreamingOutcomes
 from offload_core.managed_ledger.streaming.plan import (
     can_be_whole,
     has_attempt,
     is_left,
     next_begin,
-    pending_bytes,
 )
 from offload_core.managed_ledger.streaming.pool import StreamingPool
-from offload_core.managed_ledger.streaming.retry_pause import RetryPause
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
-from offload_core.managed_ledger.streaming.status import StreamingState, StreamingStatus
-from offload_core.managed_ledger.streaming.waiters import SegmentWaiters
+from offload_core.managed_ledger.streaming.status import StreamingStatus
+from offload_core.managed_ledger.streaming.waiters import SegmentCompletion, SegmentWaiters
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
-from offload_core.metadata.segment_record import unfinished_segment
+from offload_core.metadata.segment_record import Segment, unfinished_segment
 from offload_core.offload.recorded_segments import RecordedSegment
 from offload_hooks.errors import (
     AttemptError,
@@ -51,8 +52,7 @@ from offload_hooks.errors import (
 
 MOST_STEPS = 32
 """Of one turn: batches of a MiB, then other topics have theirs."""
-STALLED_TURNS = 20
-"""So often in a row there was no memory: then some segment is closed early."""
+_NEVER_BYTES = 1 << 62
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ class TopicStreaming:
         view: the ledgers as they are now.
         moved: told of each ledger whose copies are others now.
         is_offloading: whether a ledger-based offload of the topic runs.
+        open_run: asks the topic's filter.
     """
 
     def __init__(
@@ -75,34 +76,32 @@ class TopicStreaming:
         cache: TailCache,
         moved: Callable[[int], None],
         is_offloading: Callable[[], bool],
+        open_run: OpenRun,
     ) -> None:
         self._pool = pool
         self._owned = owned
         self._view = view
         self._moved = moved
         self._is_offloading = is_offloading
-        self._audit = environment.audit
         self._now_ms = environment.now_ms
-        self._segments = pool.segments_of(owned, environment.records, self._announce, environment.now_ms)
+        self._outcomes = StreamingOutcomes(owned.name, environment.audit, environment.now_ms)
+        self._segments = pool.segments_of(
+            owned, environment.records, self._outcomes.announce, environment.now_ms
+        )
         self._buffer = OffloadBuffer(pool.buffer_budget)
         self._hot = environment.hot.store
         self._source = EntrySource(self._buffer, cache, self._hot)
         self._feed = SegmentFeed(self._source, owned, view)
+        self._looks = FilterLooks(open_run, environment.now_ms)
         self._turning = threading.Lock()
         self._settings: StreamingSettings | None = None
-        self._bounds = StreamingSettings.within(pool.budget.limit_bytes)
+        bounds = StreamingSettings.within(pool.budget.limit_bytes)
+        self._waiters = SegmentWaiters()
+        self._due = SegmentDue(owned, view, self._waiters, bounds, environment.now_ms)
         self._segment: RecordedSegment | None = None
         self._close_behind: EntryPosition | None = None
-        self._since_ms: int | None = None
-        self._closes_early = False
-        self._stalled = 0
-        self._waiters = SegmentWaiters()
-        self._status = StreamingStatus()
-        self._pause = RetryPause()
-        self._is_closed = self._is_overdue = False
-        # of appends, under no lock: a turn too many does no harm
-        self._finishes = self._is_woken = self._is_armed = False
-        self._fresh_bytes = self._wake_bytes = 0
+        self._arrivals = Arrivals(lambda: pool.wake(self))
+        self._is_closed = self._is_overdue = self._finishes = False
 
     # --- from other threads --------------------------------------------------------------------
 
@@ -119,8 +118,9 @@ class TopicStreaming:
     def set(self, settings: StreamingSettings | None) -> None:
         """Switch on, with these bounds, or off; it does nothing yet. Sizes hold from the next segment on."""
         self._settings = settings
+        self._due.is_on = settings is not None
         if settings is not None:
-            self._bounds = settings
+            self._due.bounds = settings
         self._finishes = True  # the next turn sees whether there is anything to be finished
         self.wake()
 
@@ -128,59 +128,45 @@ class TopicStreaming:
         """Take entries that were acknowledged, if there is room for them; it waits for nobody."""
         if not self._is_active:
             return
-        if not self._pause.failures:
+        if not self._outcomes.pause.failures and not self._looks.is_stuck:
             self._buffer.put(position.ledger_id, position.entry_id, payloads)
-        self._fresh_bytes += sum(map(len, payloads)) + 1
-        if self._fresh_bytes >= self._wake_bytes or not self._is_armed:
-            self.wake()
+        self._arrivals.add(sum(map(len, payloads)))
 
     def wake(self) -> None:
         """Something may be to be done."""
-        if not self._is_woken:
-            self._is_woken = True
-            self._pool.wake(self)
+        self._arrivals.wake()
 
     def close_early(self) -> None:
         """See `Streamed`."""
-        self._closes_early = True
+        self._due.closes_early = True
         self.wake()
 
-    def complete(self, timeout_s: float | None) -> None:
+    def complete(self, timeout_s: float | None) -> SegmentCompletion:
         """See `ManagedLedger.complete_segment`."""
         target = self._view().last_position()
         if target is None:
-            return
+            return SegmentCompletion(end=None)
+        self._looks.ask()  # before somebody can be told what it has said before
         done = self._waiters.add(target)
         if self._is_closed:
-            self._waiters.tell(self._stopped())
-        self._finishes, self._pause.until_ms = True, None
+            self._waiters.tell(self._outcomes.stopped())
+        self._finishes, self._outcomes.pause.until_ms = True, None
         self.wake()
         if not self._pool.wait(done, timeout_s):
             raise OffloadStoppedError(
                 f"the segment of {self._owned.name} is not complete yet", hint="Its offload goes on."
             )
-        done.result()
+        return done.result()
 
     @property
     def status(self) -> StreamingStatus:
         """See `ManagedLedger.streaming_status`."""
-        segment, status = self._segment, self._status
-        state: StreamingState = "idle" if self._is_active else "off"
-        if self._is_closed:
-            state = "ended"
-        elif self._pause.until_ms is not None:
-            state = "waiting"
-        elif segment is not None:
-            state = "closing" if segment.is_closed else "open"
+        found = self._outcomes.status(self._segment, is_active=self._is_active, has_ended=self._is_closed)
         return replace(
-            status,
-            state=state,
-            segment=None if segment is None else segment.uuid,
-            begin=None if segment is None else segment.begin,
-            next_position=None if segment is None else segment.next,
+            found,
+            stop=self._looks.stop,
+            waits_for=self._looks.waits_for,
             buffered_bytes=self._buffer.used_bytes,
-            failures_in_a_row=self._pause.failures,
-            next_try_ms=self._pause.until_ms,
             read_from=self._source.counts,
         )
 
@@ -201,7 +187,7 @@ class TopicStreaming:
         except Exception as error:  # of a driver, perhaps; whatever it is, the topic is closed
             _log.warning("the last segment of %s is not complete: %s", self._owned.name, error)
         finally:
-            self._end(self._stopped())
+            self._end(self._outcomes.stopped())
             self._turning.release()
         if segment is not None:
             self._pool.wait(segment.outcome, timeout_s)  # until what it left in the tier is deleted
@@ -213,7 +199,7 @@ class TopicStreaming:
         if not self._turning.acquire(blocking=False):
             return  # it is being closed
         try:
-            self._is_woken = False
+            self._arrivals.begin_turn()
             if self._is_active and not self._is_closed:
                 self._go_on()
         except OwnershipLostError as error:
@@ -231,12 +217,12 @@ class TopicStreaming:
         finally:
             self._source.rest()
             if self._is_overdue:
-                self._end(self._stopped())
+                self._end(self._outcomes.stopped())
             self._turning.release()
 
     def _go_on(self) -> None:
-        if not self._pause.is_over(self._now_ms()):
-            self._pool.wake_at(self, self._pause.until_ms or 0)
+        if not self._outcomes.pause.is_over(self._now_ms()):
+            self._pool.wake_at(self, self._outcomes.pause.until_ms or 0)
             return
         for _ in range(MOST_STEPS):
             if self._is_closed or not self._step():
@@ -261,62 +247,98 @@ class TopicStreaming:
         """Resume or assign a segment, if one is due."""
         if self._is_offloading():
             return False  # at its end there is a turn
-        info = self._owned.read()
+        due, info = self._due, self._owned.read()
         old = unfinished_segment(info)
         if old is not None:
-            if can_be_whole(info, old):
-                self._start(self._segments.resume(old, self._bounds.of_segments))
-            else:
-                self._segments.forget(old)
-            return True
-        begin = next_begin(info, is_on=self._settings is not None)
-        self._finishes, self._is_armed = begin is not None, False  # what comes behind the next look wakes
+            return self._resume(info, old)
+        begin = next_begin(info, is_on=due.is_on)
+        self._finishes = begin is not None
+        self._arrivals.disarm()  # what comes behind the next look wakes
         self._waiters.tell_done(begin)
-        waiting = 0 if begin is None else self._pending(info, begin)
+        waiting = 0 if begin is None else due.pending(info, begin)
         if begin is None or not waiting:
-            self._since_ms = None
+            due.since_ms = None
             if not self._is_active:
                 self._buffer.clear()
             return False
-        self._since_ms = self._since_ms or self._now_ms()
-        if waiting < self._bounds.feed_bytes and not self._is_due(begin):
-            self._rest(waiting)
-            return False
+        due.note_waiting()
+        if due.is_enough(waiting) or due.is_due(begin):
+            self._looks.look(self._view())
+            waiting = due.pending(info, begin, self._looks.stop)
+        if not waiting:
+            return self._hold(begin)
+        if not (due.is_enough(waiting) or due.is_due(begin, self._looks.stop)):
+            return self._rest(waiting)
         ledger = info.ledger(begin.ledger_id)
         if ledger is not None and has_attempt(ledger):
             self._segments.clear(ledger)
-        end = planned_end(info, begin, self._bounds.max_segment_bytes, self._hot) if self._settings else None
-        self._start(self._segments.assign(begin, self._bounds.of_segments, end))
+        segment_filter, end = self._looks.new_filter(), None
+        if due.is_on and segment_filter is None:  # else nobody knows how much is left of entries
+            end = planned_end(info, begin, due.bounds.max_segment_bytes, self._hot)
+        self._start(self._segments.assign(begin, due.bounds.of_segments, end, segment_filter))
+        return True
+
+    def _resume(self, info: ManagedLedgerInfo, old: Segment) -> bool:
+        """Resume a segment, or forget it if its entries went."""
+        due = self._due
+        if not can_be_whole(info, old):
+            self._segments.forget(old)
+            return True
+        self._looks.look(self._view())
+        if due.pending(info, old.begin) and not due.pending(info, old.begin, self._looks.stop):
+            return self._hold(old.begin)
+        self._start(self._segments.resume(old, due.bounds.of_segments, self._looks.new_filter()))
         return True
 
     def _start(self, segment: RecordedSegment) -> None:
         self._segment = segment
-        self._close_behind, self._closes_early = None, False
-        self._since_ms = self._now_ms() if self._since_ms is None else self._since_ms
+        self._close_behind, self._due.closes_early = None, segment.end is not None
+        self._due.note_waiting()
         self._pool.note_open(self, is_open=True)
         segment.outcome.add_done_callback(lambda _: self.wake())
 
     def _feed_on(self, segment: RecordedSegment) -> bool:
         """Feed the open segment, if enough waits, or it is to close."""
-        if self._close_behind is None and self._is_due(segment.begin):
-            self._close_behind = segment.end or self._view().last_position()
-        waiting = self._pending(self._owned.info, segment.next)
-        if self._close_behind is None and waiting < self._bounds.feed_bytes:
-            self._rest(waiting)
+        due = self._due
+        if due.wants_look(segment, self._close_behind, self._looks.is_asked) and not self._look_on(segment):
             return False
-        fed = self._feed.step(segment, is_on=self._settings is not None, close_behind=self._close_behind)
-        self._stalled = self._stalled + 1 if fed is Fed.STALLED else 0
-        if self._stalled == STALLED_TURNS:
+        if self._close_behind is None and due.is_due(segment.begin, segment.stop):
+            last = segment.end or self._view().last_position(segment.stop)
+            if last is None or last < segment.begin:
+                return self._hold(segment.begin)
+            self._close_behind = last
+        waiting = due.pending(self._owned.info, segment.next, segment.stop)
+        if waiting:
+            due.note_waiting()
+        if self._close_behind is None and not due.is_enough(waiting):
+            return self._rest(waiting)
+        fed = self._feed.step(segment, is_on=due.is_on, close_behind=self._close_behind)
+        if fed is Fed.STARVED:
             self._pool.relieve()
-            self._stalled = 0
-        if fed in (Fed.FULL, Fed.STALLED):
+        if fed in (Fed.FULL, Fed.STALLED, Fed.STARVED):
             self.wake()
         elif fed is Fed.CLOSED:
             self._pool.note_open(self, is_open=False)
             return segment.has_ended
-        elif fed is Fed.ALL:
-            self._rest(waiting)
-        return fed is Fed.MORE
+        return self._rest(waiting) if fed is Fed.ALL else fed is Fed.MORE
+
+    def _look_on(self, segment: RecordedSegment) -> bool:
+        """Ask the filter; whether the open segment can go on by what it says."""
+        if not self._looks.look(self._view()) or self._looks.continues(segment.filter):
+            return True
+        _log.info("the filter of %s was changed: its open segment is begun anew", self._owned.name)
+        self._leave()
+        if segment.has_ended:  # else there is a turn when it has
+            self.wake()
+        return False
+
+    def _hold(self, begin: EntryPosition) -> bool:
+        """Nothing from this position on may be offloaded yet: false."""
+        self._due.since_ms = None
+        if not self._looks.is_asked:
+            end = self._view().last_position(begin)
+            self._waiters.tell_held(SegmentCompletion(end=end, waits_for=self._looks.waits_for))
+        return self._rest(0)
 
     def _settle(self, segment: RecordedSegment) -> None:
         """Record how a segment ended."""
@@ -325,18 +347,20 @@ class TopicStreaming:
             self._leave()
             raise failure
         done = segment.complete()
-        self._segment, self._since_ms = None, None
-        self._pool.note_open(self, is_open=False)
-        status = self._status
-        self._status = replace(status, completed=status.completed + 1, last_end=done.end)
-        self._pause.failures = 0
+        self._segment = self._due.since_ms = None
+        self._end_segment()
+        self._outcomes.complete(done)
         for ledger_id in done.end_entry_ids:
             self._moved(ledger_id)
+
+    def _end_segment(self) -> None:
+        self._due.closes_early = False
+        self._pool.note_open(self, is_open=False)
 
     def _leave(self) -> None:
         """Give the segment up; it stays recorded, for who resumes it. What nobody else would find is deleted."""
         segment, self._segment = self._segment, None
-        self._pool.note_open(self, is_open=False)
+        self._end_segment()
         if segment is not None:
             segment.give_up()
             self._segments.delete_lost(segment)
@@ -354,47 +378,23 @@ class TopicStreaming:
         """Whether it is switched on, or there is something to be finished."""
         return self._settings is not None or self._finishes
 
-    def _is_due(self, begin: EntryPosition) -> bool:
-        """Whether a segment that begins there is to close with what there is."""
-        has_end = self._segment is not None and self._segment.end is not None
-        if self._waiters or self._closes_early or has_end:
-            return True
-        if self._since_ms is not None:
-            self._since_ms = min(self._since_ms, now_ms := self._now_ms())  # a clock may be put back
-            if now_ms >= self._since_ms + self._bounds.max_age_ms:
-                return True
-        if self._settings is not None:
-            return False
-        ledger = self._owned.info.ledger(begin.ledger_id)
-        return ledger is not None and ledger.info.is_closed
-
-    def _pending(self, info: ManagedLedgerInfo, begin: EntryPosition) -> int:
-        return pending_bytes(info, self._view(), begin, self._bounds.feed_bytes)
-
-    def _rest(self, waiting: int) -> None:
-        """Nothing is to be done before more comes, or a time does."""
-        self._fresh_bytes, self._wake_bytes, self._is_armed = 0, self._bounds.feed_bytes - waiting, True
-        due = [] if self._segment is None else [self._segment.lease_due_ms]
-        if self._since_ms is not None:
-            due.append(self._since_ms + self._bounds.max_age_ms)
-        self._pool.wake_at(self, min(due))
-
-    # --- telling -------------------------------------------------------------------------------
+    def _rest(self, waiting: int) -> bool:
+        """Nothing is to be done before more comes, or a time does: false."""
+        wake_bytes = self._due.bounds.feed_bytes - waiting
+        times = [] if self._due.since_ms is None else [self._due.since_ms + self._due.bounds.max_age_ms]
+        if self._segment is not None:
+            times.append(self._segment.lease_due_ms)
+        if self._looks.next_look_ms is not None:
+            times.append(self._looks.next_look_ms)
+            wake_bytes = _NEVER_BYTES  # whatever comes must wait for that
+        if self._looks.is_stuck:
+            self._buffer.clear()
+        self._arrivals.rest(wake_bytes)
+        if times:
+            self._pool.wake_at(self, min(times))
+        return False
 
     def _note_failure(self, error: OffloadError) -> None:
-        wait_s = self._pause.begin(self._now_ms())
-        self._status = replace(self._status, last_error=error)
-        _log.warning(
-            "streaming of %s failed, and is tried again in %g s: %s", self._owned.name, wait_s, error
-        )
-        self._pool.wake_at(self, self._pause.until_ms or 0)
+        self._pool.wake_at(self, self._outcomes.fail(error))
         self._buffer.clear()
         self._waiters.tell(error)
-
-    def _stopped(self) -> OffloadStoppedError:
-        return OffloadStoppedError(f"the streaming of {self._owned.name} was stopped")
-
-    def _announce(self, ledger_id: int, uuid: UUID, why: str) -> None:
-        self._audit.record(
-            Deletion(managed_ledger=self._owned.name, ledger_id=ledger_id, copy="cold", why=why, uuid=uuid)
-        )

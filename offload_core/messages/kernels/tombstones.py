@@ -1,4 +1,4 @@
-"""Tombstones in the place of entries that are left out, the others copied, run by run.
+"""Tombstones in the place of entries that are dropped, the others copied, run by run.
 
 A kernel never raises: it stops at the first entry that is not right. The twin is `new_entry.pack_tombstone`.
 """
@@ -17,33 +17,22 @@ from offload_core.codec.kernels.intrinsics import (
     store_i32,
 )
 from offload_core.messages.kernels.entries import read_entry
-from offload_core.messages.kernels.fields import E_PUBLISH_TIME
+from offload_core.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME
 
 _BROKER_MAGIC = np.uint32(0x0E02)
 _CHECKSUM_BYTES = 6
 _LENGTH_BYTES = 4
-_LONGEST_VARINT = 10
-
-
-@numba.njit(cache=True, nogil=True)
-def most_bytes(offsets, dropped, before, after):
-    """Bytes that `replace` needs at most; arguments as there."""
-    size = offsets[-1] - offsets[0]
-    tombstone = _CHECKSUM_BYTES + _LENGTH_BYTES + len(before) + _LONGEST_VARINT + len(after)
-    for i in range(len(dropped)):
-        if dropped[i]:
-            size += tombstone
-    return size
 
 
 @numba.njit(cache=True, nogil=True)
 def replace(data, offsets, dropped, checksum, before, after, row, out, out_offsets):
-    """Copy entries to `out`, a tombstone in the place of each that is `dropped`.
+    """Copy entries to `out`, a tombstone in the place of each that is `dropped`, but for markers, which stay.
 
     `data` uint8; `offsets` int64, one more than there are entries, ascending and within `data`; `dropped` bool, one per
-    entry. A tombstone's metadata is `before`, its entry's publish time as a varint, `after` (uint8). `row` is int64
-    scratch, `E_FIELDS` long; `checksum` as of `read_entry`, not 0. `out` has room for `most_bytes`, `out_offsets`
-    (int64) is filled as `offsets` is. What a broker put before a dropped entry stays before its tombstone.
+    entry: of a marker it is set to false. A tombstone's metadata is `before`, its entry's publish time as a varint,
+    `after` (uint8). `row` is int64 scratch, `E_FIELDS` long; `checksum` as of `read_entry`, not 0. `out` has room
+    for all entries and a tombstone for each that is dropped; `out_offsets` (int64) is filled as `offsets` is. What a
+    broker put before an entry stays there.
     Answers how many entries are done before the first dropped one that is not right.
     """
     count = len(dropped)
@@ -55,6 +44,9 @@ def replace(data, offsets, dropped, checksum, before, after, row, out, out_offse
         start, end = offsets[i], offsets[i + 1]
         if not read_entry(data, start, end, checksum, row):
             return i
+        if row[E_MARKER_TYPE] >= 0:
+            dropped[i] = False
+            continue
         if end - start >= _CHECKSUM_BYTES and load_u32(data, start) >> 16 == _BROKER_MAGIC:
             start += _CHECKSUM_BYTES + load_i32(data, start + 2)
         copy_bytes(out, place, data, run, start - run)

@@ -29,6 +29,15 @@ _OPENED = [
 ]
 """What Netty, RocksDB's statistics and the metrics look into."""
 
+_ENTRY_METADATA = ",".join(
+    f"org.apache.pulsar.common.intercept.Append{what}MetadataInterceptor"
+    for what in ("BrokerTimestamp", "Index")
+)
+"""What makes the broker entry metadata."""
+
+_HOUR_MS = 3_600_000
+"""No snapshot of a topic's transactions but the first is made: they are recovered from the topic when it is loaded."""
+
 _HADOOP = {
     "fs.defaultFS": "",
     "io.file.buffer.size": "4096",
@@ -50,6 +59,7 @@ class Broker(Server):
         java_options: more options of `java`; a broker that is to be measured should have none.
         transactions: whether it takes transactions, for which it keeps system topics.
         topic_policies: whether topics have policies of their own, which are in system topics.
+        entry_metadata: whether it puts a timestamp and an index before each entry, and shows them to clients.
     """
 
     name = "broker"
@@ -68,6 +78,7 @@ class Broker(Server):
         java_options: Sequence[str] = QUICK_START,
         transactions: bool = False,
         topic_policies: bool = False,
+        entry_metadata: bool = False,
     ) -> None:
         super().__init__()
         self._s3 = s3
@@ -76,6 +87,7 @@ class Broker(Server):
         self._transactions = str(transactions).lower()
         self._topic_policies = str(topic_policies).lower()
         self._system_topics = str(transactions or topic_policies).lower()
+        self._entry_metadata = entry_metadata
 
     def start(self, folder: Path) -> Broker:
         self.service_port, self.bookie_port, self.bookie_web_port = free_port(), free_port(), free_port()
@@ -190,7 +202,11 @@ class Broker(Server):
             "loadBalancerEnabled": "false",
             "systemTopicEnabled": self._system_topics,
             "transactionCoordinatorEnabled": self._transactions,
+            "transactionBufferSnapshotMinTimeInMillis": _HOUR_MS,
             "topicLevelPoliciesEnabled": self._topic_policies,
+            "activeConsumerFailoverDelayTimeMillis": 0,
+            "brokerEntryMetadataInterceptors": _ENTRY_METADATA if self._entry_metadata else "",
+            "exposingBrokerEntryMetadataToClientEnabled": str(self._entry_metadata).lower(),
             "narExtractionDirectory": self.folder / "offloaders",
             # of the bookie
             "listeningInterface": "lo0" if sys.platform == "darwin" else "lo",

@@ -56,7 +56,10 @@ final class Transactions {
         return Oracle.JSON.createObjectNode().set("ids", ids);
     }
 
-    /** What a reader gets of the "topic" from its first message to the last that it is shown. */
+    /**
+     * What a reader gets of the "topic" from its first message to the last that it is shown. The index and the broker's
+     * timestamp are null where the broker gives none.
+     */
     static ObjectNode read(JsonNode request) throws Exception {
         ArrayNode read = Oracle.JSON.createArrayNode();
         try (Reader<byte[]> reader = connect(request).newReader()
@@ -73,6 +76,8 @@ final class Transactions {
                         .put("ledger", id.getLedgerId())
                         .put("entry", id.getEntryId())
                         .put("batch_index", id.getBatchIndex())
+                        .put("index", message.getIndex().orElse(null))
+                        .put("broker_ms", message.getBrokerPublishTime().orElse(null))
                         .put("value", new String(message.getData(), StandardCharsets.UTF_8));
             }
         }

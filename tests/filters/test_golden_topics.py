@@ -1,0 +1,66 @@
+"""Topics that a broker offloaded, filtered by their transactions: our readers read what Pulsar's consumers saw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from expected import as_expected
+from golden import sent_in_transactions, topic_objects, topic_rows
+from in_their_place import filter_objects
+from tiers import lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.filters import FilterMode, FilterRecord
+from offload_core.messages.schema import EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS
+from offload_core.messages.transaction_id import TransactionId
+from offload_core.tier import open_store
+
+COLUMNS = [*MESSAGE_COLUMNS, *EXTRA_MESSAGE_COLUMNS]
+
+
+def filtered(folder: Path, topic: str, mode: FilterMode) -> list[FilterRecord]:
+    """The topic in a tier in `folder`, filtered there."""
+    lay_out_broker_objects(folder / "tier", [topic])
+    with open_store(folder / "tier") as tier:
+        keys = [stored.key for stored in topic_objects(topic)]
+        records = filter_objects(tier, keys, folder / "hot", mode=mode)
+    assert len(records) == len(keys)
+    return list(records.values())
+
+
+@pytest.mark.parametrize("mode", FilterMode)
+@pytest.mark.parametrize("how", [{}, {"task_bytes": 1}], ids=["at once", "many tasks"])
+def test_what_is_left_of_transactions_is_what_a_consumer_saw(
+    tmp_path: Path, mode: FilterMode, how: dict
+) -> None:
+    records = filtered(tmp_path, "txn", mode)
+    sent = sent_in_transactions()
+    aborted = {TransactionId(*row["txn_id"]) for row in sent if row["state"] == "aborted" and row["txn_id"]}
+    assert {each for record in records for each in record.aborted} == aborted
+
+    with open_tier(tmp_path / "tier") as tier:
+        topic = "persistent://acme/cold/txn"
+        rows = tier.scan(topic=topic, columns=COLUMNS, **how).to_table().to_pylist()
+        uncommitted = tier.scan(topic=topic, columns=["__txnState"], isolation="uncommitted").to_table()
+    assert len(rows) == len(topic_rows("txn"))
+    for row, expected in zip(rows, topic_rows("txn"), strict=True):
+        found = as_expected(row)
+        assert {name: found[name] for name in expected if name in found} == {
+            name: value for name, value in expected.items() if name in found
+        }
+    assert set(uncommitted["__txnState"].to_pylist()) <= {None, "committed"}
+    assert len(uncommitted) == len(rows)
+
+
+@pytest.mark.parametrize("mode", FilterMode)
+def test_a_topic_without_transactions_stays_as_it_was(tmp_path: Path, mode: FilterMode) -> None:
+    (tmp_path / "unfiltered").mkdir()
+    lay_out_broker_objects(tmp_path / "unfiltered", ["comp-lz4"])
+    records = filtered(tmp_path, "comp-lz4", mode)
+    assert not any(record.total_dropped.entries for record in records)
+    tables = []
+    for root in (tmp_path / "unfiltered", tmp_path / "tier"):
+        with open_tier(root) as tier:
+            tables.append(tier.scan(topic="persistent://acme/cold/comp-lz4", columns=COLUMNS).to_table())
+    assert tables[0].equals(tables[1])

@@ -1,0 +1,173 @@
+"""Scans of topics of which a filter left out entries: exactly those that are left, and no more requests than before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from entries import PUBLISH_TIME_MS, entry
+from filtered_topics import FilteredLedger, FilteredTopic, Layout, filtered_topics
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import TOPIC, MemoryDriver, Names
+
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.scan import Condition, Operator, Position, Scan, read_task
+from offload_core.tier import Tier
+from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
+
+NAME = TopicName(TOPIC)
+Places = list[tuple[int, int]]
+
+
+def scan_of(tier: TierReader, topic: FilteredTopic, *, with_records: bool, **options: Any) -> Scan:
+    return tier.scan(
+        topic=TOPIC,
+        records=topic.records() if with_records else None,
+        **options,
+    )
+
+
+def rows_of(scan: Scan, *names: str) -> list[tuple[Any, ...]]:
+    """Of the scan itself, and the same of its tasks."""
+    found = [tuple(row[name] for name in names) for batch in scan for row in batch.to_pylist()]
+    batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+    assert [tuple(row[name] for name in names) for batch in batches for row in batch.to_pylist()] == found
+    return found
+
+
+@st.composite
+def places(draw: st.DrawFn, topic: FilteredTopic) -> Position:
+    """Any entry's place, also of one that was left out, or the end of a ledger."""
+    ledger = draw(st.sampled_from(topic.ledgers))
+    return Position(
+        ledger.ledger_id, draw(st.integers(0, len(ledger.payloads))), draw(st.sampled_from([0, 0, 1]))
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(topic=filtered_topics(), data=st.data())
+def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.DataObject) -> None:
+    with_records = data.draw(st.booleans())
+    tier = topic.tier(
+        range_bytes=data.draw(st.sampled_from([512, 8 << 20])),
+        ranges_ahead=data.draw(st.sampled_from([0, 3])),
+    )
+    options = {"task_bytes": data.draw(st.sampled_from([1, 600, 1 << 20]))}
+    scan = scan_of(tier, topic, with_records=with_records, level="entries", **options)
+    found = rows_of(scan, "__ledgerId", "__entryId", "value")
+    assert [row[:2] for row in found] == topic.kept
+    assert {row[:2]: row[2] for row in found} == topic.values
+
+
+@settings(max_examples=200, deadline=None)
+@given(topic=filtered_topics(), data=st.data())
+def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
+    topic: FilteredTopic, data: st.DataObject
+) -> None:
+    with_records = data.draw(st.booleans())
+    start, stop = (data.draw(places(topic)) for _ in range(2))
+    options: dict[str, Any] = {
+        "start": {NAME: start},
+        "stop": {NAME: stop},
+        "columns": ["__ledgerId", "__entryId", "__batchIndex"],
+        "task_bytes": data.draw(st.sampled_from([1, 600, 1 << 20])),
+        "chunks": "raw",
+    }
+    driver, whole = topic.driver(), topic.driver(whole=True)
+    found, everything = (
+        [
+            (row["__ledgerId"], row["__entryId"], max(row["__batchIndex"], 0))
+            for batch in scan_of(TierReader(Tier(each)), topic, with_records=with_records, **options)
+            for row in batch.to_pylist()
+        ]
+        for each in (driver, whole)
+    )
+    begin, end = ((at.ledger_id, at.entry_id, at.batch_index) for at in (start, stop))
+    assert all(begin <= row < end for row in everything)
+    assert found == [row for row in everything if row[:2] in set(topic.kept)]
+    assert len(driver.reads) <= len(whole.reads)
+
+
+@settings(max_examples=100, deadline=None)
+@given(topic=filtered_topics(), data=st.data())
+def test_times_and_conditions_choose_from_what_is_left(topic: FilteredTopic, data: st.DataObject) -> None:
+    first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
+    low = data.draw(st.integers(0, 13))
+    times = {"start_time": PUBLISH_TIME_MS + first, "stop_time": PUBLISH_TIME_MS + last, "time_slack_ms": 0}
+    at_least = Condition(column="__entryId", operator=Operator.GREATER_OR_EQUAL, value=low)
+    with_records = data.draw(st.booleans())
+    for options in (times, {"conditions": [at_least]}, {**times, "conditions": [at_least]}):
+        driver, whole = topic.driver(), topic.driver(whole=True)
+        found, everything = (
+            rows_of(
+                scan_of(TierReader(Tier(each)), topic, with_records=with_records, task_bytes=1, **options),
+                "__ledgerId",
+                "__entryId",
+            )
+            for each in (driver, whole)
+        )
+        kept = set(topic.kept)
+        wanted = [row for row in everything if row in kept]
+        if "conditions" in options:  # what is read may be more; of whole objects as of others
+            found, wanted = ([row for row in rows if row[1] >= low] for rows in (found, wanted))
+        assert found == wanted
+
+
+# --- what is damage all the same ---------------------------------------------------------------
+
+
+def one_ledger(layout: Layout, kept: set[int], *blocks: list[int]) -> FilteredTopic:
+    payloads = [entry(b"value %d" % i) for i in range(8)]
+    ledger = FilteredLedger(
+        ledger_id=3, layout=layout, payloads=payloads, kept=frozenset(kept), blocks=blocks
+    )
+    return FilteredTopic(ledgers=[ledger])
+
+
+@pytest.mark.parametrize("layout", ["pip17", "streaming"])
+@pytest.mark.parametrize(
+    "more", [{}, {"pulsaroffloadfiltered": "x", "pulsaroffloadfilteredmode": "tombstone"}]
+)
+@pytest.mark.parametrize("missing", [{0}, {1}, {3}, {4}, {7}, {4, 5, 6, 7}, set(range(8))])
+def test_what_is_missing_of_an_object_without_gaps_is_damage(
+    layout: Layout, more: dict[str, str], missing: set[int]
+) -> None:
+    topic = one_ledger(layout, set(range(8)) - missing, [0, 4])
+    driver = MemoryDriver(topic.driver().objects, metadata=Names().as_metadata("data") | more)
+    with pytest.raises((DataLossError, FormatError)):
+        list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries", records=topic.records()))
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost: int) -> None:
+    """By the record it is there. Without one nobody knows."""
+    topic = one_ledger("streaming", {1, 4, 5}, [0, 1], [3, 4], [6])
+    driver = topic.driver()
+    data_key = sorted(key for key in driver.objects if not key.endswith("-index"))[lost]
+    del driver.objects[data_key], driver.objects[f"{data_key}-index"]
+    with pytest.raises(DataLossError):
+        list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries", records=topic.records()))
+    left = TierReader(Tier(driver)).scan(topic=TOPIC, level="entries")
+    assert rows_of(left, "__entryId") == [(i,) for i in (1, 4, 5) if i // 3 != lost]
+
+
+def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> None:
+    topic = one_ledger("pip17", {1, 7}, [0])
+    driver = topic.driver()
+    (data_key,) = (key for key in driver.objects if not key.endswith("-index"))
+    data = driver.objects[data_key]
+    driver.objects[data_key] = data.replace((7).to_bytes(8, "big"), (8).to_bytes(8, "big"))
+    with pytest.raises(EntryOrderError, match="a block does not end with the entry that its index says"):
+        list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries"))
+
+
+def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
+    """A gap costs nothing: entries beside it are decoded together."""
+    payloads = [entry(b"value %d" % i) for i in range(3000)]
+    kept = frozenset(i for i in range(3000) if i % 3)
+    ledger = FilteredLedger(ledger_id=3, layout="pip17", payloads=payloads, kept=kept, blocks=[[0]])
+    for level in ("entries", "messages"):
+        batches = list(FilteredTopic(ledgers=[ledger]).tier().scan(topic=TOPIC, level=level))  # type: ignore[arg-type]
+        assert [batch.num_rows for batch in batches] == [2000]

@@ -1,0 +1,265 @@
+"""Drawn topics of which a filter has left out entries, anywhere, in objects of all formats; the same whole."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Literal
+
+from entries import (
+    PUBLISH_TIME_MS,
+    UUID_OF_OBJECTS,
+    WrittenObject,
+    batch_entry,
+    entry,
+    ledger_metadata,
+)
+from hypothesis import strategies as st
+from mapfiles import mapfile
+from records import closed, managed_ledger, segment
+from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
+
+from offload_core.api import TierReader
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, GAP_MODE
+from offload_core.codec.frames import padding
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.pip17 import pack_pip17_index
+from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.tier import Tier
+
+Layout = Literal["pip17", "streaming", "mapfile"]
+
+MARKED = {FILTERED_KEY: "by-property", FILTERED_MODE_KEY: GAP_MODE}
+
+Block = tuple[int, Mapping[int, bytes]]
+"""The least id that it can begin with, and its entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilteredLedger:
+    """A ledger's entries, those that were kept, and how they lie in objects.
+
+    Attributes:
+        blocks: of each object the first entries of its blocks; the next one's begins an object.
+        mark: what the user metadata of its objects says of a filter; None for `MARKED` where entries are missing.
+    """
+
+    ledger_id: int
+    layout: Layout
+    payloads: Sequence[bytes]
+    kept: frozenset[int]
+    blocks: Sequence[Sequence[int]]
+    mark: Mapping[str, str] | None = None
+
+    def written(self, kept: frozenset[int]) -> list[WrittenObject]:
+        """Its objects with these entries, in order."""
+        entries = {i: self.payloads[i] for i in sorted(kept)}
+        if self.layout == "mapfile":
+            return [
+                mapfile(
+                    entries,
+                    ledger_id=self.ledger_id,
+                    compression=FileCompression.NONE,
+                    block_bytes=200,
+                    index_interval=2,
+                )
+            ]
+        made = []
+        for firsts, following in pairwise([*self.blocks, [len(self.payloads)]]):
+            parts: list[Block] = []
+            for first, stop in pairwise([*firsts, following[0]]):
+                here = {i: payload for i, payload in entries.items() if first <= i < stop}
+                if here:
+                    parts.append((min(here), here))
+            if self.layout == "pip17":
+                made.append(pip17_with_gaps(self.ledger_id, parts or [(0, {})], self.payloads))
+            else:
+                made.append(segment_with_gaps(self.ledger_id, parts or [(firsts[0], {})], following[0]))
+        return made
+
+    @property
+    def stops(self) -> list[int]:
+        """Where its objects end."""
+        return [*(firsts[0] for firsts in self.blocks[1:]), len(self.payloads)]
+
+
+def block_of(object_format: ObjectFormat, ledger_id: int, block: Block) -> bytes:
+    """A block of entries whose ids ascend."""
+    first, entries = block
+    frames = b"".join(struct.pack(">iq", len(payload), i) + payload for i, payload in entries.items())
+    length = BLOCK_HEADER_BYTES + len(frames)
+    if object_format is ObjectFormat.STREAMING:
+        length = streaming_block_length(len(frames), 200)
+    header = BlockHeader(
+        object_format=object_format,
+        block_length=length,
+        first_entry_id=first,
+        ledger_id=ledger_id if object_format is ObjectFormat.STREAMING else None,
+    )
+    return pack_block_header(header) + frames + padding(length - BLOCK_HEADER_BYTES - len(frames))
+
+
+def pip17_with_gaps(ledger_id: int, blocks: Sequence[Block], payloads: Sequence[bytes]) -> WrittenObject:
+    """A PIP-17 object of a ledger of which these blocks are left; the first begins with entry 0 in any case."""
+    data, index = b"", []
+    for number, (first, entries) in enumerate(blocks):
+        begin = first if number else 0
+        index.append(BlockEntry(first_entry_id=begin, part_number=number + 1, offset=len(data)))
+        data += block_of(ObjectFormat.PIP17, ledger_id, (begin, entries))
+    return WrittenObject(
+        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=ledger_id, is_index=False),
+        data=data,
+        index=pack_pip17_index(ledger_metadata(payloads), index, len(data)),
+        entries=(),
+    )
+
+
+def segment_with_gaps(ledger_id: int, blocks: Sequence[Block], stop_entry_id: int) -> WrittenObject:
+    """A streaming object of one ledger, up to this entry."""
+    data, index = b"", []
+    for number, block in enumerate(blocks, start=1):
+        index.append(BlockEntry(first_entry_id=block[0], part_number=number, offset=len(data)))
+        data += block_of(ObjectFormat.STREAMING, ledger_id, block)
+    info = LedgerInfo(ledger_id=ledger_id, entries=stop_entry_id, timestamp_ms=0)
+    return WrittenObject(
+        key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
+        data=data,
+        index=pack_streaming_index([(info, index)], len(data)),
+        entries=(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCopy:
+    """An object, what its user metadata says of a filter, and the entries that it has."""
+
+    key: ObjectKey
+    data: bytes
+    index: bytes
+    mark: Mapping[str, str]
+    kept: Sequence[tuple[int, int]]
+
+    def put(self, tier: Tier) -> None:
+        """Into a tier."""
+        for key, data in ((self.key.data_key, self.data), (self.key.index_key, self.index)):
+            put(tier, key, data, {**Names().as_metadata("data"), **self.mark})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilteredTopic:
+    """A topic with entries left out, and the same topic with all of them in the same blocks."""
+
+    ledgers: Sequence[FilteredLedger]
+
+    @property
+    def kept(self) -> list[tuple[int, int]]:
+        return [(ledger.ledger_id, i) for ledger in self.ledgers for i in sorted(ledger.kept)]
+
+    @property
+    def values(self) -> dict[tuple[int, int], bytes]:
+        return {(ledger.ledger_id, i): ledger.payloads[i] for ledger in self.ledgers for i in ledger.kept}
+
+    def objects(self, *, whole: bool = False) -> Iterator[StoredCopy]:
+        """The objects in order; with `whole` nothing was left out."""
+        number = 0
+        for ledger in self.ledgers:
+            everything = frozenset(range(len(ledger.payloads)))
+            written = ledger.written(everything if whole else ledger.kept)
+            for each, first, stop in zip(written, [0, *ledger.stops], ledger.stops, strict=False):
+                mark = ledger.mark
+                if mark is None:
+                    mark = {} if whole or ledger.kept.issuperset(range(first, stop)) else MARKED
+                key = replace(each.key, uuid=uuid_of(number))
+                kept = [(ledger.ledger_id, i) for i in sorted(ledger.kept) if first <= i < stop]
+                yield StoredCopy(key=key, data=each.data, index=each.index, mark=mark, kept=kept)
+                number += 1
+
+    def driver(self, *, whole: bool = False, **options: object) -> MemoryDriver:
+        """The objects in a tier; `options` are those of `MemoryDriver`."""
+        stored: dict[str, bytes] = {}
+        more: dict[str, Mapping[str, str]] = {}
+        for each in self.objects(whole=whole):
+            stored |= {each.key.data_key: each.data, each.key.index_key: each.index}
+            more |= {each.key.data_key: each.mark, each.key.index_key: each.mark}
+        metadata = Names().as_metadata("data")
+        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
+
+    def info(self, objects: int | None = None) -> ManagedLedgerInfo:
+        """What the topic's record says once so many of its objects are there; None for all."""
+        records: list[LedgerRecord] = []
+        number, where = 0, tier_record(Tier(MemoryDriver({})))
+        for ledger in self.ledgers:
+            uuids = [uuid_of(number + i) for i in range(len(ledger.blocks))]
+            there = uuids if objects is None else uuids[: max(0, objects - number)]
+            number += len(uuids)
+            context = None
+            if there and ledger.layout == "streaming":
+                stops = zip(there, ledger.stops, strict=False)
+                segments = [segment(uuid, stop - 1, driver=where) for uuid, stop in stops]
+                context = OffloadContext.of_segments(segments, complete=there == uuids)
+            elif there:
+                name = "filesystem" if ledger.layout == "mapfile" else where.name
+                context = OffloadContext(uuid=uuids[0], complete=True, driver=replace(where, name=name))
+            records.append(closed(ledger.ledger_id, len(ledger.payloads), context))
+        return managed_ledger(*records)
+
+    def tier(self, **options: object) -> TierReader:
+        return TierReader(Tier(self.driver(**options)))  # type: ignore[arg-type]
+
+    def records(self) -> dict[str, ManagedLedgerInfo]:
+        return {TOPIC: self.info()}
+
+
+@st.composite
+def filtered_topics(
+    draw: st.DrawFn, layouts: Sequence[Layout] = ("pip17", "streaming", "mapfile")
+) -> FilteredTopic:
+    """Up to four ledgers, entries published a ms apart, some of them in batches of two; any of them are left out.
+
+    Of a MapFile the last entry is kept: by that its readers know its end.
+    """
+    ledgers, clock = [], PUBLISH_TIME_MS
+    for number in range(draw(st.integers(1, 4))):
+        count = draw(st.integers(1, 12))
+        layout = draw(st.sampled_from(layouts))
+        payloads = []
+        for i in range(count):
+            value = b"%d:%d " % (number, i) * draw(st.sampled_from([1, 30]))
+            is_batch = draw(st.booleans())
+            payloads.append(
+                batch_entry([value, value], publish_time=clock)
+                if is_batch
+                else entry(value, publish_time=clock)
+            )
+            clock += 1
+        which = draw(st.sampled_from(["all", "none", "some", "some", "some"]))
+        kept = frozenset(range(count) if which == "all" else ())
+        if which == "some":
+            kept = draw(st.frozensets(st.integers(0, count - 1)))
+        if layout == "mapfile":
+            kept |= {count - 1}
+        borders = sorted({0, *draw(st.sets(st.integers(0, count - 1), max_size=6))})
+        cuts = draw(st.sets(st.sampled_from(borders), max_size=2)) if layout == "streaming" else set()
+        blocks: list[list[int]] = []
+        for border in borders:
+            if not blocks or border in cuts:
+                blocks.append([])
+            blocks[-1].append(border)
+        ledgers.append(
+            FilteredLedger(
+                ledger_id=3 + 2 * number,
+                layout=layout,
+                payloads=payloads,
+                kept=kept,
+                blocks=[[0]] if layout == "mapfile" else blocks,
+            )
+        )
+    return FilteredTopic(ledgers=ledgers)

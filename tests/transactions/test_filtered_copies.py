@@ -1,0 +1,175 @@
+"""Topics with transactions that a filter went through while they were offloaded: consumers see the same of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import pytest
+from filtered_topics import FilteredLedger, FilteredTopic
+from histories import events
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiers import TOPIC
+from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, of, simulate
+
+from offload_core.api import TierReader
+from offload_core.catalogue import TopicName
+from offload_core.metadata import EntryPosition
+from offload_core.scan import Position as ScanPosition
+from offload_core.scan import Scan, read_task
+from offload_core.tier import Tier
+from offload_core.transactions import BufferSnapshot, TransactionBuffer
+from offload_hooks.ledger_stores import EntryBatch
+
+Mode = Literal["gap", "tombstone"]
+COLUMNS = ("__ledgerId", "__entryId", "__batchIndex")
+TOMBSTONE = Event(kind="tombstone")
+
+
+def marked(name: str, mode: Mode) -> dict[str, str]:
+    return {"pulsaroffloadfiltered": name, "pulsaroffloadfilteredmode": mode}
+
+
+def copy_of(
+    ledgers: Mapping[int, Sequence[Event]], dropped: Mapping[int, set[int]], name: str, mode: Mode
+) -> FilteredTopic:
+    """A copy of these ledgers; of those that `dropped` names a filter has taken out entries."""
+    made, number = [], 0
+    for ledger_id, happened in ledgers.items():
+        out = dropped.get(ledger_id, set())
+        packed = [
+            (TOMBSTONE if i in out and mode == "tombstone" else event).pack(number + i)
+            for i, event in enumerate(happened)
+        ]
+        number += len(happened)
+        made.append(
+            FilteredLedger(
+                ledger_id=ledger_id,
+                layout="pip17" if ledger_id % 2 else "streaming",
+                payloads=packed,
+                kept=frozenset(i for i in range(len(packed)) if mode == "tombstone" or i not in out),
+                blocks=[[*range(0, len(packed), 3)]],
+                mark=marked(name, mode) if ledger_id in dropped else {},
+            )
+        )
+    return FilteredTopic(ledgers=made)
+
+
+def tier_of(topic: FilteredTopic) -> TierReader:
+    return TierReader(Tier(topic.driver()))
+
+
+def rows_of(scan: Scan) -> list[tuple[int, ...]]:
+    """Of the scan itself, and the same of its tasks."""
+    found = [tuple(row[name] for name in COLUMNS) for batch in scan for row in batch.to_pylist()]
+    batches = [batch for task in scan.tasks for batch in read_task(scan.tier, task, scan.options)]
+    assert [tuple(row[name] for name in COLUMNS) for batch in batches for row in batch.to_pylist()] == found
+    return found
+
+
+def settled(happened: Sequence[tuple[Position, Event]]) -> tuple[Position | None, TransactionBuffer]:
+    """The stable position at the end of a topic, and what knows of its transactions."""
+    buffer = TransactionBuffer.restore(BufferSnapshot(stable_position=None))
+    for number, ((ledger_id, entry_id), event) in enumerate(happened):
+        buffer.add(ledger_id, EntryBatch.of(entry_id, [event.pack(number)]))
+    stable = buffer.stable_position
+    return None if stable is None else (stable.ledger_id, stable.entry_id), buffer
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> dict[int, list[Event]]:
+    """Ledgers in which transactions happen, from 5 on."""
+    happened = draw(events(late=True))
+    borders = sorted({0, *draw(st.sets(st.integers(0, len(happened) - 1), max_size=3))})
+    return {
+        5 + number: list(happened[begin:end])
+        for number, (begin, end) in enumerate(zip(borders, [*borders[1:], len(happened)], strict=True))
+    }
+
+
+@settings(max_examples=120, deadline=None)
+@given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
+def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
+    ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
+) -> None:
+    """From the first ledger on, each that is settled by now, or some of them; the others are as they were."""
+    in_order = [
+        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
+    ]
+    stable, buffer = settled(in_order)
+    dropped: dict[int, set[int]] = {}
+    for ledger_id, happened in ledgers.items():
+        if stable is None or (ledger_id, len(happened) - 1) > stable or data.draw(st.integers(0, 4)) == 0:
+            break
+        dropped[ledger_id] = {
+            i
+            for i, event in enumerate(happened)
+            if event.kind in ("commit", "abort")
+            or (event.transaction is not None and buffer.is_aborted(event.transaction))  # type: ignore[arg-type]
+        }
+    seen = simulate(in_order, (0, 0), (99, 0))
+    tier = tier_of(copy_of(ledgers, dropped, "transactions", mode))
+    for options in ({}, {"task_bytes": 1}, {"records": copy_of(ledgers, dropped, "x", mode).records()}):
+        assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+    everything = rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, isolation="uncommitted"))
+    assert everything == [row[:3] for row in seen.uncommitted if row[1] not in dropped.get(row[0], set())], (
+        "tombstones are no messages"
+    )
+
+
+@pytest.mark.parametrize("mode", ["gap", "tombstone"])
+def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> None:
+    """What it kept may be aborted, or open."""
+    ledgers = {
+        1: [PLAIN, of(ONE), PLAIN, abort(ONE), of(OTHER), PLAIN, PLAIN],
+        2: [commit(OTHER), PLAIN, of(ONE)],
+    }
+    tier = tier_of(copy_of(ledgers, {1: {0, 5}, 2: set()}, "by-property", mode))
+    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == [
+        (1, 2, -1),
+        (1, 4, -1),
+        (1, 6, -1),
+        (2, 1, -1),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["gap", "tombstone"])
+def test_a_topic_that_was_filtered_is_not_looked_through(mode: Mode) -> None:
+    ledgers = {1: [PLAIN, of(ONE), commit(ONE)], 2: [of(OTHER), abort(OTHER), PLAIN]}
+    topic = copy_of(ledgers, {1: {2}, 2: {0, 1}}, "transactions", mode)
+    driver = topic.driver()
+    scan = TierReader(Tier(driver)).scan(topic=TOPIC, columns=COLUMNS)
+    driver.reads.clear()
+    tasks = scan.tasks
+    assert [key for key, *_ in driver.reads if not key.endswith("-index")] == []
+    batches = [batch for task in tasks for batch in read_task(scan.tier, task, scan.options)]
+    assert sum(batch.num_rows for batch in batches) == 3
+
+
+def test_a_tombstone_is_no_abort_of_the_transaction_whose_bits_are_zero() -> None:
+    buffer = TransactionBuffer.restore(BufferSnapshot(stable_position=None))
+    zero = (0, 0)
+    happened = [of(zero), TOMBSTONE, PLAIN, TOMBSTONE]
+    buffer.add(7, EntryBatch.of(0, [event.pack(i) for i, event in enumerate(happened)]))
+    assert not buffer.aborted
+    assert len(buffer.open_transactions) == 1
+    assert buffer.stable_position is None
+    assert buffer.last_position == EntryPosition(7, 3)
+    ledgers = {1: [PLAIN, *happened], 2: [PLAIN, commit(zero)]}
+    tier = tier_of(copy_of(ledgers, {}, "x", "gap"))
+    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == [
+        (1, 0, -1),
+        (1, 1, -1),
+        (1, 3, -1),
+        (2, 0, -1),
+    ]
+
+
+def test_a_stop_inside_a_gap_is_one() -> None:
+    ledgers = {1: [of(ONE), PLAIN, abort(ONE), PLAIN]}
+    tier = tier_of(copy_of(ledgers, {1: {0, 2}}, "transactions", "gap"))
+    name = TopicName(TOPIC)
+    for start, stop, expected in ((0, 1, []), (2, 3, []), (0, 2, [(1, 1, -1)]), (2, 4, [(1, 3, -1)])):
+        bounds = {"start": {name: ScanPosition(1, start)}, "stop": {name: ScanPosition(1, stop)}}
+        assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, **bounds)) == expected  # type: ignore[arg-type]
