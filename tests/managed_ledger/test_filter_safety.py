@@ -9,17 +9,29 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from filtered import FilteredTopic, PlainFilter
 from managed_ledgers import NAME, Audit
+from records import closed, managed_ledger
 
+from offload_core.codec.index import IndexedBlock, LedgerIndex
+from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_core.filters.record import MARKER_CAUSE, RECORD_KEY, aborted_cause
+from offload_core.filters.recorded import settled_by_filters
 from offload_core.managed_ledger import FileAuditLog, keep_up, settle_transactions
 from offload_core.managed_ledger.topic_filters import open_filter
-from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.offload.filter_check import check_settled
+from offload_core.metadata import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+)
+from offload_core.offload.filter_check import check_settled, checked_record
 from offload_core.offload.recorded_segments import RecordedSegments, SegmentBounds
 from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
@@ -61,7 +73,7 @@ def by_segments(topic: FilteredTopic) -> None:
                 run = open_filter(topic.environment, NAME, last)
                 assert run is not None
                 bounds = SegmentBounds(max_segment_bytes=1 << 20, block_bytes=4096)
-                segment = segments.assign(at, bounds, last, SegmentFilter(run))
+                segment = segments.assign(at, bounds, last, SegmentFilter(run, None))
                 entries = topic.hot.open(ledger.ledger_id).read(first, end - 1)
                 assert segment.offer(ledger.ledger_id, entries).accepted == end - first
                 segment.close()
@@ -115,16 +127,18 @@ def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
     assert (line["copy"], line["ledger_id"]) == ("hot", first.ledger_id)
     records = [parse_filter_record(json.dumps(each)) for each in line["filtered"]]
     assert len(records) == (1 if offload is by_ledgers else 2)
-    counted = sum((each.kept for each in records), DroppedEntries())
-    assert counted == DroppedEntries(entries=2, payload_bytes=sum(sizes[:2]))
+    aborted = DroppedEntries(entries=2, payload_bytes=sum(sizes[2:4]))
+    markers = DroppedEntries(entries=2, payload_bytes=sum(sizes[4:]))
+    kept = DroppedEntries(entries=2, payload_bytes=sum(sizes[:2]))
+    if topic.mode is FilterMode.TOMBSTONE:  # which markers are as good as
+        kept, markers = kept + markers, DroppedEntries()
+    assert sum((each.kept for each in records), DroppedEntries()) == kept
     dropped: dict[str, DroppedEntries] = {}
     for record in records:
         for cause, each in (record.dropped or {}).items():
             dropped[cause] = dropped.get(cause, DroppedEntries()) + each
-    assert dropped == {
-        aborted_cause(topic.begun[2]): DroppedEntries(entries=2, payload_bytes=sum(sizes[2:4])),
-        MARKER_CAUSE: DroppedEntries(entries=2, payload_bytes=sum(sizes[4:])),
-    }
+    assert dropped.pop(MARKER_CAUSE, DroppedEntries()) == markers
+    assert dropped == {aborted_cause(topic.begun[2]): aborted}
     assert {each.mode for each in records} == {topic.mode}
 
 
@@ -286,7 +300,8 @@ def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: 
 # --- wherever it ends --------------------------------------------------------------------------
 
 
-def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic) -> None:
+@pytest.mark.parametrize("reopens", [False, True])
+def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic, reopens: bool) -> None:
     """It was recorded in full before anything was changed."""
     by_ledgers(topic)
     audit = Audit()
@@ -302,10 +317,14 @@ def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic) -
         topic.topic.topic.delete_hot_copies(0)
     topic.hot.delete = delete  # type: ignore[method-assign]
     put_snapshot(topic, None)  # what was decided is not asked again
-    topic.open()
+    if reopens:
+        topic.open()
+    else:
+        topic.topic.topic.delete_hot_copies(0)
     assert ledger_id not in topic.hot.ledger_ids()
     whole, again = audit.deletions
-    assert [each.total_dropped.entries for each in (*whole.filtered, *again.filtered)] == [4, 4]
+    dropped = 4 if topic.mode is FilterMode.GAP else 2
+    assert [each.total_dropped.entries for each in (*whole.filtered, *again.filtered)] == [dropped] * 2
     assert whole.filtered[0].aborted == {topic.begun[2]: 2}
     assert again.filtered[0].dropped is None, "of a deletion that was begun the context tells"
 
@@ -359,3 +378,67 @@ def test_what_is_settled_is_what_the_snapshot_says(
         with pytest.raises(OffloadError) as caught:
             check(snapshot=snapshot)
         assert caught.value.ledger_id == 7
+
+
+def index_of(record: FilterRecord, length: int) -> LedgerIndex:
+    """A ledger's part of an index: one block, and the record of a filter."""
+    block = IndexedBlock(part_number=1, offset=0, length=length, first_entry_id=0, end_entry_id=None)
+    custom = LedgerInfo(ledger_id=7, properties=((RECORD_KEY, record.pack()),))
+    return LedgerIndex(ledger_id=7, metadata=custom, blocks=(block,))
+
+
+KEPT = DroppedEntries(entries=3, payload_bytes=30)
+RIGHT = replace(record_of(2, EntryPosition(7, 5)), kept=KEPT)
+LEAST = 128 + 3 * 12 + 30
+
+
+@pytest.mark.parametrize(
+    ("record", "entries", "length", "match"),
+    [
+        (RIGHT, 5, LEAST, None),
+        (RIGHT, 5, LEAST - 1, "smaller than what a filter kept"),
+        (RIGHT, 4, LEAST, "not all that was to be offloaded"),
+        (RIGHT, 6, LEAST, "not all that was to be offloaded"),
+        (replace(RIGHT, total_dropped=DroppedEntries(entries=3)), 6, LEAST, "not all that was"),
+        (replace(RIGHT, total_dropped=DroppedEntries(entries=3)), 5, LEAST, "not all that was"),
+    ],
+)
+def test_a_record_counts_each_entry_once(
+    record: FilterRecord, entries: int, length: int, match: str | None
+) -> None:
+    driver = DriverMetadata(name="local").with_property(RECORD_KEY, record.pack(short=True))
+    check = partial(checked_record, 7, index_of(record, length), driver, entries=entries, key="data")
+    if match is None:
+        assert check() == record
+    else:
+        with pytest.raises(DataLossError, match=match) as caught:
+            check()
+        assert (caught.value.ledger_id, caught.value.key) == (7, "data")
+
+
+def test_a_record_without_an_index_is_refused() -> None:
+    driver = DriverMetadata(name="local").with_property(RECORD_KEY, RIGHT.pack(short=True))
+    with pytest.raises(DataLossError, match="found no filter"):
+        checked_record(7, None, driver, entries=5, key="data")
+    assert checked_record(7, None, None, entries=5, key="data") is None
+
+
+def test_settled_by_filters_is_what_is_complete_and_was_bounded() -> None:
+    def share(number: int, record: FilterRecord | None, *, complete: bool = True) -> OffloadSegment:
+        driver = DriverMetadata(name="local")
+        text = None if record is None else record.pack(short=True)
+        return OffloadSegment(
+            uuid=UUID(int=number),
+            complete=complete,
+            end_entry_id=number,
+            driver=driver.with_property(RECORD_KEY, text),
+        )
+
+    def settled(*shares: OffloadSegment) -> EntryPosition | None:
+        return settled_by_filters(managed_ledger(closed(7, 9, OffloadContext.of_segments(shares))))
+
+    bounded, unbounded = record_of(0, EntryPosition(7, 9)), record_of(0, None)
+    assert settled(share(1, bounded), share(3, bounded)) == EntryPosition(7, 3)
+    assert settled(share(1, bounded), share(3, unbounded)) == EntryPosition(7, 1)
+    assert settled(share(1, bounded), share(3, bounded, complete=False)) == EntryPosition(7, 1)
+    assert settled(share(1, None)) is None
