@@ -18,7 +18,7 @@ from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, has_gaps
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.filters import DroppedEntries, FilterMode, FilterRun, parse_filter_record
+from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, FilterRun, parse_filter_record
 from offload_core.filters.record import RECORD_KEY
 from offload_core.metadata import EntryPosition, LedgerRecord, OffloadContext
 from offload_core.offload import OfferResult, OffloadHandle
@@ -44,8 +44,9 @@ def is_odd(payload: bytes) -> int:
     return payload[0] % 2 if payload else 0
 
 
-def record_of(tier: Tier, part: Part) -> LedgerRecord:
+def record_of(tier: Tier, part: Part, filtered: FilterRecord | None = None) -> LedgerRecord:
     share = segment(UUID_1, part.stop_entry_id - 1, driver=tier_record(tier))
+    share = share.with_filter_record(None if filtered is None else filtered.pack(short=True))
     return LedgerRecord(info=part.info, context=OffloadContext.of_segments([share], complete=True))
 
 
@@ -119,7 +120,7 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
                 part.info if part.ended else LedgerInfo(ledger_id=part.ledger_id, entries=part.stop_entry_id)
             )
             if part.ended and not part.first_entry_id:
-                check_segments(KnownTiers(tier), record_of(tier, part))
+                assert check_segments(KnownTiers(tier), record_of(tier, part, record)) == (record,)
         about = tier.stat(str(UUID_1)).user_metadata
         assert (about[FILTERED_KEY], about[FILTERED_MODE_KEY]) == ("odd", "gap")
         assert has_gaps(about)
@@ -206,7 +207,7 @@ def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_pat
     assert (done.entries, done.blocks, done.data_bytes) == (0, 3, 2 * 20_000 + 128 + 4)
     for part in parts:
         assert read_sparsely(tier, part) == {}
-        check_segments(KnownTiers(tier), record_of(tier, part))
+        check_segments(KnownTiers(tier), record_of(tier, part, done.filter_records[part.ledger_id]))
 
 
 def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -> None:
