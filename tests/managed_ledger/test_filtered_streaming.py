@@ -165,14 +165,17 @@ def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic: Fi
 
 
 def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(
-    topic: Filtered, pool: StreamingPool, clock: Clock
+    topic: Filtered, pool: StreamingPool, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic.add(4)
     topic.filter.stop_at(topic.position(1))
     topic.add(30)
     topic.run()
     assert topic.filter.opened == 1
-    asked = []
+    asked, turns, streaming = [], [], topic.ledger._streaming
+    assert streaming is not None
+    go_on = streaming._go_on
+    monkeypatch.setattr(streaming, "_go_on", lambda: (turns.append(1), go_on()))
     for _ in range(600):
         clock.pass_s(1)
         topic.add(1)
@@ -181,6 +184,7 @@ def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(
     assert asked[2] <= 3
     assert asked[-1] <= 18
     assert asked[-1] - asked[-121] <= 2
+    assert len(turns) <= 2 * asked[-1]
     assert pool.buffer_budget.taken_bytes == 0
     assert pool.budget.taken_bytes == 0
     assert topic.sparse_entries() == topic.added[:1]  # which was old enough
@@ -287,13 +291,51 @@ def test_a_segment_is_not_resumed_before_its_first_entry_is_settled(topic: Filte
     topic.run()
     topic.ledger.close()
     topic.filter.stop_at(topic.position(0))
+    (old,) = topic.segments
     topic.open()
     topic.ledger.set_streaming(SETTINGS)
     topic.run()
     assert topic.ledger.complete_segment() == SegmentCompletion(end=None, waits_for="a sign")
+    assert topic.segments == (old,)
     topic.filter.stop_at(None)
     topic.ledger.complete_segment()
     assert topic.sparse_entries() == topic.added
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_a_segment_whose_end_is_recorded_waits_for_it(
+    topic: Filtered, clock: Clock, pool: StreamingPool, is_old: bool
+) -> None:
+    """As it is where history was begun without a filter."""
+    topic.ledger.set_streaming(None)
+    topic.add(20)
+    topic.ledger.roll()
+    topic.choice = NO_FILTER
+    topic.ledger.set_streaming(SETTINGS)
+    assert topic.ledger._streaming is not None
+    topic.ledger._streaming.turn()
+    (old,) = topic.segments
+    assert old.end == topic.position(9)
+    clock.pass_s(301)
+    topic.choice = chosen(FilterMode.GAP, topic.filter, "numbers")
+    topic.filter.stop_at(topic.position(4))
+    topic.open()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    if is_old:
+        clock.pass_s(70)
+        topic.run()
+    done = topic.ledger.complete_segment()
+    assert done == SegmentCompletion(end=None, waits_for="a sign")
+    assert topic.status.next_position == topic.position(4)
+    topic.filter.stop_at(topic.position(7))
+    clock.pass_s(61)
+    topic.run()
+    assert topic.status.next_position == topic.position(7)
+    topic.filter.stop_at(None)
+    assert topic.ledger.complete_segment().end == topic.position(19)
+    assert topic.sparse_entries() == topic.added
+    assert topic.segments[0].end == old.end
 
 
 @pytest.mark.parametrize("to", ["none", "another", "mode"])
@@ -378,10 +420,17 @@ def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
         ("numbers", stop, 2, DroppedEntries(entries=1, payload_bytes=100)),
     ]
     assert settled_by_filters(topic.info) == topic.position(6)
+    topic.filter.stop_at(None)
+    topic.ledger.complete_segment()
+    context = topic.info.in_order[1].context
+    assert context is not None
+    record = recorded_filter(context.segments[-1].driver, 1)
+    assert record is not None
+    assert record.stop is None
     assert first.context is not None
     assert first.context.driver is not None
     assert first.context.driver.get(RECORD_KEY) is None
-    (segment,) = topic.segments
+    segment, _ = topic.segments
     for key in (f"{segment.uuid}", f"{segment.uuid}-index"):
         about = topic.tier.stat(key).user_metadata
         assert about[FILTERED_KEY] == "numbers"

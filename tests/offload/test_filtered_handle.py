@@ -120,7 +120,7 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
                 part.info if part.ended else LedgerInfo(ledger_id=part.ledger_id, entries=part.stop_entry_id)
             )
             if part.ended and not part.first_entry_id:
-                check_segments(KnownTiers(tier), record_of(tier, part, record))
+                assert check_segments(KnownTiers(tier), record_of(tier, part, record)) == (record,)
         about = tier.stat(str(UUID_1)).user_metadata
         assert (about[FILTERED_KEY], about[FILTERED_MODE_KEY]) == ("odd", "gap")
         assert has_gaps(about)
@@ -226,3 +226,16 @@ def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -
         made.close()
         record = made.result().result(SOON_S).filter_records[1]
         assert (record.kept.entries, record.total_dropped.entries, record.stop) == (3, 2, None)
+
+
+def test_a_segment_of_which_nothing_is_left_needs_no_memory_to_end(tmp_path: Path) -> None:
+    tier, budget = Tier(LimitedDriver(tmp_path)), MemoryBudget(60_000)
+    with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
+        filter_ = segment_filter(PlainFilter(is_odd))
+        made = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES, segment_filter=filter_)
+        assert made.offer_entry(1, 0, payload(1)) is ACCEPTED
+        rest = budget.limit_bytes - budget.taken_bytes
+        budget.take(rest)
+        made.close()
+        assert made.result().result(SOON_S).data_bytes == 132
+        budget.give_back(rest)

@@ -19,9 +19,12 @@ from offload_core.offload.recorded_segments import RecordedSegment
 class SegmentDue:
     """Tells it of one topic, see the module.
 
+    Args:
+        bounds: of its segments until `set` has said others.
+
     Attributes:
+        settings: by which it is streamed; None if it is not.
         bounds: of its segments, also where it is not streamed any more.
-        is_on: whether it is streamed.
         since_ms: since when entries wait, in ms since 1970, UTC; None if none do.
         closes_early: the open segment is to close with what there is: it has an end, or its memory is needed.
     """
@@ -39,9 +42,20 @@ class SegmentDue:
         self._waiters = waiters
         self._now_ms = now_ms
         self.bounds = bounds
-        self.is_on = False
+        self.settings: StreamingSettings | None = None
         self.since_ms: int | None = None
         self.closes_early = False
+
+    def set(self, settings: StreamingSettings | None) -> None:
+        """It is streamed by these from now on; None: not any more."""
+        self.settings = settings
+        if settings is not None:
+            self.bounds = settings
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it is streamed."""
+        return self.settings is not None
 
     def note_waiting(self) -> None:
         """Entries wait from now on, if they did not before."""

@@ -75,6 +75,10 @@ class FilterLooks:
         """Whether it has held the same entries up for several times."""
         return self._pause.failures >= STUCK_LOOKS
 
+    def holds(self, first: EntryPosition, last: EntryPosition) -> bool:
+        """Whether it holds up all from `first` to `last`, if that is anything."""
+        return self.waits_for is not None and self.stop is not None and self.stop <= first <= last
+
     def new_filter(self) -> SegmentFilter | None:
         """The filter of a new segment, as it was when it was asked last; None for none."""
         return None if self._run is None else SegmentFilter(self._run, self.stop)

@@ -94,7 +94,6 @@ class TopicStreaming:
         self._feed = SegmentFeed(self._source, owned, view)
         self._looks = FilterLooks(open_run, environment.now_ms)
         self._turning = threading.Lock()
-        self._settings: StreamingSettings | None = None
         bounds = StreamingSettings.within(pool.budget.limit_bytes)
         self._waiters = SegmentWaiters()
         self._due = SegmentDue(owned, view, self._waiters, bounds, environment.now_ms)
@@ -108,7 +107,7 @@ class TopicStreaming:
     @property
     def settings(self) -> StreamingSettings | None:
         """By which the topic is streamed; None if it is not."""
-        return self._settings
+        return self._due.settings
 
     @property
     def has_left(self) -> bool:
@@ -117,10 +116,7 @@ class TopicStreaming:
 
     def set(self, settings: StreamingSettings | None) -> None:
         """Switch on, with these bounds, or off; it does nothing yet. Sizes hold from the next segment on."""
-        self._settings = settings
-        self._due.is_on = settings is not None
-        if settings is not None:
-            self._due.bounds = settings
+        self._due.set(settings)
         self._finishes = True  # the next turn sees whether there is anything to be finished
         self.wake()
 
@@ -310,6 +306,8 @@ class TopicStreaming:
         waiting = due.pending(self._owned.info, segment.next, segment.stop)
         if waiting:
             due.note_waiting()
+        elif self._close_behind is not None and self._looks.holds(segment.next, self._close_behind):
+            return self._hold(segment.begin)
         if self._close_behind is None and not due.is_enough(waiting):
             return self._rest(waiting)
         fed = self._feed.step(segment, is_on=due.is_on, close_behind=self._close_behind)
@@ -376,7 +374,7 @@ class TopicStreaming:
     @property
     def _is_active(self) -> bool:
         """Whether it is switched on, or there is something to be finished."""
-        return self._settings is not None or self._finishes
+        return self._due.is_on or self._finishes
 
     def _rest(self, waiting: int) -> bool:
         """Nothing is to be done before more comes, or a time does: false."""
