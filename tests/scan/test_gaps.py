@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from entries import PUBLISH_TIME_MS, entry
+from entries import PUBLISH_TIME_MS, batch_entry, entry
 from filtered_topics import FilteredLedger, FilteredTopic, Layout, filtered_topics
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,6 +114,19 @@ def test_times_and_conditions_choose_from_what_is_left(topic: FilteredTopic, dat
         if "conditions" in options:  # what is read may be more; of whole objects as of others
             found, wanted = ([row for row in rows if row[1] >= low] for rows in (found, wanted))
         assert found == wanted
+
+
+def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch() -> None:
+    payloads = [batch_entry([b"first", b"second"]) for _ in range(4)]
+    ledger = FilteredLedger(
+        ledger_id=3, layout="pip17", payloads=payloads, kept=frozenset({0, 1, 3}), blocks=[[0]]
+    )
+    tier = FilteredTopic(ledgers=[ledger]).tier()
+    everything = [(i, index) for i in sorted(ledger.kept) for index in (0, 1)]
+    for start, stop in ((0, 2), (2, 2), (1, 3), (2, 3)):
+        bounds = {"start": {NAME: Position(3, start, 1)}, "stop": {NAME: Position(3, stop, 1)}}
+        rows = rows_of(tier.scan(topic=TOPIC, **bounds), "__entryId", "__batchIndex")  # type: ignore[arg-type]
+        assert rows == [row for row in everything if (start, 1) <= row < (stop, 1)]
 
 
 # --- what is damage all the same ---------------------------------------------------------------
