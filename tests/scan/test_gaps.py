@@ -167,6 +167,15 @@ def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost: int) -> None:
     assert rows_of(left, "__entryId") == [(i,) for i in (1, 4, 5) if i // 3 != lost]
 
 
+@pytest.mark.parametrize("kept", [{0, 1, 2, 4}, {1, 2, 3, 4}, {0, 1, 3, 7}, {2, 4}, {4}, {0}])
+def test_beside_a_border_of_segments_entries_may_be_missing(kept: set[int]) -> None:
+    """Of either segment or both, also where the other one is whole."""
+    topic = one_ledger("streaming", kept, [0], [3])
+    for records in (None, topic.records()):
+        scan = topic.tier().scan(topic=TOPIC, level="entries", records=records)
+        assert rows_of(scan, "__entryId") == [(i,) for i in sorted(kept)]
+
+
 def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> None:
     topic = one_ledger("pip17", {1, 7}, [0])
     driver = topic.driver()
