@@ -118,6 +118,32 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
     )
 
 
+@settings(max_examples=120, deadline=None)
+@given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
+def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_not_see(
+    ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
+) -> None:
+    """A filter is switched on and off, while transactions go on."""
+    in_order = [
+        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
+    ]
+    stable, buffer = settled(in_order)
+    dropped: dict[int, set[int]] = {}
+    for ledger_id, happened in ledgers.items():
+        if stable is not None and (ledger_id, len(happened) - 1) <= stable and data.draw(st.booleans()):
+            dropped[ledger_id] = {
+                i
+                for i, event in enumerate(happened)
+                if event.kind == "messages"
+                and event.transaction is not None
+                and buffer.is_aborted(event.transaction)  # type: ignore[arg-type]
+            }
+    seen = simulate(in_order, (0, 0), (99, 0))
+    topic = copy_of(ledgers, dropped, "transactions", mode)
+    for options in ({}, {"task_bytes": 1}):
+        assert rows_of(tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
 def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> None:
     """What it kept may be aborted, or open."""

@@ -87,19 +87,26 @@ class TransactionLook:
         """
         parts = TopicParts(tier=self.tier, topic=topic, known=known, whole=self.kept is not None)
         behind = parts.since(start, stop)
-        within = []
+        within: list[Looked] = []
+        filtered: list[Looked] = []
         for each in behind:
             if each.first >= stop:
                 behind = chain([each], behind)
                 break
-            within.append(each)
+            (filtered if each.markers_only else within).append(each)
         ranges, markers = self._survey(within, 0)
         ledger_ids = np.array([each.part.run.ledger_id for each in within], dtype=np.int64)
         in_ledger = ledger_ids[ranges[:, 0]]
         ranges = ranges[(in_ledger < stop[0]) | ((in_ledger == stop[0]) & (ranges[:, 1] < stop[1]))]
         states = outcomes(ranges[:, [0, 1, 3, 4]], markers)
-        self._look_behind(behind, len(within), ranges, states)
-        self._look_before(parts.before(start), ranges, markers, states)
+        if len(unknown := np.flatnonzero(states == OPEN)):
+            part, first = ranges[unknown[0], :2].tolist()
+            place = (within[part].part.run.ledger_id, first)
+            border = sum(each.first < place for each in filtered)
+            behind = chain(filtered[border:], behind)
+            before = chain(filtered[:border][::-1], parts.before(start))
+            self._look_behind(behind, len(within), ranges, states)
+            self._look_before(before, ranges, markers, states)
         return _judge(within, ranges, states)
 
     def _look_behind(
