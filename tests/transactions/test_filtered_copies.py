@@ -144,6 +144,29 @@ def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_
         assert rows_of(tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("place", ["behind", "between"])
+@pytest.mark.parametrize("end", [commit, abort])
+def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_another_ledger(
+    end: type, place: str
+) -> None:
+    """Also for what came to it later, when the filter was off again."""
+    late = [of(ONE)] if place == "between" else []
+    ledgers = {5: [PLAIN, of(ONE)], 6: [PLAIN, end(ONE), PLAIN], 7: [PLAIN, *late, PLAIN]}
+    if end is commit and late:
+        return  # nothing comes to a transaction after its commit
+    in_order = [
+        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
+    ]
+    seen = simulate(in_order, (0, 0), (99, 0))
+    tier = tier_of(copy_of(ledgers, {6: set()}, "transactions", "tombstone"))
+    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == seen.committed
+    assert len(seen.committed) >= 5
+    only = {TopicName(TOPIC): ScanPosition(7, 0)}
+    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, start=only)) == [
+        row for row in seen.committed if row[0] == 7
+    ]
+
+
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
 def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> None:
     """What it kept may be aborted, or open."""
