@@ -168,6 +168,18 @@ def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_anoth
 
 
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
+def test_what_comes_to_a_transaction_after_its_abort_is_aborted_where_a_filter_has_left_the_marker(
+    mode: Mode,
+) -> None:
+    ledgers = {5: [of(ONE), abort(ONE), PLAIN], 6: [of(ONE), PLAIN], 7: [PLAIN]}
+    topic = copy_of(ledgers, {5: {0}, 7: set()}, "transactions", mode)
+    name = TopicName(TOPIC)
+    for start, expected in (((5, 0), [(5, 2, -1)]), ((6, 0), [])):
+        scan = tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, start={name: ScanPosition(*start)})
+        assert rows_of(scan) == [*expected, (6, 1, -1), (7, 0, -1)]
+
+
+@pytest.mark.parametrize("mode", ["gap", "tombstone"])
 def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> None:
     """What it kept may be aborted, or open."""
     ledgers = {

@@ -47,7 +47,7 @@ class Looked:
 
     def clip(self, summary: LedgerSummary) -> tuple[Table, Table]:
         """The part's ranges and markers, without what does not count."""
-        ranges, markers = summary.ranges[: 0 if self.markers_only else None], summary.markers
+        ranges, markers = summary.ranges, summary.markers
         ranges = ranges[(ranges[:, 1] > self.begin) & (ranges[:, 0] < self.end)].copy()
         ranges[:, 0] = np.maximum(ranges[:, 0], self.begin)
         ranges[:, 1] = np.minimum(ranges[:, 1], self.end)
