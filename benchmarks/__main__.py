@@ -37,6 +37,7 @@ SUITES = (
     "schemas",
     "hot",
     "offload",
+    "offload_filter",
     "streaming",
     "streamed_topics",
     "topics",

@@ -23,6 +23,7 @@ from offload_core.managed_ledger import (
     request_completion,
     system_now_ms,
     topic_offloads,
+    waits_of,
 )
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, VersionedInfo
 from offload_core.policy_store import ResolvedPolicies, namespace_of
@@ -211,8 +212,10 @@ class RecordedTopics:
         self._completions[name] = OffloadStatus(state="running")
         status = OffloadStatus(state="error")
         try:
-            first = first_unoffloaded(request_completion(self._records, name, timeout_s=_COMPLETION_S))
-            status = OffloadStatus(state="success", first_unoffloaded=first)
+            info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
+            first, waits_for = first_unoffloaded(info), waits_of(info)
+            waiting = {} if waits_for is None else {first.ledger_id: f"waits for {waits_for}"}
+            status = OffloadStatus(state="success", first_unoffloaded=first, waiting=waiting)
         except OffloadError as error:
             status = OffloadStatus(state="error", error=error)
             raise

@@ -191,8 +191,6 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
     if parsed.data_length != stored.data_bytes:
         detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
         return _with(stored, Problem.WRONG_LENGTH, detail)
-    if not stored.has_gaps and any(not ledger.blocks for ledger in parsed.ledgers):
-        return _with(stored, Problem.BROKEN_INDEX, "it has no block, and no filter has left out its entries")
     return replace(stored, index=parsed)
 
 

@@ -20,6 +20,7 @@ from offload_core.managed_ledger import (
     no_tier,
     request_completion,
     topic_offloads,
+    waits_of,
 )
 from offload_core.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
 from offload_core.metadata import EntryPosition
@@ -111,11 +112,14 @@ def _complete_segment(environment: Environment, name: str, timeout_s: float, as_
     """Have the owner complete its segment, and say how far the topic is offloaded."""
     with err.status("Waiting for the topic's owner to complete its segment"):
         info = request_completion(environment.records, name, timeout_s=timeout_s)
-    first = first_unoffloaded(info)
+    first, waits_for = first_unoffloaded(info), waits_of(info)
     if as_json:
-        out.print_json(data={"first_unoffloaded": str(first)})
+        waiting = {} if waits_for is None else {"waits_for": waits_for}
+        out.print_json(data={"first_unoffloaded": str(first), **waiting})
         return
     out.print(f"offloaded up to {first}", highlight=False)
+    if waits_for is not None:
+        out.print(f"what follows waits for {waits_for}", highlight=False, markup=False)
 
 
 def _watched(offloads: TopicOffloads, target: EntryPosition) -> None:

@@ -41,7 +41,7 @@ class IndexedBlock:
 class LedgerIndex:
     """One ledger's blocks in an object, in order of their entries, and its metadata as the index keeps it.
 
-    There is none where a filter left out all entries.
+    There is none of a ledger that a segment's record names, and of which a filter left out all entries.
     """
 
     ledger_id: int
@@ -58,9 +58,7 @@ class LedgerIndex:
         """One past the last entry that the object stands for, where the index shows it."""
         if self.blocks:
             return self.blocks[-1].end_entry_id
-        if isinstance(self.metadata, LedgerInfo):
-            return self.metadata.entries
-        return None if self.metadata.last_entry_id is None else self.metadata.last_entry_id + 1
+        return self.metadata.entries if isinstance(self.metadata, LedgerInfo) else None
 
     @property
     def payload_bytes(self) -> int | None:
@@ -93,8 +91,8 @@ class BlockEntry:
 
 
 def check_lengths(data_length: int, header_length: int) -> None:
-    """Refuse a data length or block header length that no object has; 0 is that of an object without entries."""
-    if data_length and data_length < BLOCK_HEADER_BYTES:
+    """Refuse a data length or block header length that no object has."""
+    if data_length < BLOCK_HEADER_BYTES:
         raise BadLengthError(
             "an index declares a data object shorter than one block's header",
             offset=8,
@@ -117,11 +115,8 @@ def block_lengths(entries: Sequence[BlockEntry], data_length: int) -> dict[int, 
         BadLengthError: offsets that do not begin at 0, collide, or leave less than a header between them.
     """
     offsets = sorted(entry.offset for entry in entries)
-    if not offsets and not data_length:
-        return {}
-    if not offsets or offsets[0] != 0:
-        found = offsets[0] if offsets else "no block"
-        raise BadLengthError("no block of an index begins at byte 0", expected=0, found=found)
+    if offsets[0] != 0:
+        raise BadLengthError("no block of an index begins at byte 0", expected=0, found=offsets[0])
     lengths: dict[int, int] = {}
     for offset, end in zip(offsets, [*offsets[1:], data_length], strict=True):
         if end - offset < BLOCK_HEADER_BYTES:
@@ -142,9 +137,9 @@ def index_blocks(
     Raises:
         EntryOrderError: first entry ids or offsets that do not ascend, or that pass the ledger's end.
     """
-    ends: list[int | None] = [*(entry.first_entry_id for entry in entries[1:]), end_entry_id]
+    ends: list[int | None] = [entry.first_entry_id for entry in entries[1:]]
     blocks = []
-    for i, (entry, end) in enumerate(zip(entries, ends, strict=False)):
+    for i, (entry, end) in enumerate(zip(entries, [*ends, end_entry_id], strict=True)):
         if entry.first_entry_id < 0 or (end is not None and end <= entry.first_entry_id):
             raise EntryOrderError(
                 "the blocks of an index are not in the order of their entries",

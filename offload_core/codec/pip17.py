@@ -100,7 +100,7 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
     if length > len(data):
         raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
     check_lengths(data_length, header_length)
-    if count < 1 and (count or data_length):
+    if count < 1:
         raise BadLengthError("an index declares no block", offset=24, expected="1 or more", found=count)
     needed = _HEAD.size + metadata_length + count * _BLOCK.size
     if needed > length:
@@ -121,7 +121,7 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
     ]
     with placed(offset=blocks_at, ledger_id=ledger_id):
         blocks = index_blocks(entries, block_lengths(entries, data_length), metadata.last_entry_id + 1)
-        if blocks and (blocks[0].offset != 0 or blocks[0].first_entry_id != 0):
+        if blocks[0].offset != 0 or blocks[0].first_entry_id != 0:
             raise BadLengthError(
                 "a PIP-17 object does not begin with its ledger's entry 0",
                 expected="entry 0 at byte 0",

@@ -58,7 +58,7 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
     if length > len(data):
         raise TruncatedError("an index is cut off", offset=4, expected=f"{length} bytes", found=len(data))
     check_lengths(data_length, header_length)
-    stored = _read_ledgers(data[:length], data_length)
+    stored = _read_ledgers(data[:length])
     with placed(offset=_HEAD.size):
         lengths = block_lengths([entry for _, entries in stored for entry in entries], data_length)
     ledgers = []
@@ -69,10 +69,10 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
     return ObjectIndex(object_format=ObjectFormat.STREAMING, data_length=data_length, ledgers=tuple(ledgers))
 
 
-def _read_ledgers(data: bytes | memoryview, data_length: int) -> list[tuple[LedgerInfo, list[BlockEntry]]]:
+def _read_ledgers(data: bytes | memoryview) -> list[tuple[LedgerInfo, list[BlockEntry]]]:
     position = _HEAD.size
     stored: dict[int, tuple[LedgerInfo, list[BlockEntry]]] = {}
-    while position < len(data) or (data_length and not stored):
+    while position < len(data) or not stored:
         if len(data) - position < _LEDGER.size:
             raise TruncatedError(
                 "an index ends inside a ledger's head",

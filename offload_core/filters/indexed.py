@@ -14,8 +14,10 @@ def indexed_filter(ledger: LedgerIndex) -> FilterRecord | None:
     Raises:
         MetadataError, UnsupportedVersionError: it cannot be read, with the ledger.
     """
-    custom = dict(ledger.metadata.custom) if isinstance(ledger.metadata, LedgerMetadata) else {}
-    if RECORD_KEY not in custom:
+    metadata = ledger.metadata
+    said = metadata.custom if isinstance(metadata, LedgerMetadata) else metadata.properties
+    packed = dict[str, bytes | str](said).get(RECORD_KEY)
+    if packed is None:
         return None
     with placed(ledger_id=ledger.ledger_id):
-        return parse_filter_record(custom[RECORD_KEY])
+        return parse_filter_record(packed)

@@ -134,9 +134,11 @@ def parse_filter_record(text: str | bytes) -> FilterRecord:
             raise UnsupportedVersionError(
                 "a filter record has a version that is not known", expected=VERSION, found=version
             )
-        stop, causes = fields["stop"], fields.get("causes")
+        name, stop, causes = fields["filter"], fields["stop"], fields.get("causes")
+        if not isinstance(name, str):
+            raise TypeError("a filter's name is text")
         return FilterRecord(
-            name=fields["filter"],
+            name=name,
             mode=FilterMode(fields["mode"]),
             stop=None if stop is None else EntryPosition(*map(int, stop)),
             kept=_count(fields["kept"]),
@@ -151,4 +153,6 @@ def parse_filter_record(text: str | bytes) -> FilterRecord:
 
 def _count(pair: Any) -> DroppedEntries:
     entries, payload_bytes = map(int, pair)
+    if entries < 0 or payload_bytes < 0:
+        raise ValueError("a count is not negative")
     return DroppedEntries(entries=entries, payload_bytes=payload_bytes)

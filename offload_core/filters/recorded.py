@@ -25,6 +25,12 @@ def recorded_filter(driver: DriverMetadata | None, ledger_id: int) -> FilterReco
         return parse_filter_record(text)
 
 
+def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
+    """The short records of the filters that a ledger's complete copies were written through, as `recorded_filter`."""
+    found = (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    return tuple(record for record in found if record is not None)
+
+
 def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
     """The last entry of the last copy in a tier that is settled by a filter's record; None if there is none.
 
@@ -35,14 +41,20 @@ def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
 
 
 def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
-    """The last entry of each of a ledger's copies, or segments, that a filter has settled."""
+    """The last entry of each of a ledger's copies that a filter has settled."""
+    for driver, end in _copies(ledger):
+        record = recorded_filter(driver, ledger.ledger_id)
+        if record is not None and record.stop is not None:
+            yield EntryPosition(ledger.ledger_id, end)
+
+
+def _copies(ledger: LedgerRecord) -> Iterator[tuple[DriverMetadata | None, int]]:
+    """The driver and the last entry of a ledger's copy, or of each of its segments, that is complete."""
     context = ledger.context
     if context is None:
         return
-    ends = [(share.driver, share.end_entry_id) for share in context.segments if share.complete]
+    for share in context.segments:
+        if share.complete and share.end_entry_id is not None:
+            yield share.driver, share.end_entry_id
     if not context.segments and context.complete:
-        ends = [(context.driver, (ledger.info.entries or 0) - 1)]
-    for driver, end in ends:
-        record = recorded_filter(driver, ledger.ledger_id)
-        if record is not None and record.stop is not None and end is not None:
-            yield EntryPosition(ledger.ledger_id, end)
+        yield context.driver, (ledger.info.entries or 0) - 1

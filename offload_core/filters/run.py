@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.codec.byte_arrays import Bytes, read_only
+from offload_core.codec.kernels.kept import copy_kept
 from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord
 from offload_core.filters.tombstones import replace_by_tombstones
+from offload_core.messages.arrays import new_bytes
 from offload_core.metadata import EntryPosition
 from offload_hooks.errors import BrokenPluginError, EntryOrderError, OffloadError, placed
 from offload_hooks.filters import TopicFilter
@@ -83,7 +85,7 @@ class FilterRun:
             OffloadError: what the filter raised.
         """
         self._check_settled(ledger_id, entries)
-        offsets = np.asarray(entries.offsets, dtype=np.int64)
+        offsets = np.asarray(entries.offsets, dtype=np.int64).view()
         causes = self._look(ledger_id, entries)
         ids = np.arange(entries.first_entry_id, entries.stop_entry_id)
         data = read_only(entries.data)
@@ -99,6 +101,7 @@ class FilterRun:
             else:
                 ids = ids[~dropped]
                 data, offsets = _without(data, offsets, dropped)
+        offsets.flags.writeable = False  # one compiled signature of what frames them, whatever they were
         return FilteredEntries(
             first_entry_id=entries.first_entry_id,
             stop_entry_id=entries.stop_entry_id,
@@ -169,9 +172,12 @@ class FilterRun:
 
 
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:
-    """The payloads that are kept, behind one another; runs of them are copied at once."""
-    lengths = np.diff(offsets)[~dropped]
-    kept = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
-    borders = np.flatnonzero(np.diff(np.concatenate([[True], dropped, [True]])))
-    pieces = [data[offsets[a] : offsets[b]] for a, b in zip(borders[::2], borders[1::2], strict=True)]
-    return (np.concatenate(pieces) if pieces else data[:0]), kept
+    """The payloads that are kept, behind one another."""
+    offsets = offsets.view()
+    offsets.flags.writeable = False  # one compiled signature, whatever it was
+    _, out = new_bytes(int(offsets[-1] - offsets[0]))
+    out_offsets = np.empty_like(offsets)
+    kept = copy_kept(data, offsets, dropped, out, out_offsets)
+    made = out[: out_offsets[kept]]
+    made.flags.writeable = False
+    return made, out_offsets[: kept + 1]

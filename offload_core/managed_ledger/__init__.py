@@ -15,7 +15,7 @@ from offload_core.managed_ledger.prefix_offload import OffloadStatus, first_unof
 from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.managed_ledger.settlement import begin_times_ms, look_at_transactions, settle_transactions
-from offload_core.managed_ledger.streaming.completion_requests import request_completion
+from offload_core.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
@@ -68,4 +68,5 @@ __all__ = [
     "settle_transactions",
     "system_now_ms",
     "topic_offloads",
+    "waits_of",
 ]

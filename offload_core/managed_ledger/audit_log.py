@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
+from offload_core.filters import FilterRecord
 from offload_core.metadata import EntryPosition
 from offload_core.offload.clock import system_now_ms
 from offload_hooks.errors import StoreError
@@ -39,6 +40,7 @@ class Deletion:
         uuid: of a cold copy: the attempt's.
         entries, size_bytes: what the ledger has, where the record says it.
         begin, end: of a segment: its first and last entry, perhaps of other ledgers, where the record says it.
+        filtered: of a hot copy: what filters took out of the cold one, which cannot come back.
     """
 
     managed_ledger: str
@@ -50,6 +52,7 @@ class Deletion:
     size_bytes: int | None = None
     begin: EntryPosition | None = None
     end: EntryPosition | None = None
+    filtered: tuple[FilterRecord, ...] = ()
 
 
 class AuditLog(Protocol):
@@ -117,6 +120,7 @@ class FileAuditLog:
                 for name, position in (("begin", deletion.begin), ("end", deletion.end))
                 if position is not None
             },
+            **_filtered(deletion),
             "why": deletion.why,
         }
         data = json.dumps(line).encode() + b"\n"
@@ -138,3 +142,9 @@ class FileAuditLog:
             raise StoreError(
                 f"the audit log cannot be written: {error.strerror}", key=str(self._path)
             ) from error
+
+
+def _filtered(deletion: Deletion) -> dict[str, Any]:
+    """The records of filters as they stand in indexes."""
+    records = [json.loads(record.pack()) for record in deletion.filtered]
+    return {"filtered": records} if records else {}

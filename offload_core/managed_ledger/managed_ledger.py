@@ -16,7 +16,7 @@ from offload_core.managed_ledger.reading import EntriesRead, TopicReader
 from offload_core.managed_ledger.record_changes import terminate, without_ledgers
 from offload_core.managed_ledger.retention import ledgers_to_trim
 from offload_core.managed_ledger.rollover import RolloverPolicy
-from offload_core.managed_ledger.streaming.completion_requests import requests_of, without_requests
+from offload_core.managed_ledger.streaming.completion_requests import requests_of, with_answer
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
 from offload_core.managed_ledger.streaming.topic_streaming import TopicStreaming
@@ -252,9 +252,10 @@ class ManagedLedger:
         asked = requests_of(self._owned.read())
         if not asked:
             return False
+        waits_for = None
         if self._streaming is not None:
-            self.complete_segment(timeout_s)
-        self._appender.change(partial(without_requests, marks=asked))
+            waits_for = self.complete_segment(timeout_s).waits_for
+        self._appender.change(partial(with_answer, marks=asked, waits_for=waits_for))
         return True
 
     def delete_hot_copies(self, lag_s: float) -> list[int]:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from offload_core.filters.recorded import recorded_filters
 from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
@@ -25,7 +26,7 @@ from offload_core.managed_ledger.owned_record import OwnedRecord, claim_record
 from offload_core.managed_ledger.record_changes import end_ledger, lose_ledger
 from offload_core.managed_ledger.rollover import RolloverPolicy
 from offload_core.metadata import LedgerRecord
-from offload_hooks.errors import DataLossError, StoreError, UnknownLedgerError
+from offload_hooks.errors import DataLossError, FormatError, StoreError, UnknownLedgerError
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ def _sweep(environment: Environment, owned: OwnedRecord, found: Sequence[int]) -
             continue
         try:
             delete_hot(environment, _leftover(owned.name, ledger_id, ledger))
-        except StoreError as error:
+        except (StoreError, FormatError) as error:
             _log.warning("ledger %d of %s is not deleted yet: %s", ledger_id, owned.name, error)
 
 
@@ -98,4 +99,5 @@ def _leftover(name: str, ledger_id: int, ledger: LedgerRecord | None) -> Deletio
         if ledger is None
         else "it was left when its deletion began"
     )
-    return Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why)
+    filtered = () if ledger is None else recorded_filters(ledger)
+    return Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why, filtered=filtered)

@@ -19,7 +19,7 @@ from offload_core.managed_ledger.timed_reader import TimedReader
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import ProgressListener
-from offload_core.offload.offloads import Announce, to_nobody
+from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policies import EffectivePolicies
@@ -91,7 +91,7 @@ class PolicyOffloads:
             raise
 
     def delete_hot_copy(
-        self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None
+        self, name: str, ledger_id: int, lag_ms: int, *, announce: AnnounceHot | None = None
     ) -> bool:
         """See `RecordedOffloads`; `OptionError` as `offload`."""
         with self._lease(name, self._policies_of(name).offload) as tiers:

@@ -7,10 +7,12 @@ process too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 from uuid import UUID
 
+from offload_core.filters import FilterRecord
 from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.prefix_offload import (
@@ -80,13 +82,15 @@ class TopicOffloads:
         for ledger in complete:
             if not is_hot(ledger.ledger_id):
                 continue
-            announce = partial(
-                self._environment.audit.record,
-                self._deletion(ledger, copy="hot", why="it was offloaded, and the deletion lag is over"),
+            deletion = self._deletion(
+                ledger, copy="hot", why="it was offloaded, and the deletion lag is over"
             )
             try:
                 if offloads.delete_hot_copy(
-                    self.name, ledger.ledger_id, int(lag_s * 1000), announce=announce
+                    self.name,
+                    ledger.ledger_id,
+                    int(lag_s * 1000),
+                    announce=partial(self._announce_hot, deletion),
                 ):
                     deleted.append(ledger.ledger_id)
                     self._moved(ledger.ledger_id)
@@ -98,6 +102,9 @@ class TopicOffloads:
 
     def _announce(self, ledger: LedgerRecord, uuid: UUID, why: str) -> None:
         self._environment.audit.record(self._deletion(ledger, copy="cold", why=why, uuid=uuid))
+
+    def _announce_hot(self, deletion: Deletion, filtered: tuple[FilterRecord, ...]) -> None:
+        self._environment.audit.record(replace(deletion, filtered=filtered))
 
     def _deletion(
         self, ledger: LedgerRecord, *, copy: Literal["hot", "cold"], why: str, uuid: UUID | None = None

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.streaming.completion_requests import requests_of
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
@@ -73,7 +74,10 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
             rolled = topic.roll_if_due()
     if isinstance(kept, TransactionalTopic):
         with _noted(failures, "transactions"):  # before retention: they are read before they go
-            kept.snapshot_if_due()
+            if requests_of(kept.topic.read_info()):  # somebody waits for what can be offloaded now
+                kept.snapshot()
+            else:
+                kept.snapshot_if_due()
     if isinstance(topic, ManagedLedger) and policies.retention_origin != "default":
         with _noted(failures, "retention"):
             topic.trim(policies.retention, listener=trimmed.append)

@@ -175,8 +175,8 @@ class OffloadHandle:
         if self._max_segment_bytes is not None:
             rest = self._max_segment_bytes - blocks.payload_bytes
             most = int(np.searchsorted(offsets[1:] - offsets[0], rest)) + 1
-            if most < len(entry_ids):
-                stop = int(entry_ids[most])
+            if most <= len(entry_ids):
+                stop = int(entry_ids[most - 1]) + 1
                 entry_ids, offsets = entry_ids[:most], offsets[: most + 1]
         reached = blocks.add(ledger_id, entry_ids, values, offsets, (entries.first_entry_id, stop))
         if self._filter is not None and filtered is not None:

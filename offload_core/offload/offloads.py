@@ -6,12 +6,16 @@ from collections.abc import Callable
 from typing import Protocol
 from uuid import UUID
 
-from offload_core.filters import FilterRun
+from offload_core.filters import FilterRecord, FilterRun
 from offload_core.metadata import DriverMetadata, LedgerRecord
 from offload_core.offload.ledger_offloader import ProgressListener
 
 Announce = Callable[[UUID, str], None]
 """Told of each attempt whose objects are about to be deleted, and why; if it raises, they are not."""
+
+
+AnnounceHot = Callable[[tuple[FilterRecord, ...]], None]
+"""Told that a hot copy is about to be deleted, and what filters took out of the cold one; if it raises, it is not."""
 
 
 def to_nobody(_: UUID, __: str) -> None:
@@ -33,7 +37,7 @@ class Offloads(Protocol):
         """Offload a ledger; whether it was not before. What the listener raises ends it."""
 
     def delete_hot_copy(
-        self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None
+        self, name: str, ledger_id: int, lag_ms: int, *, announce: AnnounceHot | None = None
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now."""
 

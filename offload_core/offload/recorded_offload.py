@@ -2,7 +2,8 @@
 
     offload          older attempt, if nobody is at it, abandoned and cleaned → attempt recorded → data → index
                      → recorded as complete
-    delete_hot_copy  cold copy checked → recorded as gone → hot copy deleted
+    delete_hot_copy  cold copy checked, and what a filter took out of it → announced → recorded as gone
+                     → hot copy deleted
 
 The record is the commit point of each step, and it comes before what cannot be undone: a crash between any two lines
 leaves every entry readable, and the same call again goes on. Source: docs/formats/metadata.md.
@@ -20,7 +21,8 @@ from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.catalogue.recorded import recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
-from offload_core.filters import FilterRun
+from offload_core.filters import FilterRecord, FilterRun
+from offload_core.filters.recorded import recorded_filters
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -37,8 +39,9 @@ from offload_core.metadata import (
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.cold_check import check_cold_copy
+from offload_core.offload.filter_check import check_settled
 from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
-from offload_core.offload.offloads import Announce, to_nobody
+from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.running_attempt import (
     DEFAULT_LEASE_S,
     RunningAttempt,
@@ -47,6 +50,7 @@ from offload_core.offload.running_attempt import (
 )
 from offload_core.offload.segment_check import check_segments
 from offload_core.tier import Tier
+from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,
@@ -165,34 +169,39 @@ class RecordedOffloads:
         return True
 
     def delete_hot_copy(
-        self, name: str, ledger_id: int, lag_ms: int, *, announce: Callable[[], None] | None = None
+        self, name: str, ledger_id: int, lag_ms: int, *, announce: AnnounceHot | None = None
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
 
         Args:
-            announce: called before it is deleted; if this raises, it is not.
+            announce: see `AnnounceHot`; told again where the deletion is made again.
 
         Raises:
             UnknownTopicError, UnknownLedgerError: as `offload`.
-            DataLossError: the record says that there is a cold copy, and it is not there as it should be.
+            DataLossError: the record says that there is a cold copy, and it is not there as it should be; or a filter
+                took entries out of it, and it is not known, or not so, that these were to go.
             StoreError: the hot tier's, the tier's or the metadata's; it can be called again.
         """
         ledger = self._ledger(name, ledger_id)
         context = ledger.context
         if context is None or not context.complete or context.uuid is None:
             return False
-        uuid = context.uuid
-        if not context.bookkeeper_deleted:
+        announce = _nobody_asked if announce is None else announce
+        if context.bookkeeper_deleted:
+            announce(recorded_filters(ledger))
+        else:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms:
                 return False
             if context.segments:
-                check_segments(self._tiers, ledger)
-                self._records.update(name, lambda info: mark_segmented_hot_copy_deleted(info, ledger_id))
+                records = check_segments(self._tiers, ledger)
+                mark = partial(mark_segmented_hot_copy_deleted, ledger_id=ledger_id)
             else:
-                check_cold_copy(self._tiers.find(context.driver), ledger, _key_of(name, ledger))
-                self._records.update(name, lambda info: mark_hot_copy_deleted(info, ledger_id, uuid))
-        if announce is not None:
-            announce()
+                records = check_cold_copy(self._tiers.find(context.driver), ledger, _key_of(name, ledger))
+                mark = partial(mark_hot_copy_deleted, ledger_id=ledger_id, uuid=context.uuid)
+            if records:
+                check_settled(records, SnapshotStore(self._records.store).read(name), ledger_id)
+            announce(records)
+            self._records.update(name, mark)
         self._hot.delete(ledger_id)
         return True
 
@@ -280,6 +289,10 @@ class RecordedOffloads:
         ledger = None if known is None else known.info.ledger(ledger_id)
         context = None if ledger is None else ledger.context
         return context is not None and context.complete and context.uuid == uuid
+
+
+def _nobody_asked(_: tuple[FilterRecord, ...]) -> None:
+    """An `AnnounceHot` for callers that keep no audit log."""
 
 
 def _key_of(name: str, ledger: LedgerRecord) -> ObjectKey:

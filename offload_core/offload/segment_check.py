@@ -7,14 +7,19 @@ from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
+from offload_core.filters import FilterRecord
 from offload_core.metadata import LedgerRecord, OffloadSegment
 from offload_core.offload.cold_check import look_up
+from offload_core.offload.filter_check import checked_record
 from offload_hooks.errors import DataLossError
 
 
-def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
+def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
     """Each of the ledger's segments has an index that can be read, of data of that length, with its entries from the
     one behind the last segment's; and they go to the ledger's end.
+
+    Returns:
+        What filters did to them, of those that went through one; see `check_settled`.
 
     Raises:
         DataLossError: it is not so.
@@ -24,6 +29,7 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
     context = ledger.context
     assert context is not None
     stop = 0
+    records: list[FilterRecord] = []
     for share in context.segments:
         key = ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False)
         data, index = look_up(tiers.find(share.driver or context.driver), key, ledger.ledger_id)
@@ -39,6 +45,10 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
                 found=f"{_described(found)} in {data.size_bytes} bytes",
             )
         assert share.end_entry_id is not None
+        entries = share.end_entry_id + 1 - stop
+        record = checked_record(ledger.ledger_id, found, share.driver, entries=entries, key=key.data_key)
+        if record is not None:
+            records.append(record)
         stop = share.end_entry_id + 1
     if stop < (ledger.info.entries or 0):
         raise DataLossError(
@@ -47,6 +57,7 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> None:
             expected=f"{ledger.info.entries} entries",
             found=stop,
         )
+    return tuple(records)
 
 
 def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps: bool) -> bool:
@@ -56,7 +67,7 @@ def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps
     """
     if not share.complete or share.end_entry_id is None:
         return False
-    if found is None or not found.blocks:
+    if found is None:
         return gaps
     if found.first_entry_id < first or (found.first_entry_id > first and not gaps):
         return False
@@ -65,7 +76,7 @@ def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps
 
 
 def _described(found: LedgerIndex | None) -> str:
-    if found is None or not found.blocks:
+    if found is None:
         return "none"
     return (
         f"blocks from entry {found.first_entry_id} to one that begins with {found.blocks[-1].first_entry_id}"

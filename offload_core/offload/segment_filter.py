@@ -21,7 +21,7 @@ class SegmentFilter:
 
     Args:
         run: the filter over the entries that come first.
-        stop: the first entry that it is not used for; None for no bound.
+        stop: the first entry that it is not used for, which may be before its own bound; None for none.
 
     Attributes:
         about: what the user metadata of the data object says.
@@ -52,9 +52,9 @@ class SegmentFilter:
         self._noted[ledger_id].append(run.record())
 
     def records(self) -> Mapping[int, FilterRecord]:
-        """Of each ledger, what was noted by now; the stop is that of the run that goes farthest."""
-        return {ledger_id: joined(records, self.stop) for ledger_id, records in self._noted.items()}
+        """Of each ledger, what was noted by now; with the bound of the run that goes farthest."""
+        return {ledger_id: joined(records, self._run.stop) for ledger_id, records in self._noted.items()}
 
     def about_index(self) -> Mapping[str, str]:
         """What the index object's user metadata says, of all ledgers together; at least one was noted."""
-        return {**self.about, **filter_counts(joined(list(self.records().values()), self.stop))}
+        return {**self.about, **filter_counts(joined(list(self.records().values()), self._run.stop))}

@@ -121,8 +121,6 @@ def _open_piece(tier: Tier, copy: RecordedCopy, managed_ledger: str | None, memo
     gaps = has_gaps(stored.user_metadata)
     ledger = find_ledger(copy, index, gaps=gaps)
     mismatch = find_mismatch(copy, ledger)
-    if ledger is not None and not gaps and not ledger.blocks:
-        mismatch = "its index has no block, and no filter has left out its entries"
     if ledger is None or mismatch is not None:
         raise IndexMismatchError(
             "a cold copy is not what its ledger's record says", key=copy.key.index_key, found=mismatch

@@ -235,26 +235,38 @@ def test_a_hot_copy_whose_cold_one_is_not_there_stays_and_others_go(opened, hot,
 
 
 @pytest.mark.parametrize("reopens", [False, True])
-def test_a_hot_copy_whose_deletion_was_cut_off_is_deleted_later(environment, opened, hot, reopens):
-    class FailsOnce:
-        has_failed = False
+def test_a_hot_copy_whose_deletion_was_cut_off_is_deleted_later(opened, hot, audit, monkeypatch, reopens):
+    def fails(_):
+        raise StoreUnavailableError("not now")
 
-        def record(self, _):
-            if not self.has_failed:
-                self.has_failed = True
-                raise StoreUnavailableError("no audit")
-
-    topic = open_managed_ledger(replace(environment, audit=FailsOnce()), NAME)
+    topic = opened()
     ids = fill(topic, 1)
     topic.offload_prefix(END)
-    with pytest.raises(StoreUnavailableError):
-        topic.delete_hot_copies(0)
+    with monkeypatch.context() as failing:
+        failing.setattr(hot, "delete", fails)
+        with pytest.raises(StoreUnavailableError):
+            topic.delete_hot_copies(0)
     assert ids[0] in hot.ledger_ids()
     if reopens:
         opened()
     else:
         assert topic.delete_hot_copies(1 << 30) == ids, "the record says already that it is gone"
     assert ids[0] not in hot.ledger_ids()
+    assert audit.copies() == [(ids[0], "hot")] * 2
+
+
+def test_a_hot_copy_whose_deletion_cannot_be_recorded_stays_a_copy(environment, hot, recorded):
+    class Fails:
+        def record(self, _):
+            raise StoreUnavailableError("no audit")
+
+    topic = open_managed_ledger(replace(environment, audit=Fails()), NAME)
+    ids = fill(topic, 1)
+    topic.offload_prefix(END)
+    with pytest.raises(StoreUnavailableError):
+        topic.delete_hot_copies(0)
+    assert ids[0] in hot.ledger_ids()
+    assert not recorded().in_order[0].context.bookkeeper_deleted
 
 
 def test_an_attempt_that_named_no_tier_is_cleaned_in_the_current_one(opened, records, recorded):

@@ -18,10 +18,12 @@ from uuid import UUID
 
 import pytest
 from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, Watch
+from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
 from streamed_topics import SETTINGS, in_segments, left_in, pool_of
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
 from offload_core.managed_ledger import (
     Environment,
     HotLedgers,
@@ -57,6 +59,7 @@ class World:
     """A topic whose record, ledgers and objects outlive processes."""
 
     def __init__(self, folder: Path) -> None:
+        self.filter: PlainFilter | None = None
         self.cold = folder / "cold"
         self.cold.mkdir(parents=True)
         self.metadata = MemoryMetadataStore()
@@ -81,6 +84,14 @@ class World:
             for ledger in self.info().in_order
             for payload in self.ledgers.find(ledger.ledger_id).entries
         ]
+
+    def filter_of(self, _: str) -> ChosenFilter:
+        """What processes choose."""
+        return NO_FILTER if self.filter is None else chosen(FilterMode.GAP, self.filter, "some")
+
+    def left_entries(self) -> list[bytes]:
+        """What must be in the tier in the end."""
+        return [each for each in self.hot_entries() if self.filter is None or not self.filter.drops(each)]
 
     def cold_entries(self) -> list[bytes]:
         info = self.info()
@@ -129,6 +140,7 @@ class Process:
             hot=HotLedgers(hot),  # type: ignore[arg-type]
             offloads=offloads,
             streaming=self.pool,
+            filter_of=world.filter_of,
             audit=PointedAudit(Audit(), points),
             cache_bytes=500,
             now_ms=world.clock,
@@ -200,6 +212,37 @@ def with_unfinished(world: World) -> None:
     assert unfinished_segment(world.info()) is not None
 
 
+def with_filter(world: World) -> None:
+    """Of fifteen entries that follow one another twelve are dropped."""
+    world.filter = PlainFilter(lambda payload: int(payload.split()[0]) % 15 not in (0, 1, 14))
+
+
+def with_unfinished_and_filter(world: World) -> None:
+    """The same, where the former owner had another filter."""
+    with_unfinished(world)
+    with_filter(world)
+
+
+def held(world: World, points: Points) -> None:
+    """The filter decides of some entries first, and of more when the next owner has it."""
+    filter_ = world.filter
+    assert filter_ is not None
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.try_add(13)
+    stop = process.topic.last_position
+    filter_.stop = None if stop is None else (stop.ledger_id, max(0, stop.entry_id - 5))
+    process.until_done(process.topic.complete_segment)
+    process.try_add(2)
+    process.topic.close()
+    filter_.stop = None
+    process = world.open(points)
+    process.topic.set_streaming(SETTINGS)
+    process.until_done(process.topic.roll)
+    process.until_done(process.topic.complete_segment)
+    process.topic.close()
+
+
 def stream(world: World, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
@@ -253,13 +296,16 @@ SCENARIOS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], No
     "resumed": (with_unfinished, stream),
     "closed early": (nothing, close_early),
     "switched": (nothing, switch),
+    "filtered": (with_filter, stream),
+    "filtered and resumed": (with_unfinished_and_filter, stream),
+    "held": (with_filter, held),
 }
 
 
 def check_done(world: World, where: str) -> None:
     """All that is there is in the tier, once, and nothing else is."""
     assert unfinished_segment(world.info()) is None, where
-    assert world.cold_entries() == world.hot_entries(), where
+    assert world.cold_entries() == world.left_entries(), where
     assert left_in(world.cold, world.info()) == set(), where
     assert all(segment.end is not None for segment in segments_of(world.info())), where
 

@@ -1,4 +1,6 @@
-"""Any sequence of transactions, kills, failures, rollovers and trims against a plain model of the topic's entries."""
+"""Any sequence of transactions, kills, failures, rollovers, trims and what others do, against a plain model of the
+topic's entries: stable position, decisions, what is read, and every snapshot that is persisted.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ from offload_core.managed_ledger import (
     SnapshotPolicy,
     TransactionalTopic,
     open_managed_ledger,
+    settle_transactions,
 )
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.policies import RetentionPolicies
@@ -43,6 +46,15 @@ class TransactionMachine(RuleBasedStateMachine):
         self.former: TransactionalTopic | None = None
         self.open_anew(3, 5, 2)
 
+    def environment(self) -> Environment:
+        """A new process'."""
+        return Environment(
+            records=ManagedLedgerRecords(self.metadata),
+            hot=HotLedgers(MemoryLedgerStore(self.ledgers)),
+            audit=Audit(),
+            now_ms=self.clock,
+        )
+
     @property
     def model(self) -> Model:
         """Of all entries that ever were."""
@@ -62,12 +74,7 @@ class TransactionMachine(RuleBasedStateMachine):
     @rule(rolled=st.integers(1, 6), entries=st.integers(1, 9), seconds=st.integers(0, 9))
     def open_anew(self, rolled: int, entries: int, seconds: int) -> None:
         """Its process was killed."""
-        environment = Environment(
-            records=ManagedLedgerRecords(self.metadata),
-            hot=HotLedgers(MemoryLedgerStore(self.ledgers)),
-            audit=Audit(),
-            now_ms=self.clock,
-        )
+        environment = self.environment()
         topic = open_managed_ledger(
             environment, NAME, rollover=RolloverPolicy(max_entries=rolled, min_age_s=0)
         )
@@ -114,6 +121,44 @@ class TransactionMachine(RuleBasedStateMachine):
             self.topic.snapshot()
         self.metadata.choose = lambda _: None
 
+    @rule(fault=st.sampled_from([None, None, "unavailable", "unknown-before", "unknown-after"]))
+    def another_process_settles(self, fault: str | None) -> None:
+        """All that is sealed, up to what is open, if nothing fails."""
+        before, sealed = self.snapshots.read(NAME), self.topic.topic.read_info()
+        self.metadata.choose = lambda call: fault if call.method == "put" else None  # type: ignore[return-value, assignment]
+        settled = None
+        with suppress(OffloadError):
+            settled = settle_transactions(self.environment(), NAME)
+        self.metadata.choose = lambda _: None
+        after = self.snapshots.read(NAME)
+        if before is None:
+            assert settled is after is None
+            return
+        assert after is not None
+        assert not after.is_behind(before)
+        if settled is not None:
+            assert settled == after
+            ends = [each for each in sealed.in_order if each.info.is_closed and each.info.entries]
+            stable = self.model.stable
+            for each in ends:
+                last = EntryPosition(each.ledger_id, (each.info.entries or 0) - 1)
+                if self.is_settled_by_then(last):
+                    assert after.stable_position is not None
+                    assert after.stable_position >= last
+            assert after.stable_position is None or (stable is not None and after.stable_position <= stable)
+
+    def is_settled_by_then(self, last: EntryPosition) -> bool:
+        """Whether what the ledgers up to this entry say is enough to settle all of them."""
+        until = Model.of((at, payload) for at, payload in sorted(self.known.items()) if at <= last)
+        return until.stable == last
+
+    @precondition(lambda self: self.since == min(self.known, default=START))
+    @rule()
+    def an_operator_resets_it(self) -> None:
+        """While it is open nowhere, and nothing was trimmed: then a new owner reads all of it."""
+        self.snapshots.reset(NAME)
+        self.open_anew(3, 5, 2)
+
     @rule()
     def roll(self) -> None:
         self.topic.topic.roll()
@@ -133,6 +178,17 @@ class TransactionMachine(RuleBasedStateMachine):
     @invariant()
     def it_says_what_the_entries_say(self) -> None:
         self.model.check(self.topic, since=self.since)
+
+    @invariant()
+    def it_gives_to_read_what_is_settled(self) -> None:
+        model, found = self.model, []
+        position = START
+        while len(read := self.topic.read_entries(position, 3)):
+            found += [at for at, _ in read]
+            position = read.next_position
+        stable = model.stable
+        settled = [at for at, _ in model.entries if stable is not None and self.since <= at <= stable]
+        assert found == settled
 
     @invariant()
     def the_persisted_snapshot_is_right(self) -> None:

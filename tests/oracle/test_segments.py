@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from filtered import PlainFilter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged import (
@@ -20,17 +21,22 @@ from judged import (
 from offered import NAMES, LimitedDriver, Part, begin_of, offer, offloader_of
 from oracle import Oracle
 from stores import Store
+from transactional import message
 
+from offload_core.filters import FilterMode, FilterRun
+from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.tier import Tier
 
 MIB = 1 << 20
 
 
-def offloaded(tier: Tier, parts: list[Part], *, max_block_bytes: int) -> dict[int, bytes]:
+def offloaded(
+    tier: Tier, parts: list[Part], *, max_block_bytes: int, segment_filter: SegmentFilter | None = None
+) -> dict[int, bytes]:
     """Offload a segment; the offload context of each ledger, serialised."""
     attempt = new_attempt()
     with offloader_of(tier, max_block_bytes=max_block_bytes) as offloader:
-        handle = offloader.open_segment(attempt, begin_of(parts), NAMES)
+        handle = offloader.open_segment(attempt, begin_of(parts), NAMES, segment_filter=segment_filter)
         for part in parts:
             offer(handle, part)
         handle.close()
@@ -87,3 +93,21 @@ def test_a_segment_on_s3_is_read_with_a_last_part_shorter_than_5_mib(oracle: Ora
         whole = (0, len(part.payloads) - 1)
         read = oracle.read(bucket, contexts[part.ledger_id], part.ledger_id, [whole])
         assert read.entries == entries_of(part.ledger_id, part.payloads)
+
+
+def test_a_segment_with_tombstones_is_read_as_any_other(oracle: Oracle, folder: Store) -> None:
+    """Its index has what the filter did, of which Pulsar's reader knows nothing."""
+    parts = [
+        Part(ledger_id=new_ledger_id(), payloads=[message() for _ in range(count)]) for count in (40, 3, 9)
+    ]
+    dropped = {*parts[0].payloads[::3], *parts[1].payloads}
+    run = FilterRun("some", FilterMode.TOMBSTONE, PlainFilter(lambda payload: payload in dropped))
+    with folder.open() as tier:
+        contexts = offloaded(tier, parts, max_block_bytes=600, segment_filter=SegmentFilter(run, None))
+    for part in parts:
+        read = oracle.read(folder, contexts[part.ledger_id], part.ledger_id, [(0, len(part.payloads) - 1)])
+        assert read.ended
+        assert len(read.entries) == len(part.payloads)
+        wanted = entries_of(part.ledger_id, part.payloads)
+        for found, entry, payload in zip(read.entries, wanted, part.payloads, strict=True):
+            assert (found == entry) == (payload not in dropped)

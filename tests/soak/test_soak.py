@@ -1,4 +1,5 @@
-"""The soak: a topic whose owner works, meets faults and is killed, over and over: nothing acknowledged is ever lost.
+"""The soak: a topic whose owner works, meets faults and is killed, over and over: nothing acknowledged is ever lost,
+and what is said of its transactions is what its entries say.
 
 `OFFLOAD_SOAK_S` is how long it takes, `OFFLOAD_SOAK_SEED` repeats the dice of a run (threads do as they like).
 """
@@ -16,17 +17,29 @@ from pathlib import Path
 
 import pytest
 import soak_owner
+from buffer_model import Model
 from streamed_topics import left_in
 
-from offload_core.managed_ledger import open_managed_ledger
+from offload_core.managed_ledger import (
+    Environment,
+    ManagedLedger,
+    TransactionalTopic,
+    open_managed_ledger,
+    settle_transactions,
+)
+from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority
+from offload_core.transactions import BufferState, SnapshotStore
 
 SOAK_S = 60.0
 NIGHTLY_S = 20 * 60.0
 
 Added = dict[EntryPosition, tuple[int, int]]
 """Acknowledged entries: producer and sequence number."""
+
+Ended = dict[TransactionId, bool]
+"""Transactions whose end was acknowledged: whether they were committed."""
 
 
 def test_no_acknowledged_entry_is_lost_duplicated_or_reordered(tmp_path: Path) -> None:
@@ -43,14 +56,14 @@ def soak(folder: Path, duration_s: float) -> None:
     """Let owners follow one another; look at what there is in between, and at the end."""
     seed = os.environ.get("OFFLOAD_SOAK_SEED") or str(random.randrange(1 << 32))
     print(f"OFFLOAD_SOAK_SEED={seed}")
-    dice, added, seen = random.Random(seed), Added(), Counter[str]()
+    dice, added, ended, seen = random.Random(seed), Added(), Ended(), Counter[str]()
     deadline = time.monotonic() + duration_s
     while time.monotonic() < deadline or not has_done_all(seen):
-        run_owner(folder, seed, seen["owners"], dice.randrange(1, 2000), added)
+        run_owner(folder, seed, seen["owners"], dice.randrange(1, 2000), added, ended)
         seen["owners"] += 1
         if dice.random() < 0.5:
-            look(folder, added, dice, seen)
-    look(folder, added, dice, seen)
+            look(folder, added, ended, dice, seen)
+    look(folder, added, ended, dice, seen)
     offload_all(folder)
     print(f"{dict(seen)}; {len(added)} entries are left")
 
@@ -58,11 +71,12 @@ def soak(folder: Path, duration_s: float) -> None:
 def has_done_all(seen: Counter[str]) -> bool:
     """Whether there was each thing that a soak is about; a slow machine takes longer for it."""
     return seen["owners"] > 2 and all(
-        seen[what] for what in ("looks", "offloaded", "segments", "cold only", "trimmed")
+        seen[what]
+        for what in ("looks", "offloaded", "segments", "cold only", "trimmed", "committed", "aborted", "open")
     )
 
 
-def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added) -> None:
+def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added, ended: Ended) -> None:
     """Run an owner until it has told of so many calls, and kill it; what it was told of is `added`."""
     command = [sys.executable, soak_owner.__file__, str(folder), seed, str(generation)]
     errors = folder / "errors.txt"
@@ -75,7 +89,7 @@ def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added
         try:
             for line in process.stdout:
                 told.append(line)
-                if len(told) == lines or not line.startswith("added "):
+                if len(told) == lines or not line.startswith(("added ", "ended ")):
                     break
         finally:
             process.kill()
@@ -83,6 +97,10 @@ def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added
     for line in told:
         if not line.endswith("\n"):
             break  # it was killed while it told
+        if line.startswith("ended "):
+            most, least, commits = map(int, line.split()[1:])
+            ended[TransactionId(most, least)] = bool(commits)
+            continue
         assert line.startswith("added "), line
         producer, sequence, count, ledger_id, entry_id = map(int, line.split()[1:])
         for i in range(count):
@@ -92,7 +110,7 @@ def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added
     assert len(told) >= lines, errors.read_text()
 
 
-def look(folder: Path, added: Added, dice: random.Random, seen: Counter[str]) -> None:
+def look(folder: Path, added: Added, ended: Ended, dice: random.Random, seen: Counter[str]) -> None:
     """Open the topic without faults, and compare it with what was acknowledged; forget what was trimmed."""
     priority = dice.choice([ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST])
     with (
@@ -105,12 +123,16 @@ def look(folder: Path, added: Added, dice: random.Random, seen: Counter[str]) ->
         ledgers = {ledger.ledger_id: ledger for ledger in known.info.ledgers}
         found: dict[EntryPosition, tuple[int, int]] = {}
         last: dict[int, int] = {}
-        position = EntryPosition(0, 0)
+        position, model = EntryPosition(0, 0), Model()
         while len(read := topic.read_entries(position, 1000)):
             for at, payload in read:
-                found[at] = soak_owner.parse_payload(payload)
-                soak_owner.check_order(last, *found[at])
+                model.add(at, bytes(payload))
+                parsed = soak_owner.parse_entry(payload)
+                if parsed is not None:
+                    found[at] = parsed
+                    soak_owner.check_order(last, *parsed)
             position = read.next_position
+        check_transactions(environment, topic, model, ended, dice, seen)
     check_trimmed(folder, {position.ledger_id for position in added}, set(ledgers), seen)
     for position in [each for each in added if each.ledger_id not in ledgers]:
         del added[position]
@@ -121,6 +143,39 @@ def look(folder: Path, added: Added, dice: random.Random, seen: Counter[str]) ->
         seen["segments"] += ledger.has_complete_copy and bool(ledger.context and ledger.context.segments)
         seen["cold only"] += ledger.context is not None and ledger.context.bookkeeper_deleted
     seen["looks"] += 1
+
+
+def check_transactions(
+    environment: Environment,
+    topic: ManagedLedger,
+    model: Model,
+    ended: Ended,
+    dice: random.Random,
+    seen: Counter[str],
+) -> None:
+    """What is said of transactions, by an owner and by others, is what the entries that are left say."""
+    if dice.random() < 0.5:
+        settle_transactions(environment, topic.name)
+    status = TransactionalTopic(environment, topic).status()
+    if status.state is not BufferState.READY:
+        assert not any(model.transactions)
+        return
+    first = min((at for at, _ in model.entries), default=EntryPosition(0, 0))
+    stable = status.stable_position
+    if model.stable is None and stable is not None:
+        assert stable < first  # it was persisted before all that is left was
+    else:
+        assert stable == model.stable
+    assert set(status.open_transactions) == set(model.first)
+    snapshot = SnapshotStore(environment.records.store).read(topic.name)
+    assert snapshot is not None
+    model.check_snapshot(snapshot, since=first)
+    there = set(model.transactions) - {None}
+    for transaction in there & set(ended):
+        assert transaction not in model.first
+        assert (transaction in model.aborted) != ended[transaction]
+        seen["committed" if ended[transaction] else "aborted"] += 1
+    seen["open"] += bool(model.first)
 
 
 def offload_all(folder: Path) -> None:

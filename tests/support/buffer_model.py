@@ -64,14 +64,17 @@ class Model:
             return
         assert status.state is BufferState.READY, where
         assert set(status.open_transactions) == set(self.first), where
-        assert status.stable_position == self.stable, where
+        stable = self.stable
+        assert status.stable_position == stable, where
         for (position, _), transaction in zip(self.entries, self.transactions, strict=True):
             if position >= since:
-                assert topic.decide(position, transaction) == self.decide(position, transaction), where
+                expected = self.decide(position, transaction, stable)
+                assert topic.decide(position, transaction) == expected, where
 
-    def decide(self, position: EntryPosition, transaction: TransactionId | None) -> str:
-        """What became of an entry."""
-        stable = self.stable
+    def decide(
+        self, position: EntryPosition, transaction: TransactionId | None, stable: EntryPosition | None
+    ) -> str:
+        """What became of an entry, where this is the stable position."""
         if stable is None or position > stable:
             return "undecided"
         return "aborted" if transaction in self.aborted else "committed"
@@ -87,7 +90,7 @@ class Model:
             assert stable <= mine, where
         for (position, _), transaction in zip(self.entries, self.transactions, strict=True):
             if stable is not None and since <= position <= stable:
-                assert buffer.decide(position, transaction) == self.decide(position, transaction), where
+                assert buffer.decide(position, transaction) == self.decide(position, transaction, mine), where
         for position, payload in self.entries:
             if stable is None or position > stable:
                 buffer.add(position.ledger_id, EntryBatch.of(position.entry_id, [payload]))

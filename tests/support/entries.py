@@ -266,14 +266,18 @@ def read_object(
     key: ObjectKey,
     *,
     into: list[tuple[int, int, bytes]] | None = None,
+    gaps: bool = False,
 ) -> list[tuple[int, int, bytes]]:
-    """All (ledger, entry, payload) of an object, by the cursor; `into` keeps them when an error is raised."""
+    """All (ledger, entry, payload) of an object, by the cursor; `into` keeps them when an error is raised.
+
+    `gaps`: any ids may be missing.
+    """
     found: list[tuple[int, int, bytes]] = [] if into is None else into
     parsed = index if isinstance(index, ObjectIndex) else parse_index(index, key)
     with placed(key=key.data_key):
         for ledger in parsed.ledgers:
             for block in ledger.blocks:
-                _read_block(data, parsed.object_format, ledger.ledger_id, block, found)
+                _read_block(data, parsed.object_format, ledger.ledger_id, block, found, gaps)
     return found
 
 
@@ -283,9 +287,10 @@ def _read_block(
     ledger_id: int,
     block: IndexedBlock,
     found: list[tuple[int, int, bytes]],
+    gaps: bool,
 ) -> None:
     part = memoryview(data)[block.offset : block.offset + block.length]
-    cursor = BlockCursor(part, object_format, ledger_id, block)
+    cursor = BlockCursor(part, object_format, ledger_id, block, gaps=gaps)
     columns = [np.empty(64, dtype=np.int64) for _ in range(3)]
     while not cursor.done:
         count = cursor.locate(*columns, 1 << 40)

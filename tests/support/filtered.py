@@ -142,11 +142,11 @@ class FilteredTopic:
         entries: Sequence[memoryview] = list(reader.read(0, count - 1, 1 << 30)) if count else []
         return [(EntryPosition(ledger_id, i), payload) for i, payload in enumerate(entries)]
 
-    def cold(self, ledger: LedgerRecord) -> dict[int, bytes]:
-        """The entries of a ledger's copy, by their ids, in several reads."""
+    def cold(self, ledger: LedgerRecord, stop: int | None = None) -> dict[int, bytes]:
+        """The entries of a ledger's copy, by their ids, in several reads; all, or those below a stop."""
         found: dict[int, bytes] = {}
         reader = ColdReaders(self.tiers).open(ledger)
-        begin, last = 0, (ledger.info.entries or 0) - 1
+        begin, last = 0, (ledger.info.entries or 0 if stop is None else stop) - 1
         while begin <= last:
             read = reader.read_sparse(begin, last, 300)
             for batch in read.runs():

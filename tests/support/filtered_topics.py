@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal
@@ -19,7 +19,7 @@ from entries import (
 from hypothesis import strategies as st
 from mapfiles import mapfile
 from records import closed, managed_ledger, segment
-from tiers import TOPIC, MemoryDriver, Names, uuid_of
+from tiers import TOPIC, MemoryDriver, Names, put, uuid_of
 
 from offload_core.api import TierReader
 from offload_core.catalogue.known_tiers import tier_record
@@ -79,8 +79,10 @@ class FilteredLedger:
                 here = {i: payload for i, payload in entries.items() if first <= i < stop}
                 if here:
                     parts.append((min(here), here))
-            write = pip17_with_gaps if self.layout == "pip17" else segment_with_gaps
-            made.append(write(self.ledger_id, parts, self.payloads))
+            if self.layout == "pip17":
+                made.append(pip17_with_gaps(self.ledger_id, parts or [(0, {})], self.payloads))
+            else:
+                made.append(segment_with_gaps(self.ledger_id, parts or [(firsts[0], {})], following[0]))
         return made
 
     @property
@@ -120,19 +122,35 @@ def pip17_with_gaps(ledger_id: int, blocks: Sequence[Block], payloads: Sequence[
     )
 
 
-def segment_with_gaps(ledger_id: int, blocks: Sequence[Block], payloads: Sequence[bytes]) -> WrittenObject:
-    """A streaming object of one ledger; of a segment of which nothing is left, its index names none."""
+def segment_with_gaps(ledger_id: int, blocks: Sequence[Block], stop_entry_id: int) -> WrittenObject:
+    """A streaming object of one ledger, up to this entry."""
     data, index = b"", []
     for number, block in enumerate(blocks, start=1):
         index.append(BlockEntry(first_entry_id=block[0], part_number=number, offset=len(data)))
         data += block_of(ObjectFormat.STREAMING, ledger_id, block)
-    info = LedgerInfo(ledger_id=ledger_id, entries=len(payloads), timestamp_ms=0)
+    info = LedgerInfo(ledger_id=ledger_id, entries=stop_entry_id, timestamp_ms=0)
     return WrittenObject(
         key=ObjectKey(folder="", uuid=UUID_OF_OBJECTS, ledger_id=None, is_index=False),
         data=data,
-        index=pack_streaming_index([(info, index)] if index else [], len(data)),
+        index=pack_streaming_index([(info, index)], len(data)),
         entries=(),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredCopy:
+    """An object, what its user metadata says of a filter, and the entries that it has."""
+
+    key: ObjectKey
+    data: bytes
+    index: bytes
+    mark: Mapping[str, str]
+    kept: Sequence[tuple[int, int]]
+
+    def put(self, tier: Tier) -> None:
+        """Into a tier."""
+        for key, data in ((self.key.data_key, self.data), (self.key.index_key, self.index)):
+            put(tier, key, data, {**Names().as_metadata("data"), **self.mark})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,41 +167,45 @@ class FilteredTopic:
     def values(self) -> dict[tuple[int, int], bytes]:
         return {(ledger.ledger_id, i): ledger.payloads[i] for ledger in self.ledgers for i in ledger.kept}
 
-    @property
-    def known_without_records(self) -> list[int]:
-        """Ledgers that the objects tell of: not those of whose segments nothing is left."""
-        return [ledger.ledger_id for ledger in self.ledgers if ledger.layout != "streaming" or ledger.kept]
-
-    def driver(self, *, whole: bool = False, **options: object) -> MemoryDriver:
-        """The objects in a tier; `options` are those of `MemoryDriver`."""
-        objects: dict[str, bytes] = {}
-        more = {}
+    def objects(self, *, whole: bool = False) -> Iterator[StoredCopy]:
+        """The objects in order; with `whole` nothing was left out."""
+        number = 0
         for ledger in self.ledgers:
             everything = frozenset(range(len(ledger.payloads)))
             written = ledger.written(everything if whole else ledger.kept)
             for each, first, stop in zip(written, [0, *ledger.stops], ledger.stops, strict=False):
-                key = replace(each.key, uuid=uuid_of(len(objects)))
-                objects |= {key.data_key: each.data, key.index_key: each.index}
                 mark = ledger.mark
                 if mark is None:
                     mark = {} if whole or ledger.kept.issuperset(range(first, stop)) else MARKED
-                more |= {key.data_key: mark, key.index_key: mark}
-        metadata = Names().as_metadata("data")
-        return MemoryDriver(objects, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
+                key = replace(each.key, uuid=uuid_of(number))
+                kept = [(ledger.ledger_id, i) for i in sorted(ledger.kept) if first <= i < stop]
+                yield StoredCopy(key=key, data=each.data, index=each.index, mark=mark, kept=kept)
+                number += 1
 
-    def info(self) -> ManagedLedgerInfo:
-        """What the topic's record says."""
+    def driver(self, *, whole: bool = False, **options: object) -> MemoryDriver:
+        """The objects in a tier; `options` are those of `MemoryDriver`."""
+        stored: dict[str, bytes] = {}
+        more: dict[str, Mapping[str, str]] = {}
+        for each in self.objects(whole=whole):
+            stored |= {each.key.data_key: each.data, each.key.index_key: each.index}
+            more |= {each.key.data_key: each.mark, each.key.index_key: each.mark}
+        metadata = Names().as_metadata("data")
+        return MemoryDriver(stored, metadata=metadata, more_metadata=more, **options)  # type: ignore[arg-type]
+
+    def info(self, objects: int | None = None) -> ManagedLedgerInfo:
+        """What the topic's record says once so many of its objects are there; None for all."""
         records: list[LedgerRecord] = []
-        number = 0
+        number, where = 0, tier_record(Tier(MemoryDriver({})))
         for ledger in self.ledgers:
-            uuids = [uuid_of(2 * (number + i)) for i in range(len(ledger.blocks))]
+            uuids = [uuid_of(number + i) for i in range(len(ledger.blocks))]
+            there = uuids if objects is None else uuids[: max(0, objects - number)]
             number += len(uuids)
-            where = tier_record(Tier(MemoryDriver({})))
-            if ledger.layout == "streaming":
-                stops = zip(uuids, ledger.stops, strict=True)
+            context = None
+            if there and ledger.layout == "streaming":
+                stops = zip(there, ledger.stops, strict=False)
                 segments = [segment(uuid, stop - 1, driver=where) for uuid, stop in stops]
-                context = OffloadContext.of_segments(segments, complete=True)
-            else:
+                context = OffloadContext.of_segments(segments, complete=there == uuids)
+            elif there:
                 name = "filesystem" if ledger.layout == "mapfile" else where.name
                 context = OffloadContext(uuid=uuids[0], complete=True, driver=replace(where, name=name))
             records.append(closed(ledger.ledger_id, len(ledger.payloads), context))

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from uuid import UUID
 
+from filtered_topics import block_of
 from hypothesis import strategies as st
 from records import CLOSED_AT_MS
 from tiers import MemoryDriver, Names, uuid_of
 
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import tier_record
-from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
 from offload_core.codec.filtered_objects import FILTERED_KEY
-from offload_core.codec.frames import padding
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.codec.streaming import pack_streaming_index, streaming_block_length
+from offload_core.codec.streaming import pack_streaming_index
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,
@@ -195,12 +193,14 @@ def _objects(
     data, ledgers, part_number = b"", [], 0
     for ledger_id, last in _ends(drawn.entries).items():
         ids, blocks = drawn.of(ledger_id), []
-        for i in range(0, len(ids), block_entries):
+        parts = [(ids[i], ids[i : i + block_entries]) for i in range(0, len(ids), block_entries)]
+        if len(drawn.left_out) == len(drawn.entries) and not ledgers:
+            parts = [(drawn.entries[0].entry_id, [])]  # an object has a block
+        for first, some in parts:
             part_number += 1
-            blocks.append(BlockEntry(first_entry_id=ids[i], part_number=part_number, offset=len(data)))
-            data += _block(
-                ledger_id, {each: payloads[ledger_id][each] for each in ids[i : i + block_entries]}
-            )
+            blocks.append(BlockEntry(first_entry_id=first, part_number=part_number, offset=len(data)))
+            entries = {i: payloads[ledger_id][i] for i in some}
+            data += block_of(ObjectFormat.STREAMING, ledger_id, (first, entries))
         if not blocks:
             continue
         known = info.ledger(ledger_id)
@@ -208,16 +208,3 @@ def _objects(
         ledger = known.info if known.info.is_closed else LedgerInfo(ledger_id=ledger_id, entries=last + 1)
         ledgers.append((ledger, blocks))
     return {str(uuid): data, f"{uuid}-index": pack_streaming_index(ledgers, len(data))}
-
-
-def _block(ledger_id: int, entries: Mapping[int, bytes]) -> bytes:
-    """A block of entries whose ids ascend."""
-    frames = b"".join(struct.pack(">iq", len(payload), i) + payload for i, payload in entries.items())
-    length = streaming_block_length(len(frames), 200)
-    header = BlockHeader(
-        object_format=ObjectFormat.STREAMING,
-        block_length=length,
-        first_entry_id=min(entries),
-        ledger_id=ledger_id,
-    )
-    return pack_block_header(header) + frames + padding(length - BLOCK_HEADER_BYTES - len(frames))

@@ -1,9 +1,10 @@
 """A process of the soak: it owns the topic, and is killed at some moment.
 
-`python soak_owner.py FOLDER SEED GENERATION` adds entries by several threads, offloads by ledgers and by segments in
-turn, deletes hot copies, trims, and reads from either copy, while metadata and tier fail now and then. It prints a line
-for each acknowledged call, after it returned: `added PRODUCER SEQUENCE COUNT LEDGER ENTRY`; and `wrong …` for what must
-never be.
+`python soak_owner.py FOLDER SEED GENERATION` adds entries by several threads, some of them in transactions that are
+committed, aborted, or left open for a while; it offloads by ledgers and by segments in turn, deletes hot copies, trims,
+and reads from either copy, while metadata and tier fail now and then. It prints a line for each acknowledged call after
+it returned, `added PRODUCER SEQUENCE COUNT LEDGER ENTRY`, or `ended MOST LEAST COMMITS` of a transaction; and `wrong …`
+for what must never be.
 """
 
 from __future__ import annotations
@@ -24,15 +25,20 @@ from offload_core import open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
+    EntriesRead,
     Environment,
     FileAuditLog,
     HotLedgers,
-    ManagedLedger,
     RolloverPolicy,
+    SnapshotPolicy,
     StreamingPool,
     StreamingSettings,
+    TransactionalTopic,
     open_managed_ledger,
 )
+from offload_core.messages.entry import split_entry
+from offload_core.messages.new_entry import NewMessage, pack_entry
+from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader
@@ -44,12 +50,14 @@ from offload_hooks.errors import (
     LedgerFailedError,
     OffloadError,
     OwnershipLostError,
+    UnknownTransactionError,
 )
 from offload_hooks.testing import FaultyMetadataStore
 from offload_hooks.testing.faulty_metadata import MetadataCall, MetadataFault
 
 NAME = "acme/cold/persistent/soak"
 ROLLOVER = RolloverPolicy(max_entries=100, min_age_s=0)
+SNAPSHOTS = SnapshotPolicy(max_entries=200, interval_s=0.2)
 RETENTION = RetentionPolicies(retentionTimeInMinutes=-1, retentionSizeInMB=1)
 PRODUCERS = 3
 CALLS_PER_ROUND = 60
@@ -76,6 +84,25 @@ def parse_payload(payload: bytes | memoryview) -> tuple[int, int]:
     if bytes(payload) != payload_of(producer, sequence):
         raise ValueError(f"not what was added: {bytes(payload[:20])!r}")
     return producer, sequence
+
+
+def entry_of(producer: int, sequence: int, transaction: TransactionId | None) -> bytes:
+    """Pulsar's entry with that payload."""
+    return pack_entry(
+        [NewMessage(value=payload_of(producer, sequence))],
+        producer_name="soak",
+        sequence_id=0,
+        publish_time_ms=1,
+        transaction=transaction,
+    )
+
+
+def parse_entry(entry: bytes | memoryview) -> tuple[int, int] | None:
+    """Producer and sequence number; None of a marker. `ValueError` as `parse_payload`."""
+    parts = split_entry(bytes(entry))
+    if parts.metadata.HasField("marker_type"):
+        return None
+    return parse_payload(parts.payload[4 + int.from_bytes(parts.payload[:4], "big") :])
 
 
 def segments_of_some_size(dice: random.Random) -> StreamingSettings:
@@ -146,13 +173,15 @@ class Owner:
 
     def __init__(
         self,
-        topic: ManagedLedger,
+        transactional: TransactionalTopic,
         environment: Environment,
         readers: TieredReaders,
         seed: str,
         first_sequence: int,
     ) -> None:
-        self._topic = topic
+        self._transactional = transactional
+        self._topic = transactional.topic
+        self._coordinator = transactional.begin().most_bits
         self._environment = environment
         self._readers = readers
         self._seed = seed
@@ -189,14 +218,18 @@ class Owner:
 
     def _produce(self, producer: int, dice: random.Random) -> None:
         sequence = self._first_sequence
+        begun: list[TransactionId] = []
         while True:
             self._room.acquire()
             count = dice.choice([1, 1, 1, 5])
-            payloads = [payload_of(producer, sequence + i) for i in range(count)]
+            transaction = None
+            if dice.random() < 0.4:
+                if not begun or (len(begun) < 3 and dice.random() < 0.3):
+                    begun.append(self._transactional.begin())
+                transaction = dice.choice(begun)
+            added = [entry_of(producer, sequence + i, transaction) for i in range(count)]
             try:
-                first = (
-                    self._topic.add_entry(payloads[0]) if count == 1 else self._topic.add_entries(payloads)
-                )
+                first = self._transactional.add_entries(added)
             except LedgerFailedError:
                 sequence += count  # whether it is there is not known
                 continue
@@ -209,6 +242,32 @@ class Owner:
                 self._acknowledged[position] = producer, sequence + i
             self._say(f"added {producer} {sequence} {count} {first.ledger_id} {first.entry_id}")
             sequence += count
+            if begun and dice.random() < 0.15:
+                ended = begun.pop(dice.randrange(len(begun)))
+                if dice.random() < 0.95:  # else it is left open
+                    self._end(ended, commits=dice.random() < 0.6)
+
+    def _end(self, transaction: TransactionId, *, commits: bool) -> None:
+        """End a transaction, whatever fails meanwhile."""
+        end = self._transactional.commit if commits else self._transactional.abort
+        while True:
+            try:
+                end(transaction)
+            except OwnershipLostError:
+                raise
+            except UnknownTransactionError:
+                break  # it had ended, though that was not known
+            except OffloadError:
+                continue
+            break
+        self._say(f"ended {transaction.most_bits} {transaction.least_bits} {int(commits)}")
+
+    def _end_left(self) -> None:
+        """Abort transactions that were left open by processes before; as a coordinator does after a time."""
+        status = self._transactional.status()
+        for transaction in status.open_transactions:
+            if transaction.most_bits != self._coordinator:
+                self._transactional.abort(transaction)
 
     def _maintain(self, dice: random.Random) -> None:
         """Offload up to somewhere, delete hot copies, trim; a fault of a store ends a call, nothing else does.
@@ -228,6 +287,8 @@ class Owner:
                 ),
                 partial(self._topic.delete_hot_copies, dice.choice([0, 0, 1])),
                 partial(self._topic.trim, RETENTION),
+                self._transactional.snapshot_if_due,
+                self._end_left,
             ):
                 try:
                     call()
@@ -237,26 +298,37 @@ class Owner:
                     continue
             self._room.release(CALLS_PER_ROUND)
 
-    def _check(self, position: EntryPosition, payload: bytes | memoryview) -> tuple[int, int]:
-        found = parse_payload(payload)
-        if self._acknowledged.get(position, found) != found:
+    def _check(self, position: EntryPosition, payload: bytes | memoryview) -> tuple[int, int] | None:
+        found = parse_entry(payload)
+        if found is not None and self._acknowledged.get(position, found) != found:
             raise ValueError(f"{found} is at {position}, where {self._acknowledged[position]} was added")
         return found
 
     def _read_through(self, dice: random.Random) -> None:
-        """From the first entry to the newest, again and again."""
+        """From the first entry to the newest, or to the last that is settled, again and again."""
         while True:
             position, last = EntryPosition(0, 0), dict[int, int]()
+            settled = dice.random() < 0.5
+            topic = self._transactional if settled else self._topic
             while True:
                 try:
-                    read = self._topic.read_entries(position, dice.randrange(1, 400))
+                    read = topic.read_entries(position, dice.randrange(1, 400))
+                    if settled and len(read):
+                        self._check_settled(read)
                 except OffloadError:
                     continue
                 for at, payload in read:
-                    check_order(last, *self._check(at, payload))
+                    found = self._check(at, payload)
+                    if found is not None:
+                        check_order(last, *found)
                 if not len(read):
                     break
                 position = read.next_position
+
+    def _check_settled(self, read: EntriesRead) -> None:
+        last = max(at for at, _ in read)
+        if self._transactional.decide(last, None) == "undecided":
+            raise ValueError(f"{last} is not settled, and was given")
 
     def _read_anywhere(self, dice: random.Random) -> None:
         """A stretch of any sealed ledger, by any priority; it may be gone, but not be wrong."""
@@ -286,7 +358,9 @@ def main() -> None:
     with environment_in(folder, priority, faults_by=by) as (environment, readers):
         while True:
             try:
-                topic = open_managed_ledger(environment, NAME, rollover=ROLLOVER)
+                topic = TransactionalTopic(
+                    environment, open_managed_ledger(environment, NAME, rollover=ROLLOVER), SNAPSHOTS
+                )
                 break
             except DataLossError:
                 raise

@@ -100,7 +100,7 @@ def test_a_tombstone_is_no_abort_of_the_first_transaction_of_the_first_coordinat
     """It has no transaction's id, and so neither 0 nor 0 for one."""
     first, tombstone = (0, 0), Event(kind="tombstone")
     buffer = buffer_of([tombstone, of(first), tombstone, tombstone, PLAIN])
-    assert set(buffer.open_transactions) == {first}
+    assert tuple(buffer.open_transactions) == (first,)
     assert buffer.aborted == {}
     assert buffer.stable_position == EntryPosition(7, 0)
     buffer.add(7, EntryBatch.of(5, [commit(first).pack(5), tombstone.pack(6)]))

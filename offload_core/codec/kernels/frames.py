@@ -72,6 +72,13 @@ def _frame_length(block, position, end, block_end, next_entry_id, gaps):
 
 
 @numba.njit(cache=True, nogil=True)
+def _number(entry_ids, first, count):
+    """The ids of consecutive entries: apart from the walk, where it costs next to nothing."""
+    for i in range(count):
+        entry_ids[i] = first + i
+
+
+@numba.njit(cache=True, nogil=True)
 def find_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, byte_room, entry_ids, offsets, lengths
 ):
@@ -85,24 +92,32 @@ def find_entries(
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
-    while True:
-        if next_entry_id >= stop_entry_id:
-            return OUT_OF_ROOM, position, next_entry_id, count
+    room = len(entry_ids)
+    first = next_entry_id
+    status = OUT_OF_ROOM
+    while next_entry_id < stop_entry_id:
         length = _frame_length(block, position, end, block_end, next_entry_id, gaps)
         if length < 0:
-            return -length, position, next_entry_id, count
-        entry_id = load_i64(block, position + 4)
-        if entry_id >= stop_entry_id:
-            return OUT_OF_ROOM, position, stop_entry_id, count
-        if count == len(entry_ids) or used >= byte_room:
-            return OUT_OF_ROOM, position, next_entry_id, count
-        entry_ids[count] = entry_id
+            status = -length
+            break
+        if gaps:
+            entry_id = load_i64(block, position + 4)
+            if entry_id >= stop_entry_id:
+                next_entry_id = stop_entry_id
+                break
+        if count == room or used >= byte_room:
+            break
+        if gaps:
+            entry_ids[count] = next_entry_id = entry_id
         offsets[count] = position + _FRAME
         lengths[count] = length
         used += length
         count += 1
         position += _FRAME + length
-        next_entry_id = entry_id + 1
+        next_entry_id += 1
+    if not gaps:
+        _number(entry_ids, first, count)
+    return status, position, next_entry_id, count
 
 
 @numba.njit(cache=True, nogil=True)
@@ -117,25 +132,33 @@ def copy_entries(
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
+    room = len(entry_ids)
+    first = next_entry_id
+    status = OUT_OF_ROOM
     value_offsets[0] = 0
-    while True:
-        if next_entry_id >= stop_entry_id:
-            return OUT_OF_ROOM, position, next_entry_id, count
+    while next_entry_id < stop_entry_id:
         length = _frame_length(block, position, end, block_end, next_entry_id, gaps)
         if length < 0:
-            return -length, position, next_entry_id, count
-        entry_id = load_i64(block, position + 4)
-        if entry_id >= stop_entry_id:
-            return OUT_OF_ROOM, position, stop_entry_id, count
-        if count == len(entry_ids) or used + length > len(values):
-            return OUT_OF_ROOM, position, next_entry_id, count
+            status = -length
+            break
+        if gaps:
+            entry_id = load_i64(block, position + 4)
+            if entry_id >= stop_entry_id:
+                next_entry_id = stop_entry_id
+                break
+        if count == room or used + length > len(values):
+            break
+        if gaps:
+            entry_ids[count] = next_entry_id = entry_id
         copy_bytes(values, used, block, position + _FRAME, length)
         used += length
-        entry_ids[count] = entry_id
         count += 1
         value_offsets[count] = used
         position += _FRAME + length
-        next_entry_id = entry_id + 1
+        next_entry_id += 1
+    if not gaps:
+        _number(entry_ids, first, count)
+    return status, position, next_entry_id, count
 
 
 @numba.njit(cache=True, nogil=True)

@@ -2,7 +2,8 @@
 
     request     a mark of whoever asks goes into the record
     answer      the owner completes its segment, and then takes away the marks that were there before
-    wait        until the mark is gone: then what was appended before the request is in the tier
+    wait        until the mark is gone: then what was appended before the request is in the tier, or the answer says
+                what the rest waits for
 
 Source: docs/formats/metadata.md.
 """
@@ -21,6 +22,9 @@ from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicErr
 REQUESTS_PROPERTY = "pulsar-offload.complete-segment"
 """The marks of those who wait for the segment to be completed, with commas between them."""
 
+WAITS_PROPERTY = "pulsar-offload.segment-waits"
+"""What the entries wait for that were left out by the answer that was given last."""
+
 DEFAULT_TIMEOUT_S = 60.0
 _LOOKS_S = 0.2
 
@@ -34,6 +38,16 @@ def requests_of(info: ManagedLedgerInfo) -> tuple[str, ...]:
 def with_request(info: ManagedLedgerInfo, mark: str) -> ManagedLedgerInfo:
     """The same with this mark among them."""
     return _with_requests(info, dict.fromkeys([*requests_of(info), mark]))
+
+
+def waits_of(info: ManagedLedgerInfo) -> str | None:
+    """In words, what the entries wait for that the last answer did not bring to the tier; None if it brought all."""
+    return get_property(info, WAITS_PROPERTY)
+
+
+def with_answer(info: ManagedLedgerInfo, marks: Collection[str], waits_for: str | None) -> ManagedLedgerInfo:
+    """The same without these marks, and with what the entries wait for that are not in the tier; None if all are."""
+    return with_property(without_requests(info, marks), WAITS_PROPERTY, waits_for)
 
 
 def without_requests(info: ManagedLedgerInfo, marks: Collection[str]) -> ManagedLedgerInfo:
@@ -50,7 +64,8 @@ def request_completion(
 ) -> ManagedLedgerInfo:
     """Have a topic's owner complete the segment that it writes; the record as it is then.
 
-    All that was appended before the call is in the tier when it returns.
+    All that was appended before the call is in the tier when it returns, up to what the topic's filter does not decide
+    of yet: see `waits_of`.
 
     The owner answers in its upkeep, so within one interval of that and the time that the upload takes.
 

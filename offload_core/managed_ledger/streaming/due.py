@@ -74,18 +74,20 @@ class SegmentDue:
         entries = ledger.info.entries or 0
         return stop_in(ledger.ledger_id, entries, stop) == entries
 
-    def wants_look(self, segment: RecordedSegment, closes: bool, is_asked: bool) -> bool:
+    def wants_look(
+        self, segment: RecordedSegment, close_behind: EntryPosition | None, is_asked: bool
+    ) -> bool:
         """Whether an open segment's filter is to be asked: more could be fed, or closed with, than it has decided of.
 
         Args:
-            closes: it is known where the segment closes.
+            close_behind: where the segment closes, if that is known.
             is_asked: somebody wants it to be asked where it can be.
         """
         if segment.filter is None:
             return False
         info = self._owned.info
         waiting, settled = (self.pending(info, segment.next, stop) for stop in (None, segment.stop))
-        if closes:
+        if close_behind is not None:
             return waiting > 0 and not settled
         if not self.is_enough(waiting) and not self.is_due(segment.begin):
             return False

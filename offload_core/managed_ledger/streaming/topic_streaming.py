@@ -6,7 +6,7 @@
 
 A turn goes as far as it can without waiting. A failure ends it, and the next comes after a pause, longer each time; by
 then the record says what is to be resumed. What the topic's filter does not decide of yet waits, as if it had not come.
-Decisions 0027 and 0033.
+Decisions 0027 and 0034.
 """
 
 from __future__ import annotations
@@ -300,10 +300,9 @@ class TopicStreaming:
     def _feed_on(self, segment: RecordedSegment) -> bool:
         """Feed the open segment, if enough waits, or it is to close."""
         due = self._due
-        closes = self._close_behind is not None
-        if due.wants_look(segment, closes, self._looks.is_asked) and not self._look_on(segment):
+        if due.wants_look(segment, self._close_behind, self._looks.is_asked) and not self._look_on(segment):
             return False
-        if not closes and due.is_due(segment.begin, segment.stop):
+        if self._close_behind is None and due.is_due(segment.begin, segment.stop):
             last = segment.end or self._view().last_position(segment.stop)
             if last is None or last < segment.begin:
                 return self._hold(segment.begin)

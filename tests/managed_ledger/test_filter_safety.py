@@ -1,0 +1,361 @@
+"""Before a hot copy goes: what a filter took out of the cold one was right, by what is persisted, and is recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from filtered import FilteredTopic, PlainFilter
+from managed_ledgers import NAME, Audit
+
+from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_core.filters.record import MARKER_CAUSE, RECORD_KEY, aborted_cause
+from offload_core.managed_ledger import FileAuditLog, keep_up, settle_transactions
+from offload_core.managed_ledger.topic_filters import open_filter
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.offload.filter_check import check_settled
+from offload_core.offload.recorded_segments import RecordedSegments, SegmentBounds
+from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
+from offload_core.tier import MemoryBudget
+from offload_core.transactions import BufferSnapshot, SnapshotStore, TransactionId
+from offload_hooks.errors import DataLossError, MetadataError, OffloadError, StoreError
+
+PREFIX = EntryPosition(1 << 40, 0)
+STEPS = ("m", "1", "2", "2", "a2", "c1", "|")
+
+Offload = Callable[[FilteredTopic], None]
+
+
+def by_ledgers(topic: FilteredTopic) -> None:
+    topic.offload()
+
+
+def by_segments(topic: FilteredTopic) -> None:
+    """Each sealed ledger in two segments."""
+    with ThreadPoolExecutor(1) as executor:
+        segments = RecordedSegments(
+            topic.records,
+            NAME,
+            lambda change: topic.records.update(NAME, change).info,
+            lambda: nullcontext(topic.tiers),
+            executor=executor,
+            budget=MemoryBudget(),
+            announce=lambda *_: None,
+            now_ms=lambda: 1000,
+            lease_s=30,
+        )
+        for ledger in topic.ledgers:
+            if ledger.has_complete_copy:
+                continue
+            stop = ledger.info.entries or 0
+            for first, end in ((0, stop // 2), (stop // 2, stop)):
+                at, last = EntryPosition(ledger.ledger_id, first), EntryPosition(ledger.ledger_id, end - 1)
+                run = open_filter(topic.environment, NAME, last)
+                assert run is not None
+                bounds = SegmentBounds(max_segment_bytes=1 << 20, block_bytes=4096)
+                segment = segments.assign(at, bounds, last, SegmentFilter(run))
+                entries = topic.hot.open(ledger.ledger_id).read(first, end - 1)
+                assert segment.offer(ledger.ledger_id, entries).accepted == end - first
+                segment.close()
+                segment.complete()
+
+
+WAYS = pytest.mark.parametrize("offload", [by_ledgers, by_segments])
+
+
+@pytest.fixture(params=[FilterMode.GAP, FilterMode.TOMBSTONE])
+def topic(request: pytest.FixtureRequest, tmp_path: Path) -> FilteredTopic:
+    """One with an aborted transaction of two entries, a committed one, and a message."""
+    topic = FilteredTopic(tmp_path / "cold", mode=request.param)
+    topic.do(*STEPS)
+    return topic
+
+
+def put_snapshot(topic: FilteredTopic, snapshot: BufferSnapshot | None) -> None:
+    """As if it had been persisted."""
+    snapshots = SnapshotStore(topic.records.store)
+    snapshots.delete(NAME)
+    if snapshot is not None:
+        snapshots.write(NAME, snapshot)
+
+
+def refused(topic: FilteredTopic, match: str) -> None:
+    """The hot copy stays, however often it is tried, and nothing is recorded."""
+    audit = Audit()
+    topic.open(audit=audit)
+    for _ in range(2):
+        with pytest.raises(DataLossError, match=match) as caught:
+            topic.topic.topic.delete_hot_copies(0)
+        assert caught.value.ledger_id == topic.ledgers[0].ledger_id
+    assert topic.ledgers[0].ledger_id in topic.hot.ledger_ids()
+    assert audit.deletions == []
+
+
+# --- what is right goes, and is recorded -------------------------------------------------------
+
+
+@WAYS
+def test_what_was_dropped_is_recorded_when_the_hot_copy_goes(
+    topic: FilteredTopic, offload: Offload, tmp_path: Path
+) -> None:
+    topic.open(audit=FileAuditLog(tmp_path / "audit.jsonl", now_ms=lambda: 1000))
+    first = topic.ledgers[0]
+    sizes = [len(payload) for _, payload in topic.hot_entries()]
+    offload(topic)
+    assert topic.topic.topic.delete_hot_copies(0) == [each.ledger_id for each in topic.ledgers]
+    line = json.loads((tmp_path / "audit.jsonl").read_text().splitlines()[0])
+    assert (line["copy"], line["ledger_id"]) == ("hot", first.ledger_id)
+    records = [parse_filter_record(json.dumps(each)) for each in line["filtered"]]
+    assert len(records) == (1 if offload is by_ledgers else 2)
+    counted = sum((each.kept for each in records), DroppedEntries())
+    assert counted == DroppedEntries(entries=2, payload_bytes=sum(sizes[:2]))
+    dropped: dict[str, DroppedEntries] = {}
+    for record in records:
+        for cause, each in (record.dropped or {}).items():
+            dropped[cause] = dropped.get(cause, DroppedEntries()) + each
+    assert dropped == {
+        aborted_cause(topic.begun[2]): DroppedEntries(entries=2, payload_bytes=sum(sizes[2:4])),
+        MARKER_CAUSE: DroppedEntries(entries=2, payload_bytes=sum(sizes[4:])),
+    }
+    assert {each.mode for each in records} == {topic.mode}
+
+
+@WAYS
+def test_it_is_checked_by_what_is_persisted_then_also_by_others(
+    topic: FilteredTopic, offload: Offload
+) -> None:
+    offload(topic)
+    topic.do("3", "m", "|")
+    settle_transactions(topic.environment, NAME)
+    topic.open()
+    assert topic.topic.topic.delete_hot_copies(0) == [topic.ledgers[0].ledger_id]
+
+
+@WAYS
+def test_an_aborted_transaction_is_known_as_long_as_a_ledger_has_its_entries(
+    topic: FilteredTopic, offload: Offload
+) -> None:
+    """Also when the ledgers before it are gone, and many others were aborted."""
+    topic.do("4", "a4", "|", "5", "a5", "|")
+    offload(topic)
+    keep_last = RetentionPolicies(retentionTimeInMinutes=0, retentionSizeInMB=0)
+    second = topic.ledgers[1]
+    topic.topic.topic.trim(keep_last, consumed_before=EntryPosition(second.ledger_id, 0))
+    topic.do("m")
+    snapshot = topic.topic.snapshot()
+    assert snapshot is not None
+    assert set(snapshot.aborted) == {topic.begun[4], topic.begun[5]}
+    assert topic.topic.topic.delete_hot_copies(0)[0] == second.ledger_id
+
+
+def test_where_nothing_was_dropped_nothing_needs_to_be_known(tmp_path: Path) -> None:
+    topic = FilteredTopic(tmp_path)
+    topic.do("m", "1", "|", "c1", "|")
+    by_ledgers(topic)
+    put_snapshot(topic, None)
+    first, *_ = topic.ledgers
+    with pytest.raises(DataLossError):  # the second one had a marker
+        topic.topic.topic.delete_hot_copies(0)
+    assert first.ledger_id not in topic.hot.ledger_ids()
+
+
+def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path: Path) -> None:
+    topic = FilteredTopic(tmp_path, filter=PlainFilter(lambda payload: payload.endswith(b"0")))
+    topic.do("m", "m", "|")
+    by_ledgers(topic)
+    assert SnapshotStore(topic.records.store).read(NAME) is None
+    assert len(topic.topic.topic.delete_hot_copies(0)) == 1
+
+
+# --- what is not, or is not known, stays -------------------------------------------------------
+
+
+@WAYS
+def test_without_a_snapshot_it_stays(topic: FilteredTopic, offload: Offload) -> None:
+    offload(topic)
+    put_snapshot(topic, None)
+    refused(topic, "there is no snapshot")
+
+
+@WAYS
+def test_what_is_not_settled_any_more_stays(topic: FilteredTopic, offload: Offload) -> None:
+    """As of a topic that was reset, and has not been read since."""
+    offload(topic)
+    ledger_id, aborted = topic.ledgers[0].ledger_id, {topic.begun[2]: PREFIX}
+    whole = BufferSnapshot(stable_position=EntryPosition(ledger_id, 5), aborted=aborted)
+    for stable in (None, EntryPosition(ledger_id, 1), EntryPosition(ledger_id, 4)):
+        put_snapshot(topic, replace(whole, stable_position=stable))
+        with pytest.raises(DataLossError, match="took transactions as settled that are not"):
+            topic.topic.topic.delete_hot_copies(0)
+    assert topic.hot.ledger_ids()
+    put_snapshot(topic, whole)
+    assert topic.topic.topic.delete_hot_copies(0) == [ledger_id]
+
+
+@WAYS
+def test_entries_of_a_transaction_that_was_not_aborted_stay(topic: FilteredTopic, offload: Offload) -> None:
+    offload(topic)
+    put_snapshot(topic, BufferSnapshot(stable_position=PREFIX))
+    refused(topic, rf"that were not aborted.*found \({topic.begun[2].most_bits},")
+
+
+@WAYS
+def test_upkeep_says_so_and_goes_on(topic: FilteredTopic, offload: Offload) -> None:
+    offload(topic)
+    put_snapshot(topic, None)
+    topic.open()
+    policies = ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies({"driver": "local", "deletion_lag_in_millis": 0})),
+        retention=RetentionPolicies(),
+        retention_origin="default",
+    )
+    done = keep_up(topic.topic, policies, 1000)
+    assert set(done.failures) == {"deletion of hot copies"}
+    assert "there is no snapshot" in str(done.failures["deletion of hot copies"])
+
+
+def changed_record(
+    topic: FilteredTopic, change: Callable[[FilterRecord], FilterRecord | None]
+) -> Callable[[ManagedLedgerInfo], ManagedLedgerInfo]:
+    """What the offload contexts say of filters, changed."""
+
+    def of_ledger(ledger: LedgerRecord) -> LedgerRecord:
+        context = ledger.context
+        if context is None or not context.complete:
+            return ledger
+        drivers = [share.driver for share in context.segments] or [context.driver]
+        made = []
+        for driver in drivers:
+            assert driver is not None
+            record = change(parse_filter_record(driver.get(RECORD_KEY) or ""))
+            made.append(driver.with_property(RECORD_KEY, record and record.pack(short=True)))
+        if not context.segments:
+            return replace(ledger, context=replace(context, driver=made[0]))
+        shares = [replace(share, driver=driver) for share, driver in zip(context.segments, made, strict=True)]
+        return replace(ledger, context=replace(context, segments=tuple(shares)))
+
+    return lambda info: replace(info, ledgers=tuple(map(of_ledger, info.ledgers)))
+
+
+@WAYS
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda _: None,
+        lambda record: replace(record, name="another"),
+        lambda record: replace(record, stop=EntryPosition(0, 1)),
+        lambda record: replace(record, kept=record.kept + DroppedEntries(entries=1)),
+        lambda record: replace(record, total_dropped=DroppedEntries()),
+    ],
+    ids=["none", "name", "stop", "kept", "dropped"],
+)
+def test_a_record_that_is_not_the_indexs_is_refused(
+    topic: FilteredTopic, offload: Offload, change: Callable[[FilterRecord], FilterRecord | None]
+) -> None:
+    offload(topic)
+    topic.records.update(NAME, changed_record(topic, change))
+    refused(topic, "an index does not say of a filter what the offload context says")
+
+
+def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: FilteredTopic) -> None:
+    by_ledgers(topic)
+
+    def damaged(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        (ledger, *others) = info.ledgers
+        assert ledger.context is not None
+        assert ledger.context.driver is not None
+        driver = ledger.context.driver.with_property(RECORD_KEY, "{")
+        return replace(
+            info, ledgers=(replace(ledger, context=replace(ledger.context, driver=driver)), *others)
+        )
+
+    topic.records.update(NAME, damaged)
+    with pytest.raises(MetadataError, match="a filter record is damaged"):
+        topic.topic.topic.delete_hot_copies(0)
+    assert topic.hot.ledger_ids()
+
+
+# --- wherever it ends --------------------------------------------------------------------------
+
+
+def test_a_deletion_that_is_made_again_is_recorded_again(topic: FilteredTopic) -> None:
+    """It was recorded in full before anything was changed."""
+    by_ledgers(topic)
+    audit = Audit()
+    topic.open(audit=audit)
+    ledger_id = topic.ledgers[0].ledger_id
+    delete = topic.hot.delete
+
+    def fails(_: int) -> bool:
+        raise StoreError("no")
+
+    topic.hot.delete = fails  # type: ignore[method-assign]
+    with pytest.raises(StoreError, match="no"):
+        topic.topic.topic.delete_hot_copies(0)
+    topic.hot.delete = delete  # type: ignore[method-assign]
+    put_snapshot(topic, None)  # what was decided is not asked again
+    topic.open()
+    assert ledger_id not in topic.hot.ledger_ids()
+    whole, again = audit.deletions
+    assert [each.total_dropped.entries for each in (*whole.filtered, *again.filtered)] == [4, 4]
+    assert whole.filtered[0].aborted == {topic.begun[2]: 2}
+    assert again.filtered[0].dropped is None, "of a deletion that was begun the context tells"
+
+
+def test_what_cannot_be_recorded_is_not_deleted(topic: FilteredTopic) -> None:
+    by_ledgers(topic)
+
+    class Full:
+        def record(self, _: object) -> None:
+            raise StoreError("no room")
+
+    topic.open(audit=Full())
+    with pytest.raises(StoreError, match="no room"):
+        topic.topic.topic.delete_hot_copies(0)
+    (ledger,) = topic.ledgers
+    assert ledger.context is not None
+    assert not ledger.context.bookkeeper_deleted
+
+
+# --- one check by itself -----------------------------------------------------------------------
+
+ONE = TransactionId(0, 1)
+
+
+def record_of(dropped: int, stop: EntryPosition | None) -> FilterRecord:
+    causes = {aborted_cause(ONE): DroppedEntries(entries=dropped)} if dropped else {}
+    return FilterRecord.of("transactions", FilterMode.GAP, stop, DroppedEntries(), causes)
+
+
+@pytest.mark.parametrize(
+    ("record", "stable", "aborted", "right"),
+    [
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(3, 1), [ONE], True),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(3, 0), [ONE], False),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(4, 0), [ONE], True),
+        (record_of(1, EntryPosition(3, 2)), EntryPosition(4, 0), [], False),
+        (record_of(1, None), None, [ONE], True),
+        (record_of(1, None), None, [], False),
+        (record_of(0, EntryPosition(3, 2)), None, [], True),
+        (record_of(1, EntryPosition(0, 0)), None, [ONE], True),
+    ],
+)
+def test_what_is_settled_is_what_the_snapshot_says(
+    record: FilterRecord, stable: EntryPosition | None, aborted: list[TransactionId], right: bool
+) -> None:
+    check = partial(check_settled, [record], ledger_id=7)
+    snapshot = BufferSnapshot(stable_position=stable, aborted=dict.fromkeys(aborted, PREFIX))
+    if right:
+        check(snapshot=snapshot)
+    else:
+        with pytest.raises(OffloadError) as caught:
+            check(snapshot=snapshot)
+        assert caught.value.ledger_id == 7

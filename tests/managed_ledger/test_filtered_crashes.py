@@ -1,0 +1,125 @@
+"""Every call of a filtered offload fails, answers unknown, or ends the process; settling the transactions included.
+
+After each the state is opened anew: no entry is lost, what the record calls complete has exactly the entries that are
+to be left, the snapshot is right, and the same goes on to its end, leaving nothing behind.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+from buffer_model import Model
+from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
+from filtered import END, FilteredTopic, chosen, short_record
+from managed_ledgers import NAME
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.filters import FilterMode
+from offload_core.managed_ledger import Environment, HotLedgers, topic_offloads
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_core.transactions import SnapshotStore
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import OffloadError
+
+SAMPLE = 5
+"""Of the points every so many-th, but for the nightly run."""
+
+
+def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
+    """Beside the owner."""
+    records = ManagedLedgerRecords(Metadata(topic.records.store, points))  # type: ignore[arg-type]
+    hot = PointedLedgers(topic.hot, points)
+    tier = Tier(LocalDriver(str(topic.folder)), [Layer(name="points", make=lambda _: Watch(points))])
+    offloads = RecordedOffloads(
+        records,
+        hot,  # type: ignore[arg-type]
+        KnownTiers(tier),
+        offloader_of=partial(LedgerOffloader, max_block_bytes=300, parts_in_flight=1),
+        now_ms=lambda: 1000,
+    )
+    return Environment(
+        records=records,
+        hot=HotLedgers(hot),  # type: ignore[arg-type]
+        offloads=offloads,
+        filter_of=lambda _: chosen(topic.mode),
+        now_ms=lambda: 1000,
+    )
+
+
+def offload(topic: FilteredTopic, points: Points) -> None:
+    topic_offloads(as_a_new_process(topic, points), NAME).offload_prefix(END)
+
+
+def prepared(folder: Path, mode: FilterMode) -> FilteredTopic:
+    """Two ledgers that may go, of which nothing is settled yet, and one that waits."""
+    topic = FilteredTopic(folder, mode=mode)
+    topic.do("m", "1", "2", "a1", "m", "|", "1", "c2", "m", "|", "3", "m", "|")
+    return topic
+
+
+def check(topic: FilteredTopic, where: str) -> None:
+    entries = topic.hot_entries()
+    assert len(entries) == 10, where
+    for ledger in topic.ledgers:
+        if not ledger.has_complete_copy:
+            continue
+        left, found = topic.left(ledger), topic.cold(ledger)
+        assert {i: found.get(i) for i in left} == left, where
+        assert len(found) == (len(left) if topic.mode is FilterMode.GAP else ledger.info.entries), where
+        record = short_record(ledger)
+        assert record is not None, where
+        assert record.kept.entries == len(left), where
+        assert record.total_dropped.entries == (ledger.info.entries or 0) - len(left), where
+    snapshot = SnapshotStore(topic.records.store).read(NAME)
+    assert snapshot is not None, where
+    Model.of(entries).check_snapshot(snapshot, where)
+
+
+def leftovers(topic: FilteredTopic) -> set[str]:
+    """What is in the tier and in no record."""
+    wanted = set()
+    for ledger in topic.ledgers:
+        if ledger.context is not None:
+            key = f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
+            wanted |= {key, f"{key}-index"}
+    uploads = {each.upload.upload_id for each in topic.tier.list_uploads()}
+    return ({each.key for each in topic.tier.list_objects()} - wanted) | uploads
+
+
+@pytest.fixture(autouse=True)
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power fails here."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+
+
+@pytest.mark.parametrize("mode", FilterMode)
+@pytest.mark.parametrize("every", [SAMPLE, pytest.param(1, marks=pytest.mark.nightly)])
+def test_after_any_fault_at_any_call_what_is_left_is_right_and_the_offload_goes_on_to_its_end(
+    tmp_path: Path, mode: FilterMode, every: int, record_property: Callable[[str, object], None]
+) -> None:
+    points = Points()
+    offload(prepared(tmp_path / "calls", mode), points)
+    assert len(points.calls) > 20
+    cases = list(itertools.product(range(1, len(points.calls) + 1), FAULTS))[::every]
+    record_property("crash points", len(cases))
+    for at, fault in cases:
+        topic = prepared(tmp_path / f"{at}-{fault}", mode)
+        where = f"{fault} call {at}, {points.calls[at - 1]}"
+        with suppress(OffloadError, Killed):
+            offload(topic, Points(at=at, fault=fault))
+        check(topic, where)
+        offload(topic, Points())
+        check(topic, where)
+        assert [ledger.has_complete_copy for ledger in topic.ledgers] == [True, True, False], where
+        assert leftovers(topic) == set(), where
+    print(f"{mode.value}: {len(points.calls)} calls, {len(cases)} points")

@@ -1,0 +1,415 @@
+"""A streamed topic whose entries go through a filter: only what it decides of goes, and what it leaves is there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from filtered import PlainFilter, chosen
+from managed_ledgers import NAME, Clock
+from streamed_topics import SETTINGS, Topic, pool_of
+
+from offload_core import TierReader
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.codec.filtered_objects import FILTERED_KEY
+from offload_core.filters import NO_FILTER, ChosenFilter, DroppedEntries, FilterMode, parse_filter_record
+from offload_core.filters.record import RECORD_KEY
+from offload_core.filters.recorded import recorded_filter, settled_by_filters
+from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
+from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
+from offload_core.metadata import EntryPosition
+from offload_core.offload.segment_check import check_segments
+from offload_core.read_handles import ColdReaders
+from offload_core.tier import Tier
+from offload_hooks.errors import OffloadError, UnresolvedTransactionError
+
+
+class Asked(PlainFilter):
+    """Counts how often it is opened; drops entries by their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda payload: int(payload.split()[0]) in self.unwanted, waits_for="a sign")
+        self.unwanted: set[int] = set()
+        self.opened = 0
+        self.error: OffloadError | None = None
+
+    def open(self, topic: object) -> PlainFilter:
+        self.opened += 1
+        if self.error is not None:
+            raise self.error
+        return super().open(topic)
+
+    def stop_at(self, position: EntryPosition | None) -> None:
+        self.stop = None if position is None else (position.ledger_id, position.entry_id)
+
+
+class Filtered(Topic):
+    """A streamed topic, and what must be in its complete segments."""
+
+    choice: ChosenFilter
+    filter: Asked
+    tier: Tier
+
+    def sparse_entries(self) -> list[tuple[EntryPosition, bytes]]:
+        """What the tier has of it, by its record, which tells no more and no less."""
+        found = []
+        tiers = KnownTiers(self.tier)
+        for ledger in self.info.in_order:
+            context = ledger.context
+            if context is None or not any(share.complete for share in context.segments):
+                continue
+            ends = [share.end_entry_id for share in context.segments if share.complete]
+            begin, last = 0, max(end for end in ends if end is not None)
+            reader = ColdReaders(tiers).open(ledger)
+            while begin <= last:
+                read = reader.read_sparse(begin, last, 500)
+                for batch in read.runs():
+                    found += [
+                        (EntryPosition(ledger.ledger_id, i), bytes(each))
+                        for i, each in enumerate(batch, batch.first_entry_id)
+                    ]
+                begin = read.stop_entry_id
+            if context.complete:
+                check_segments(tiers, ledger)
+        return found
+
+    def kept(self, count: int | None = None) -> list[tuple[EntryPosition, bytes]]:
+        """What must be left of the first entries."""
+        return [each for i, each in enumerate(self.added[:count]) if i not in self.filter.unwanted]
+
+    def position(self, number: int) -> EntryPosition:
+        return self.added[number][0]
+
+
+@pytest.fixture
+def pool(cold: TierReader, clock: Clock) -> StreamingPool:
+    return pool_of(cold.store, clock)
+
+
+@pytest.fixture
+def topic(environment: Environment, pool: StreamingPool, cold: TierReader, tmp_path: Path) -> Filtered:
+    topic = Filtered(
+        replace(environment, streaming=pool, filter_of=lambda _: topic.choice), tmp_path / "cold"
+    )
+    topic.filter, topic.tier = Asked(), cold.store
+    topic.choice = chosen(FilterMode.GAP, topic.filter, "numbers")
+    topic.ledger.set_streaming(SETTINGS)
+    return topic
+
+
+def test_only_what_is_before_the_stop_goes_and_the_rest_when_that_has_moved(
+    topic: Filtered, clock: Clock
+) -> None:
+    topic.add(1)
+    topic.filter.stop_at(EntryPosition(topic.position(0).ledger_id, 14))
+    topic.add(30)
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:10]
+    assert topic.status.next_position == topic.position(14)
+    assert (topic.status.stop, topic.status.waits_for) == (topic.position(14), "a sign")
+    topic.filter.stop_at(topic.position(23))
+    topic.run()
+    assert topic.status.next_position == topic.position(14)
+    clock.pass_s(1)
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:20]
+    assert topic.status.next_position == topic.position(23)
+    topic.filter.stop_at(None)
+    clock.pass_s(1)
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:30]
+    assert topic.status.waits_for is None
+
+
+def test_segments_are_as_large_as_what_is_left(topic: Filtered) -> None:
+    topic.filter.unwanted = set(range(0, 60, 3))
+    topic.add(45)
+    topic.run()
+    assert [segment.end for segment in topic.segments] == [topic.position(i) for i in (14, 29, 44)]
+    topic.add(1)
+    topic.ledger.complete_segment()
+    assert topic.sparse_entries() == topic.kept()
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonetheless(
+    topic: Filtered, rolls: bool
+) -> None:
+    topic.filter.unwanted = set(range(3, 12))
+    topic.add(6)
+    if rolls:
+        topic.ledger.roll()
+    topic.ledger.complete_segment()
+    topic.add(6)
+    topic.ledger.complete_segment()
+    topic.add(2)
+    topic.ledger.roll()
+    topic.ledger.complete_segment()
+    assert [segment.is_finished for segment in topic.segments] == [True] * 3
+    assert topic.sparse_entries() == topic.kept()
+    assert all(ledger.context is not None and ledger.context.complete for ledger in topic.info.ledgers)
+    assert topic.left() == set()
+
+
+def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic: Filtered) -> None:
+    topic.filter.unwanted = {0, 1, 4, 5, 6, 7, 9}
+    for count in (2, 3, 3, 2):
+        topic.add(count)
+        topic.ledger.roll()
+    topic.ledger.complete_segment()
+    (segment,) = topic.segments
+    assert len(segment.ledger_ids) == 4
+    assert (segment.begin, segment.end) == (topic.position(0), topic.position(9))
+    assert topic.sparse_entries() == topic.kept()
+
+
+def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(
+    topic: Filtered, pool: StreamingPool, clock: Clock
+) -> None:
+    topic.add(4)
+    topic.filter.stop_at(topic.position(1))
+    topic.add(30)
+    topic.run()
+    assert topic.filter.opened == 1
+    asked = []
+    for _ in range(600):
+        clock.pass_s(1)
+        topic.add(1)
+        topic.run()
+        asked.append(topic.filter.opened)
+    assert asked[2] <= 3
+    assert asked[-1] <= 18
+    assert asked[-1] - asked[-121] <= 2
+    assert pool.buffer_budget.taken_bytes == 0
+    assert pool.budget.taken_bytes == 0
+    assert topic.sparse_entries() == topic.added[:1]  # which was old enough
+    topic.filter.stop_at(None)
+    clock.pass_s(60)
+    topic.run()
+    topic.ledger.complete_segment()
+    assert topic.sparse_entries() == topic.added
+    topic.add(5)
+    assert pool.buffer_budget.taken_bytes > 0
+
+
+def test_a_topic_without_a_turn_for_it_is_not_asked(topic: Filtered, clock: Clock) -> None:
+    topic.add(1)
+    topic.run()
+    for _ in range(59):
+        clock.pass_s(1)
+        topic.run()
+    assert topic.filter.opened == 0
+    clock.pass_s(1)
+    topic.run()
+    assert topic.sparse_entries() == topic.added
+    assert topic.filter.opened == 1
+
+
+def test_what_is_settled_of_an_open_segment_is_closed_by_its_age(topic: Filtered, clock: Clock) -> None:
+    topic.add(9)
+    topic.filter.stop_at(topic.position(5))
+    topic.run()
+    assert topic.status.state == "open"
+    clock.pass_s(60)
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:5]
+    assert topic.status.state == "idle"
+
+
+def test_completed_by_hand_is_what_is_settled_and_the_rest_is_told_of(topic: Filtered, clock: Clock) -> None:
+    topic.add(7)
+    topic.filter.stop_at(topic.position(5))
+    wanted = SegmentCompletion(end=topic.position(4), waits_for="a sign")
+    assert topic.ledger.complete_segment() == wanted
+    assert topic.sparse_entries() == topic.added[:5]
+    assert topic.ledger.complete_segment() == wanted
+    topic.filter.stop_at(topic.position(6))
+    assert topic.ledger.complete_segment().end == topic.position(5)
+    topic.filter.stop_at(None)
+    assert topic.ledger.complete_segment() == SegmentCompletion(end=topic.position(6))
+    assert topic.sparse_entries() == topic.added
+
+
+def test_nothing_settled_is_told_of_as_well(topic: Filtered) -> None:
+    assert topic.ledger.complete_segment() == SegmentCompletion(end=None)
+    topic.filter.stop = (0, 0)
+    topic.add(3)
+    assert topic.ledger.complete_segment() == SegmentCompletion(end=None, waits_for="a sign")
+    assert topic.segments == ()
+    topic.add(20)
+    topic.run()
+    assert topic.segments == ()
+
+
+def test_who_asks_from_elsewhere_is_told_what_the_rest_waits_for(topic: Filtered) -> None:
+    topic.add(3)
+    topic.filter.stop_at(topic.position(2))
+    records = topic.environment.records
+
+    def answer(_: float) -> None:
+        topic.ledger.answer_requests()
+
+    assert waits_of(request_completion(records, NAME, wait=answer)) == "a sign"
+    assert topic.sparse_entries() == topic.added[:2]
+    topic.filter.stop_at(None)
+    assert waits_of(request_completion(records, NAME, wait=answer)) is None
+    assert topic.sparse_entries() == topic.added
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_a_resumed_segment_has_its_positions_and_is_filtered_anew(
+    topic: Filtered, clock: Clock, kill: bool
+) -> None:
+    topic.filter.unwanted = {0, 1, 4, 11, 14}
+    topic.add(24)
+    topic.filter.stop_at(topic.position(20))
+    topic.run()
+    if kill:
+        clock.pass_s(301)
+    else:
+        topic.ledger.close()
+    *_, old = topic.segments
+    assert not old.is_finished
+    topic.filter.stop_at(topic.position(23))
+    topic.open()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    *_, new = topic.segments
+    assert (new.begin, new.uuid != old.uuid) == (old.begin, True)
+    assert topic.ledger.complete_segment().end == topic.position(22)
+    assert topic.sparse_entries() == topic.kept(23)
+    assert topic.left() == set()
+
+
+def test_a_segment_is_not_resumed_before_its_first_entry_is_settled(topic: Filtered, clock: Clock) -> None:
+    topic.add(5)
+    topic.run()
+    topic.ledger.close()
+    topic.filter.stop_at(topic.position(0))
+    topic.open()
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    assert topic.ledger.complete_segment() == SegmentCompletion(end=None, waits_for="a sign")
+    topic.filter.stop_at(None)
+    topic.ledger.complete_segment()
+    assert topic.sparse_entries() == topic.added
+
+
+@pytest.mark.parametrize("to", ["none", "another", "mode"])
+def test_where_another_filter_is_chosen_the_open_segment_is_begun_anew(topic: Filtered, to: str) -> None:
+    topic.filter.unwanted = {1, 3}
+    topic.add(6)
+    topic.run()
+    (old,) = topic.segments
+    if to == "none":
+        topic.choice, topic.filter.unwanted = NO_FILTER, set()
+    elif to == "another":
+        topic.choice = chosen(FilterMode.GAP, topic.filter, "other")
+        topic.filter.unwanted = {2}
+    else:
+        topic.choice = chosen(FilterMode.TOMBSTONE, topic.filter, "numbers")
+        topic.filter.unwanted = set()
+    topic.ledger.complete_segment()
+    topic.ledger.complete_segment()
+    (new,) = topic.segments
+    assert (new.begin, new.uuid != old.uuid) == (old.begin, True)
+    assert topic.sparse_entries() == topic.kept()
+    about = topic.tier.stat(str(new.uuid)).user_metadata
+    assert about.get(FILTERED_KEY) == {"none": None, "another": "other", "mode": "numbers"}[to]
+    assert topic.status.last_error is None
+    assert topic.left() == set()
+
+
+def test_switched_off_a_ledger_is_finished_when_all_of_it_is_settled(topic: Filtered, clock: Clock) -> None:
+    topic.add(12)
+    topic.run()
+    topic.ledger.set_streaming(None)
+    topic.add(5)
+    topic.filter.stop_at(topic.position(15))
+    topic.ledger.roll()
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:10]
+    clock.pass_s(3)
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:10]
+    topic.filter.stop_at(None)
+    clock.pass_s(3)
+    topic.run()
+    assert topic.sparse_entries() == topic.added
+    assert topic.status.state == "off"
+    assert len(topic.segments) == 2
+
+
+def test_history_goes_through_the_filter_too(topic: Filtered) -> None:
+    topic.ledger.set_streaming(None)
+    topic.filter.unwanted = set(range(0, 80, 2))
+    for count in (4, 25, 3, 12):
+        topic.add(count)
+        topic.ledger.roll()
+    topic.add(3)
+    topic.ledger.set_streaming(SETTINGS)
+    topic.run()
+    topic.ledger.complete_segment()
+    assert topic.sparse_entries() == topic.kept()
+    assert [segment.end for segment in topic.segments] == [topic.position(i) for i in (19, 39, 46)]
+
+
+def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
+    topic.filter.unwanted = {1, 2, 5}
+    topic.add(4)
+    topic.ledger.roll()
+    topic.add(4)
+    topic.filter.stop_at(topic.position(7))
+    topic.ledger.complete_segment()
+    first, second = topic.info.in_order
+    found = []
+    for ledger in (first, second):
+        assert ledger.context is not None
+        (share,) = ledger.context.segments
+        record = recorded_filter(share.driver, ledger.ledger_id)
+        assert record is not None
+        assert share.filter_record is not None
+        assert record == parse_filter_record(share.filter_record)
+        found.append((record.name, record.stop, record.kept.entries, record.total_dropped))
+    stop = topic.position(7)
+    assert found == [
+        ("numbers", stop, 2, DroppedEntries(entries=2, payload_bytes=200)),
+        ("numbers", stop, 2, DroppedEntries(entries=1, payload_bytes=100)),
+    ]
+    assert settled_by_filters(topic.info) == topic.position(6)
+    assert first.context is not None
+    assert first.context.driver is not None
+    assert first.context.driver.get(RECORD_KEY) is None
+    (segment,) = topic.segments
+    for key in (f"{segment.uuid}", f"{segment.uuid}-index"):
+        about = topic.tier.stat(key).user_metadata
+        assert about[FILTERED_KEY] == "numbers"
+        dropped = [value for name, value in about.items() if "dropped" in name]
+        assert dropped == (["3 entries, 300 bytes"] if key.endswith("index") else [])
+
+
+def test_a_filter_that_fails_is_asked_again_after_a_pause(topic: Filtered, clock: Clock) -> None:
+    topic.filter.error = UnresolvedTransactionError("not now")
+    topic.add(12)
+    topic.run()
+    assert topic.status.last_error is topic.filter.error
+    assert topic.status.state == "waiting"
+    with pytest.raises(UnresolvedTransactionError):
+        topic.ledger.complete_segment()
+    topic.filter.error = None
+    clock.pass_s(3)
+    topic.run()
+    assert topic.sparse_entries() == topic.added[:10]
+
+
+def test_what_comes_after_the_filter_was_asked_is_not_taken_before_it_is_asked_again(topic: Filtered) -> None:
+    topic.add(5)
+    topic.run()
+    opened = topic.filter.opened
+    topic.add(1)
+    topic.filter.stop_at(topic.position(5))
+    topic.add(14)
+    topic.run()
+    assert topic.status.next_position == topic.position(5)
+    assert topic.filter.opened > opened

@@ -1,0 +1,228 @@
+"""A segment whose entries go through a filter: what is left of them, what is told of it, and how it is read."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from filtered import PlainFilter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from offered import NAMES, UUID_1, LimitedDriver, Part, begin_of, offer, offloader_of, parts_of_segments
+from records import segment
+
+from offload_core import TierReader
+from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, has_gaps
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, FilterRun, parse_filter_record
+from offload_core.filters.record import RECORD_KEY
+from offload_core.metadata import EntryPosition, LedgerRecord, OffloadContext
+from offload_core.offload import OfferResult, OffloadHandle
+from offload_core.offload.cold_check import look_up
+from offload_core.offload.segment_check import check_segments
+from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import segment_key
+from offload_core.read_handles import ColdReaders, ReadMemory
+from offload_core.tier import MemoryBudget, Tier
+from offload_hooks.errors import EntryOrderError
+from offload_hooks.ledger_stores import EntryBatch
+
+SOON_S = 60
+ACCEPTED, NEXT, FULL = (OfferResult.ACCEPTED, OfferResult.NOT_CONSECUTIVE, OfferResult.BUFFER_FULL)
+
+
+def segment_filter(filter_: PlainFilter, stop: EntryPosition | None = None) -> SegmentFilter:
+    return SegmentFilter(FilterRun("odd", FilterMode.GAP, filter_), stop)
+
+
+def is_odd(payload: bytes) -> int:
+    """By their first byte, so that it is the same for an entry every time."""
+    return payload[0] % 2 if payload else 0
+
+
+def record_of(tier: Tier, part: Part, filtered: FilterRecord | None = None) -> LedgerRecord:
+    share = segment(UUID_1, part.stop_entry_id - 1, driver=tier_record(tier))
+    share = share.with_filter_record(None if filtered is None else filtered.pack(short=True))
+    return LedgerRecord(info=part.info, context=OffloadContext.of_segments([share], complete=True))
+
+
+def read_sparsely(tier: Tier, part: Part, max_bytes: int = 700) -> dict[int, bytes]:
+    """What a segment has of a ledger, by a read handle."""
+    reader = ColdReaders(KnownTiers(tier), memory=ReadMemory(), read_buffer_bytes=1000).open(
+        record_of(tier, part)
+    )
+    found: dict[int, bytes] = {}
+    begin, last = part.first_entry_id, part.stop_entry_id - 1
+    while begin <= last:
+        read = reader.read_sparse(begin, last, max_bytes)
+        for batch in read.runs():
+            found |= {i: bytes(each) for i, each in enumerate(batch, batch.first_entry_id)}
+        assert read.stop_entry_id > begin
+        begin = read.stop_entry_id
+    return found
+
+
+def left_of(part: Part, drops: Sequence[bytes]) -> dict[int, bytes]:
+    numbered = enumerate(part.payloads, part.first_entry_id)
+    return {i: payload for i, payload in numbered if payload not in drops}
+
+
+def counted(payloads: Sequence[bytes]) -> DroppedEntries:
+    return DroppedEntries(entries=len(payloads), payload_bytes=sum(map(len, payloads)))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    parts=parts_of_segments(),
+    max_block_bytes=st.integers(144, 900),
+    min_block_bytes=st.integers(1, 900),
+    cuts=st.lists(st.integers(1, 11), max_size=4),
+    data=st.data(),
+)
+def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
+    parts: list[Part], max_block_bytes: int, min_block_bytes: int, cuts: list[int], data: st.DataObject
+) -> None:
+    min_block_bytes = min(min_block_bytes, max_block_bytes)
+    drops = data.draw(
+        st.lists(st.sampled_from([each for part in parts for each in part.payloads]), unique=True)
+    )
+    filter_ = segment_filter(PlainFilter(lambda payload: payload in drops))
+    with tempfile.TemporaryDirectory() as folder:
+        tier = Tier(LimitedDriver(Path(folder), min_block_bytes=min_block_bytes))
+        with offloader_of(tier, max_block_bytes=max_block_bytes) as offloader:
+            handle = offloader.open_segment(UUID_1, begin_of(parts), NAMES, segment_filter=filter_)
+            for part in parts:
+                offer(handle, part, cuts)
+            handle.close()
+            done = handle.result().result(SOON_S)
+        with_entries = [part for part in parts if part.payloads]
+        last = with_entries[-1]
+        assert done.begin == begin_of(with_entries)
+        assert done.end == EntryPosition(last.ledger_id, last.stop_entry_id - 1)
+        assert done.end_entry_ids == {part.ledger_id: part.stop_entry_id - 1 for part in with_entries}
+        kept = [payload for part in parts for payload in part.payloads if payload not in drops]
+        assert (done.entries, done.payload_bytes) == (len(kept), sum(map(len, kept)))
+        _, index = look_up(tier, segment_key(UUID_1), parts[0].ledger_id)
+        assert [each.ledger_id for each in index.ledgers] == [part.ledger_id for part in with_entries]
+        for part, found in zip(with_entries, index.ledgers, strict=True):
+            assert read_sparsely(tier, part) == left_of(part, drops)
+            record = done.filter_records[part.ledger_id]
+            assert record.kept == counted(list(left_of(part, drops).values()))
+            taken = [payload for payload in part.payloads if payload in drops]
+            assert record.dropped == ({"unwanted": counted(taken)} if taken else {})
+            assert isinstance(found.metadata, LedgerInfo)
+            assert parse_filter_record(dict(found.metadata.properties)[RECORD_KEY]) == record
+            assert replace(found.metadata, properties=()) == (
+                part.info if part.ended else LedgerInfo(ledger_id=part.ledger_id, entries=part.stop_entry_id)
+            )
+            if part.ended and not part.first_entry_id:
+                check_segments(KnownTiers(tier), record_of(tier, part, record))
+        about = tier.stat(str(UUID_1)).user_metadata
+        assert (about[FILTERED_KEY], about[FILTERED_MODE_KEY]) == ("odd", "gap")
+        assert has_gaps(about)
+
+
+@pytest.fixture
+def handle(cold: TierReader):
+    """A segment from entry 4 of ledger 3 on, whose odd entries are dropped."""
+    odd = segment_filter(PlainFilter(is_odd))
+    with offloader_of(cold.store, max_block_bytes=300) as offloader:
+        made = offloader.open_segment(
+            UUID_1,
+            EntryPosition(3, 4),
+            NAMES,
+            max_segment_bytes=250,
+            segment_filter=odd,
+        )
+        yield made
+        made.abort()
+        made.result().exception(SOON_S)
+
+
+def payload(number: int, size: int = 100) -> bytes:
+    return bytes([number]) * size
+
+
+def test_entries_are_offered_one_after_another_whatever_is_dropped(handle: OffloadHandle) -> None:
+    assert handle.offer_entries(3, EntryBatch.of(4, [payload(1), payload(1)])) == (2, ACCEPTED)
+    for entry_id in (4, 5, 7):
+        assert handle.offer_entry(3, entry_id, payload(1)) is NEXT
+    assert handle.offer_entry(3, 6, payload(2)) is ACCEPTED
+    assert handle.last_offered() == EntryPosition(3, 6)
+    assert handle.payload_bytes == 100
+
+
+def test_a_segment_is_as_large_as_what_is_written_of_it(handle: OffloadHandle) -> None:
+    batch = EntryBatch.of(4, [payload(i % 2) for i in range(20)])
+    offered = handle.offer_entries(3, batch)
+    assert offered == (5, OfferResult.SEGMENT_CLOSED)
+    done = handle.result().result(SOON_S)
+    assert (done.entries, done.payload_bytes, done.end) == (3, 300, EntryPosition(3, 8))
+    assert done.filter_records[3].total_dropped == DroppedEntries(entries=2, payload_bytes=200)
+
+
+def test_only_what_was_accepted_is_counted(tmp_path: Path) -> None:
+    tier, budget = Tier(LimitedDriver(tmp_path)), MemoryBudget(60_000)
+    with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
+        filter_ = segment_filter(PlainFilter(is_odd))
+        made = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES, segment_filter=filter_)
+        budget.take(50_000)
+        payloads = [payload(1 + i % 2, 3000) for i in range(12)]
+        accepted, result = made.offer_entries(1, EntryBatch.of(0, payloads))
+        assert 0 < accepted < 12
+        assert result is FULL
+        counts = filter_.records()[1]
+        assert counts.kept.entries + counts.total_dropped.entries == accepted
+        assert made.offer_entries(1, EntryBatch.of(accepted, payloads[accepted:])).result is FULL
+        budget.give_back(50_000)
+        assert made.offer_entries(1, EntryBatch.of(accepted, payloads[accepted:])).result is ACCEPTED
+        made.close()
+        record = made.result().result(SOON_S).filter_records[1]
+        assert (record.kept.entries, record.total_dropped.entries) == (6, 6)
+    assert read_sparsely(tier, Part(ledger_id=1, payloads=payloads), 1 << 20) == dict(
+        list(enumerate(payloads))[1::2]
+    )
+
+
+def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_path: Path) -> None:
+    tier, budget = Tier(LimitedDriver(tmp_path, min_block_bytes=20_000)), MemoryBudget(60_000)
+    parts = [Part(ledger_id=i, payloads=[payload(1), payload(1)]) for i in (1, 2, 5)]
+    with offloader_of(tier, budget, max_block_bytes=30_000) as offloader:
+        made = offloader.open_segment(
+            UUID_1, EntryPosition(1, 0), NAMES, segment_filter=segment_filter(PlainFilter(is_odd))
+        )
+        offer(made, parts[0])
+        budget.take(50_000)
+        batch = EntryBatch.of(0, parts[1].payloads)
+        assert made.offer_entries(2, batch) == (0, FULL)
+        budget.give_back(50_000)
+        offer(made, parts[1])
+        offer(made, parts[2])
+        made.close()
+        done = made.result().result(SOON_S)
+    assert (done.entries, done.blocks, done.data_bytes) == (0, 3, 2 * 20_000 + 128 + 4)
+    for part in parts:
+        assert read_sparsely(tier, part) == {}
+        check_segments(KnownTiers(tier), record_of(tier, part, done.filter_records[part.ledger_id]))
+
+
+def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -> None:
+    filter_ = PlainFilter(is_odd, stop=(1, 3))
+    with offloader_of(cold.store, max_block_bytes=300) as offloader:
+        run = segment_filter(filter_, EntryPosition(1, 3))
+        made = offloader.open_segment(UUID_1, EntryPosition(1, 0), NAMES, segment_filter=run)
+        payloads = [payload(i) for i in range(5)]
+        with pytest.raises(EntryOrderError, match="before it is settled"):
+            made.offer_entries(1, EntryBatch.of(0, payloads))
+        assert made.last_offered() is None
+        assert made.offer_entries(1, EntryBatch.of(0, payloads[:3])) == (3, ACCEPTED)
+        filter_.stop = None
+        run.go_on(FilterRun("odd", FilterMode.GAP, filter_), None)
+        assert made.offer_entries(1, EntryBatch.of(3, payloads[3:])) == (2, ACCEPTED)
+        made.close()
+        record = made.result().result(SOON_S).filter_records[1]
+        assert (record.kept.entries, record.total_dropped.entries, record.stop) == (3, 2, None)
