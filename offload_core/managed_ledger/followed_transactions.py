@@ -120,9 +120,9 @@ class FollowedTransactions:
         What only ledgers had that the topic has no more is forgotten.
         """
         if self.buffer.aborted:
-            kept = [each for each in self._read_info().in_order if not each.is_condemned]
-            if kept:
-                self.buffer.forget_before(kept[0].ledger_id)
+            ledgers = self._read_info().in_order
+            if ledgers:
+                self.buffer.forget_before(ledgers[0].ledger_id)
         self.persisted = self._snapshots.advance(self._name, self.buffer.snapshot())
         self.new_entries = 0
         return self.persisted

@@ -17,7 +17,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from offload_core.filters.recorded import settled_by_filters
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.followed_transactions import (
     READ_AT_ONCE,
@@ -151,8 +150,8 @@ class TransactionalTopic:
         """Entries as whoever reads what is committed may get them: those that are settled; see `decide` of each.
 
         As `ManagedLedger.read_entries`, but that of what is behind the stable position nothing is there yet: then
-        nothing is read, and `next_position` stays. What a filter let go to the tier was settled before, so such a cold
-        copy is read also while entries cannot be followed up.
+        nothing is read, and `next_position` stays. What was settled before, as all that a filter let go to the tier, is
+        read also while entries cannot be followed up.
         """
         return self.topic.read_entries(
             position, max_entries, max_bytes, priority=priority, up_to=self._readable_to(position)
@@ -201,11 +200,8 @@ class TransactionalTopic:
             try:
                 self._read_on()
             except OffloadError:
-                read = self._followed.buffer.stable_position or _NOWHERE
-                settled = max(read, settled_by_filters(self.topic.read_info()) or _NOWHERE)
-                if position > settled:
+                if position > (self._followed.buffer.stable_position or _NOWHERE):
                     raise
-                return settled
             if not self._followed.is_used:
                 return None
             return self._followed.buffer.stable_position or _NOWHERE

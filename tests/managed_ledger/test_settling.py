@@ -131,6 +131,17 @@ def test_what_is_settled_that_far_is_not_read(
     assert opened == [last.ledger_id], "nothing is read twice"
 
 
+def test_what_the_owner_knows_besides_stays(
+    environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
+) -> None:
+    """Where neither is farther, the one that is there is not touched."""
+    topic.add_entries([message(topic.begin())])
+    topic.topic.roll()
+    topic.abort(topic.begin())  # in the ledger that is written
+    known = topic.snapshot()
+    assert settle_transactions(environment, NAME) == known == snapshots.read(NAME)
+
+
 def test_looking_writes_nothing(
     environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
 ) -> None:

@@ -217,6 +217,7 @@ def test_a_due_snapshot_that_fails_fails_no_entry_and_comes_later(
     with caplog.at_level(logging.WARNING):
         for _ in range(80):
             last = topic.add_entries([message()])
+    assert puts(metadata) <= 10, "it is not tried with each entry"
     assert "the transactions of acme/cold/persistent/orders are not followed up yet" in caplog.text
     assert topic.status().stable_position == last
     assert topic.status().persisted_position is None
