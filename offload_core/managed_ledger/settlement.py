@@ -54,10 +54,7 @@ def settle_transactions(
         if known is None or _is_settled(known, up_to):
             return known
     with _looked_through(environment, name) as (_, followed):
-        found, persisted = followed.buffer.snapshot(), followed.persisted
-        if persisted is None or not persisted.is_behind(found):
-            return persisted
-        return followed.persist()
+        return followed.persist() if followed.is_used else None
 
 
 def look_at_transactions(environment: Environment, name: str) -> TransactionStatus:
