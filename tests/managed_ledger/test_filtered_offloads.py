@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from entries import entry
 from filtered import FilteredTopic, PlainFilter, positions, short_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -36,11 +37,17 @@ EXAMPLE = ("1", "2", "2", "c1", "2", "3", "c2", "c3")
 """Of the proposal, with commits where it says that a transaction ends."""
 STABLE = (-1, -1, -1, 0, 0, 0, 4, 7)
 
-EVERY_LEDGER = ResolvedPolicies(
-    offload=resolve_policies(topic=parse_policies({"driver": "local", "threshold_in_bytes": 0})),
-    retention=RetentionPolicies(),
-    retention_origin="default",
-)
+
+def every_ledger(trigger: str) -> ResolvedPolicies:
+    """Policies by which every sealed ledger is due."""
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies({"driver": "local", trigger: 0})),
+        retention=RetentionPolicies(),
+        retention_origin="default",
+    )
+
+
+EVERY_LEDGER = every_ledger("threshold_in_bytes")
 
 
 def cut(steps: Sequence[str], cuts: Sequence[int]) -> list[str]:
@@ -142,12 +149,13 @@ def test_a_transaction_that_ends_in_the_open_ledger_is_waited_for(tmp_path: Path
     assert positions(topic.ledgers) == [0]  # and here it did not
 
 
-def test_upkeep_leaves_out_what_waits_and_says_why(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trigger", ["threshold_in_bytes", "threshold_in_seconds"])
+def test_upkeep_leaves_out_what_waits_and_says_why(tmp_path: Path, trigger: str) -> None:
     topic = FilteredTopic(tmp_path)
     topic.do("m", "|", "1", "|", "m", "|")
     first, held, behind = (ledger.ledger_id for ledger in topic.ledgers)
     for kept in (topic.topic, topic_offloads(topic.environment, NAME)):
-        done = keep_up(kept, EVERY_LEDGER, now_ms=1000)
+        done = keep_up(kept, every_ledger(trigger), now_ms=1000)
         assert done.failures == {}
         assert list(done.skipped) == [held, behind]
         assert done.skipped[held].startswith("waits for transaction (")
@@ -215,6 +223,20 @@ def test_a_ledger_of_which_nothing_is_left_is_read_as_empty(tmp_path: Path, mode
     assert len(topic.cold(empty)) == (3 if mode is FilterMode.TOMBSTONE else 0)
     assert topic.cold(other) == topic.left(other)
     assert topic.topic.topic.delete_hot_copies(0) == [empty.ledger_id, other.ledger_id]
+
+
+def test_tombstones_that_are_larger_than_their_entries_have_room(tmp_path: Path) -> None:
+    topic = FilteredTopic(
+        tmp_path, mode=FilterMode.TOMBSTONE, filter=PlainFilter(lambda _: True), block_bytes=100_000
+    )
+    tiny = entry(b"", checksum=False, producer_name="", publish_time=1)
+    topic.topic.topic.add_entries([tiny] * 500)
+    topic.do("|")
+    topic.offload()
+    (ledger,) = topic.ledgers
+    found = topic.cold(ledger)
+    assert list(found) == list(range(500))
+    assert min(map(len, found.values())) > len(tiny)
 
 
 def test_a_topic_without_transactions_goes_as_it_is(tmp_path: Path) -> None:
