@@ -92,10 +92,10 @@ def find_entries(
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
-    room = len(entry_ids)
+    room = len(entry_ids) if gaps else min(len(entry_ids), stop_entry_id - next_entry_id)
     first = next_entry_id
     status = OUT_OF_ROOM
-    while next_entry_id < stop_entry_id:
+    while count < room and (not gaps or next_entry_id < stop_entry_id):
         length = _frame_length(block, position, end, block_end, next_entry_id, gaps)
         if length < 0:
             status = -length
@@ -105,7 +105,7 @@ def find_entries(
             if entry_id >= stop_entry_id:
                 next_entry_id = stop_entry_id
                 break
-        if count == room or used >= byte_room:
+        if used >= byte_room:
             break
         if gaps:
             entry_ids[count] = next_entry_id = entry_id
@@ -132,11 +132,11 @@ def copy_entries(
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
-    room = len(entry_ids)
+    room = len(entry_ids) if gaps else min(len(entry_ids), stop_entry_id - next_entry_id)
     first = next_entry_id
     status = OUT_OF_ROOM
     value_offsets[0] = 0
-    while next_entry_id < stop_entry_id:
+    while count < room and (not gaps or next_entry_id < stop_entry_id):
         length = _frame_length(block, position, end, block_end, next_entry_id, gaps)
         if length < 0:
             status = -length
@@ -146,7 +146,7 @@ def copy_entries(
             if entry_id >= stop_entry_id:
                 next_entry_id = stop_entry_id
                 break
-        if count == room or used + length > len(values):
+        if used + length > len(values):
             break
         if gaps:
             entry_ids[count] = next_entry_id = entry_id
