@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from entries import PUBLISH_TIME_MS, entry
+from entries import PUBLISH_TIME_MS, batch_entry, entry
 from filtered_topics import FilteredLedger, FilteredTopic, Layout, filtered_topics
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,6 +116,19 @@ def test_times_and_conditions_choose_from_what_is_left(topic: FilteredTopic, dat
         assert found == wanted
 
 
+def test_a_stop_in_a_batch_that_was_left_out_cuts_no_other_batch() -> None:
+    payloads = [batch_entry([b"first", b"second"]) for _ in range(4)]
+    ledger = FilteredLedger(
+        ledger_id=3, layout="pip17", payloads=payloads, kept=frozenset({0, 1, 3}), blocks=[[0]]
+    )
+    tier = FilteredTopic(ledgers=[ledger]).tier()
+    everything = [(i, index) for i in sorted(ledger.kept) for index in (0, 1)]
+    for start, stop in ((0, 2), (2, 2), (1, 3), (2, 3)):
+        bounds = {"start": {NAME: Position(3, start, 1)}, "stop": {NAME: Position(3, stop, 1)}}
+        rows = rows_of(tier.scan(topic=TOPIC, **bounds), "__entryId", "__batchIndex")  # type: ignore[arg-type]
+        assert rows == [row for row in everything if (start, 1) <= row < (stop, 1)]
+
+
 # --- what is damage all the same ---------------------------------------------------------------
 
 
@@ -152,6 +165,15 @@ def test_a_segment_that_is_lost_is_not_taken_for_a_gap(lost: int) -> None:
         list(TierReader(Tier(driver)).scan(topic=TOPIC, level="entries", records=topic.records()))
     left = TierReader(Tier(driver)).scan(topic=TOPIC, level="entries")
     assert rows_of(left, "__entryId") == [(i,) for i in (1, 4, 5) if i // 3 != lost]
+
+
+@pytest.mark.parametrize("kept", [{0, 1, 2, 4}, {1, 2, 3, 4}, {0, 1, 3, 7}, {2, 4}, {4}, {0}])
+def test_beside_a_border_of_segments_entries_may_be_missing(kept: set[int]) -> None:
+    """Of either segment or both, also where the other one is whole."""
+    topic = one_ledger("streaming", kept, [0], [3])
+    for records in (None, topic.records()):
+        scan = topic.tier().scan(topic=TOPIC, level="entries", records=records)
+        assert rows_of(scan, "__entryId") == [(i,) for i in sorted(kept)]
 
 
 def test_entries_of_an_index_that_lie_behind_the_ledgers_end_are_damage() -> None:

@@ -243,7 +243,8 @@ def filtered_topics(
         which = draw(st.sampled_from(["all", "none", "some", "some", "some"]))
         kept = frozenset(range(count) if which == "all" else ())
         if which == "some":
-            kept = draw(st.frozensets(st.integers(0, count - 1)))
+            whole = draw(st.integers(0, count - 1))  # all before are kept, of some ledgers
+            kept = draw(st.frozensets(st.integers(whole, count - 1))) | frozenset(range(whole))
         if layout == "mapfile":
             kept |= {count - 1}
         borders = sorted({0, *draw(st.sets(st.integers(0, count - 1), max_size=6))})
