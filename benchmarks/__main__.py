@@ -41,6 +41,7 @@ SUITES = (
     "streamed_topics",
     "topics",
     "reads",
+    "verify",
 )
 FOLDER = Path(".bench")
 
