@@ -70,6 +70,20 @@ class Finding:
         }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubtful:
+    """A finding that holds if the tier still is as it was listed.
+
+    Attributes:
+        absent: keys under which nothing is, or the tier has changed since.
+        present: keys one of which is there, or the tier has changed since; none: that does not matter.
+    """
+
+    finding: Finding
+    absent: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+
+
 def of_error(code: Code, error: FormatError, **place: Any) -> Finding:
     """The finding that an error of the codec is; `place` is what the error does not know."""
     known = {

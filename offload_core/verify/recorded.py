@@ -1,7 +1,7 @@
 """What the records of one managed ledger say, against the objects that are here.
 
-The tier was listed before the records are read: an object that a record names and that was not listed is asked for once
-more. Source: docs/formats/metadata.md.
+The tier was listed before the records are read: that an object is missing which a record names is doubtful, and is
+looked up once more by whoever asks. Source: docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.segment_shares import covered_stop, shares_of, with_coverage
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
-from offload_core.verify.findings import Finding
+from offload_core.verify.findings import Doubtful, Finding
 from offload_core.verify.objects import LedgerExtent
 from offload_core.verify.survey import Survey, Surveyed
-from offload_hooks.errors import ObjectNotFoundError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,16 +36,12 @@ class RecordCheck:
     folder: str
     now_ms: Callable[[], int]
 
-    def check(self, topic: TopicName, info: ManagedLedgerInfo) -> Iterator[Finding]:
-        """What is wrong with a topic's ledgers; the objects that they name are noted in the survey.
-
-        Raises:
-            StoreError: the tier cannot be asked for an object.
-        """
+    def check(self, topic: TopicName, info: ManagedLedgerInfo) -> Iterator[Finding | Doubtful]:
+        """What is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
         for record in info.in_order:
             yield from self._check_ledger(topic, record)
 
-    def _check_ledger(self, topic: TopicName, record: LedgerRecord) -> Iterator[Finding]:
+    def _check_ledger(self, topic: TopicName, record: LedgerRecord) -> Iterator[Finding | Doubtful]:
         say = _Saying(topic=topic, record=record)
         begins = record.context.first_entry_ids() if record.context is not None else ()
         for number, copy in enumerate(recorded_copies(topic, record, self.folder)):
@@ -75,7 +70,7 @@ class RecordCheck:
 
     def _check_complete(
         self, say: _Saying, copy: RecordedCopy, named: list[Surveyed], begin: int | None
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Finding | Doubtful]:
         keys = {copy.key, copy.mapfile_key}
         right = [each for each in named if each.key in keys or _same_but_folder(each, copy)]
         if not right:
@@ -98,7 +93,9 @@ class RecordCheck:
         else:
             yield from _check_info(say, stored, extent)
 
-    def _without_object(self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]) -> Iterator[Finding]:
+    def _without_object(
+        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
+    ) -> Iterator[Finding | Doubtful]:
         """Nothing has the key that a complete copy must have."""
         for other in named:
             if other.key.object_format is not copy.key.object_format and copy.mapfile_key is None:
@@ -115,28 +112,21 @@ class RecordCheck:
                     expected=f"ledger {copy.ledger_id}",
                     found=f"ledger {other.key.ledger_id}",
                 )
-        if named or self._is_there_now(copy):
+        if named:
             return
+        keys = tuple(key for key in (copy.key, copy.mapfile_key) if key is not None)
         ours = tier_record(self.tier).get("bucket")
         bucket = copy.driver.get("bucket") if copy.driver is not None else None
+        key = copy.key.data_key
         if ours is not None and bucket is not None and bucket != ours:
-            yield say.finding(
-                Code.ELSEWHERE, key=copy.key.data_key, expected=f"bucket {ours}", found=f"bucket {bucket}"
+            finding = say.finding(
+                Code.ELSEWHERE, key=key, expected=f"bucket {ours}", found=f"bucket {bucket}"
             )
         else:
             code = Code.NO_OBJECT if has_hot_copy(say.record) else Code.LOST
-            yield say.finding(code, key=copy.key.data_key, found="nothing")
-
-    def _is_there_now(self, copy: RecordedCopy) -> bool:
-        for key in (copy.key, copy.mapfile_key):
-            if key is not None:
-                for each in (key.data_key, key.index_key):
-                    try:
-                        self.tier.stat(each)
-                    except ObjectNotFoundError:
-                        continue
-                    return True
-        return False
+            finding = say.finding(code, key=key, found="nothing")
+        absent = tuple(name for each in keys for name in (each.data_key, each.index_key))
+        yield Doubtful(finding=finding, absent=absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ looked at some at a time, and what is known of all of them is kept in a temporar
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -23,7 +23,7 @@ from offload_core.tier import Tier
 from offload_core.verify.codes import Code, Severity
 from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
-from offload_core.verify.findings import Finding, of_error
+from offload_core.verify.findings import Doubtful, Finding, of_error
 from offload_core.verify.objects import Examined, examine
 from offload_core.verify.recorded import RecordCheck
 from offload_core.verify.state import VerifiedObjects
@@ -129,8 +129,8 @@ class Verification:
         with Survey() as survey:
             yield from self._objects(survey)
             if self._records is not None:
-                yield from self._recorded(survey, self._records)
-            yield from self._unrecorded(survey)
+                yield from self._settled(self._recorded(survey, self._records))
+            yield from self._settled(self._unrecorded(survey))
         yield from self._uploads()
 
     # --- objects -------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ class Verification:
 
     def _recorded(
         self, survey: Survey, opened: Callable[[], AbstractContextManager[Records]]
-    ) -> Iterator[Finding]:
+    ) -> Iterator[Finding | Doubtful]:
         folder = f"{self._prefix.removesuffix('/')}/" if self._prefix else ""
         check = RecordCheck(tier=self._tier, survey=survey, folder=folder, now_ms=self._now_ms)
         with opened() as records:
@@ -232,8 +232,6 @@ class Verification:
                         yield from check.check(topic, info)
                     except FormatError as error:
                         yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
-                    except StoreError as error:
-                        self.summary.fail(error)
 
     def _read(
         self, records: Records, topics: Sequence[TopicName]
@@ -251,7 +249,7 @@ class Verification:
 
     # --- what no record names ------------------------------------------------------------------
 
-    def _unrecorded(self, survey: Survey) -> Iterator[Finding]:
+    def _unrecorded(self, survey: Survey) -> Iterator[Finding | Doubtful]:
         clusters = survey.clusters_of_recorded()
 
         def is_orphan(stored: Surveyed) -> bool:
@@ -261,27 +259,51 @@ class Verification:
             return ours and topic_of_managed_ledger(stored.managed_ledger) in self._known
 
         for stored in survey.unrecorded():
-            try:
-                if is_orphan(stored):
-                    if self._is_there(stored.key.data_key) or self._is_there(stored.key.index_key):
-                        yield _about(Code.ORPHAN, stored)
-                    continue
-                self.summary.unknown += self._records is not None
-                if stored.has_data != stored.has_index:
-                    missing = stored.key.index_key if stored.has_data else stored.key.data_key
-                    there = stored.key.data_key if stored.has_data else stored.key.index_key
-                    if not self._is_there(missing) and self._is_there(there):
-                        yield _about(Code.NO_INDEX if stored.has_data else Code.NO_DATA, stored)
-            except StoreError as error:
-                self.summary.fail(error)
+            data, index = stored.key.data_key, stored.key.index_key
+            if is_orphan(stored):
+                yield Doubtful(finding=_about(Code.ORPHAN, stored), present=(data, index))
+                continue
+            self.summary.unknown += self._records is not None
+            if not stored.has_index:
+                yield Doubtful(finding=_about(Code.NO_INDEX, stored), absent=(index,), present=(data,))
+            elif not stored.has_data:
+                yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
         copies = survey.unrecorded_ledgers()
         yield from check_copies(copy for copy in copies if not is_orphan(copy[0]))
+
+    # --- what may have changed meanwhile -------------------------------------------------------
+
+    def _settled(self, found: Iterable[Finding | Doubtful]) -> Iterator[Finding]:
+        """The findings without those that do not hold any more, some looked up at a time."""
+        found = iter(found)
+        while some := list(islice(found, _PAIRS_AT_ONCE)):
+            doubtful = [each for each in some if isinstance(each, Doubtful)]
+            held = dict(zip(map(id, doubtful), concurrently(self._holds, doubtful), strict=True))
+            for each in some:
+                if isinstance(each, Finding):
+                    yield each
+                    continue
+                holds = held[id(each)]
+                if isinstance(holds, OffloadError):
+                    self.summary.fail(holds)
+                elif holds:
+                    yield each.finding
+
+    def _holds(self, doubtful: Doubtful) -> bool | OffloadError:
+        try:
+            if any(self._is_there(key) for key in doubtful.absent):
+                return False
+            return not doubtful.present or any(self._is_there(key) for key in doubtful.present)
+        except StoreError as error:
+            return error.at(key=doubtful.finding.key)
 
     def _is_there(self, key: str) -> bool:
         try:
             self._tier.stat(key)
         except ObjectNotFoundError:
             return False
+        except FormatError:
+            return True  # its sidecar is damaged
         return True
 
     def _uploads(self) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 from damage import SCENES, Scene
 from damage.in_records import change_context
-from damage.scenes import LEDGER, NOW_MS, PAYLOADS, Stored, in_memory_tier, one_ledger, pip17
+from damage.scenes import LEDGER, NOW_MS, PAYLOADS, Stored, in_memory_tier, one_ledger, opened_records, pip17
 from entries import LedgerPart, batch_entry, entry, pip17_object, streaming_object
 from tiers import MANAGED_LEDGER, TOPIC, lay_out, uuid_of
 
+from offload_core.catalogue.record_files import FileRecords
 from offload_core.export import ProcessExecutor, ThreadExecutor
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
 from offload_core.tier import Tier, open_store
@@ -32,12 +34,12 @@ class Failing(MemoryDriver):
         self, tier: MemoryTier, *, broken: str = "nothing", gone: str = "nothing", hook: str = "stat"
     ) -> None:
         super().__init__(tier, Capabilities())
-        self._broken, self._gone, self._hook = broken, gone, hook
+        self._broken, self.gone, self._hook = broken, gone, hook
 
     def _check(self, key: str, hook: str) -> None:
         if hook == self._hook and self._broken in key:
             raise StoreUnavailableError("the store is tired", key=key)
-        if hook == self._hook and self._gone in key:
+        if hook == self._hook and self.gone in key:
             raise ObjectNotFoundError("no such object", key=key)
 
     @hookimpl
@@ -105,6 +107,27 @@ def test_an_object_that_was_written_after_the_listing_is_not_lost() -> None:
 
     tier = Tier(ListsNothing(in_memory_tier(scene.objects), Capabilities()))
     assert list(scene.verification(deep=False, tier=tier)) == []
+
+
+def test_what_vanishes_after_the_records_were_read_is_no_orphan() -> None:
+    scene = pip17()
+    scene.add(one_ledger(), 5)
+    driver = Failing(in_memory_tier(scene.objects))
+
+    @contextmanager
+    def read_and_trimmed() -> Iterator[FileRecords]:
+        with opened_records(scene.records or {})() as records:
+            yield records
+        driver.gone = str(uuid_of(5))
+
+    assert list(Verification(Tier(driver), records=read_and_trimmed)) == []
+
+
+def test_a_copy_that_cannot_be_looked_up_is_not_called_lost() -> None:
+    scene = pip17(gone=True)
+    tier = failing(Scene(), broken=f"-ledger-{LEDGER}")
+    verification = scene.verification(deep=False, tier=tier)
+    assert (list(verification), verification.summary.failed) == ([], 1)
 
 
 # --- what records and objects do not tell ----------------------------------------------------------
