@@ -207,8 +207,8 @@ class Code(enum.Enum):
     ELSEWHERE = (
         "record.elsewhere",
         _WARNING,
-        "a copy is not here, and its record names another bucket",
-        "verify that bucket with these records as well",
+        "a copy is not here, and its record names another tier",
+        "verify that tier with these records as well",
     )
     BROKEN_COPY = (
         "record.broken-copy",

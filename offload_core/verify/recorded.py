@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
-from offload_core.catalogue.known_tiers import tier_record
+from offload_core.catalogue.known_tiers import is_another_place, place_text, tier_record
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, SegmentStatus, has_hot_copy
 from offload_core.metadata.attempt_lease import lease_of
@@ -115,12 +115,10 @@ class RecordCheck:
         if named:
             return
         keys = tuple(key for key in (copy.key, copy.mapfile_key) if key is not None)
-        ours = tier_record(self.tier).get("bucket")
-        bucket = copy.driver.get("bucket") if copy.driver is not None else None
-        key = copy.key.data_key
-        if ours is not None and bucket is not None and bucket != ours:
+        ours, key = tier_record(self.tier), copy.key.data_key
+        if copy.driver is not None and is_another_place(ours, copy.driver):
             finding = say.finding(
-                Code.ELSEWHERE, key=key, expected=f"bucket {ours}", found=f"bucket {bucket}"
+                Code.ELSEWHERE, key=key, expected=place_text(ours), found=place_text(copy.driver)
             )
         else:
             code = Code.NO_OBJECT if has_hot_copy(say.record) else Code.LOST

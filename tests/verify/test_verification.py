@@ -17,9 +17,10 @@ from tiers import MANAGED_LEDGER, TOPIC, lay_out, uuid_of
 
 from offload_core.catalogue.record_files import FileRecords
 from offload_core.export import ProcessExecutor, ThreadExecutor
+from offload_core.metadata import DriverMetadata
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
 from offload_core.tier import Tier, open_store
-from offload_core.verify import Code, Severity, Verification
+from offload_core.verify import Code, Finding, Severity, Verification
 from offload_hooks import DriverDescription, ListedObject, ObjectStat, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver, MemoryTier
@@ -177,8 +178,20 @@ def test_an_attempt_that_left_nothing_is_not_mentioned() -> None:
     assert scene.findings() == []
 
 
-def test_a_copy_in_another_bucket_is_not_called_lost() -> None:
+@pytest.mark.parametrize(
+    ("recorded", "found"),
+    [
+        (DriverMetadata(name="aws-s3", properties=(("bucket", "golden"),)), Code.ELSEWHERE),
+        (DriverMetadata(name="filesystem", properties=(("storageBasePath", "hdfs://x"),)), Code.ELSEWHERE),
+        (DriverMetadata(name="local", properties=(("location", "memory:other"),)), Code.ELSEWHERE),
+        (DriverMetadata(name="aws-s3", properties=(("bucket", "silver"),)), Code.LOST),
+        (DriverMetadata(name="local", properties=(("location", "memory:"),)), Code.LOST),
+        (None, Code.LOST),
+    ],
+)
+def test_a_copy_in_another_tier_is_not_called_lost(recorded: DriverMetadata | None, found: Code) -> None:
     scene = pip17(gone=True)
+    change_context(scene, driver=recorded)
 
     class InABucket(MemoryDriver):
         @hookimpl
@@ -186,7 +199,7 @@ def test_a_copy_in_another_bucket_is_not_called_lost() -> None:
             return replace(super().describe(), driver_metadata={"bucket": "silver"})
 
     (finding,) = scene.verification(deep=False, tier=Tier(InABucket(MemoryTier(), Capabilities())))
-    assert (finding.code, finding.found, finding.ledger_id) == (Code.ELSEWHERE, "bucket golden", LEDGER)
+    assert (finding.code, finding.ledger_id) == (found, LEDGER)
 
 
 def test_uploads_are_stale_after_a_day() -> None:
@@ -253,10 +266,21 @@ def test_an_entry_that_its_windows_cut_in_its_length_is_verified() -> None:
     assert 128 + 12 + len(payloads[0]) == window - 5
     scene = Scene()
     scene.add(pip17_object(payloads, ledger_id=LEDGER, max_block_bytes=1 << 23), 0)
-    for ranges_ahead in (0, 4):
-        assert scene.findings(range_bytes=window, ranges_ahead=ranges_ahead) == []
+
+    class ReadsCopies(MemoryDriver):
+        """What stands in memory before a window is nothing of the object."""
+
+        @hookimpl
+        def read_range(self, key: str, offset: int, length: int) -> bytes:
+            return bytes(bytearray(super().read_range(key, offset, length)))
+
+    def findings(ranges_ahead: int) -> list[Finding]:
+        capabilities = Capabilities(range_bytes=window, ranges_ahead=ranges_ahead)
+        return list(Verification(Tier(ReadsCopies(in_memory_tier(scene.objects), capabilities)), deep=True))
+
+    assert findings(0) == findings(4) == []
     scene.flip(scene.key(), scene.frame(2) + 20)
-    (finding,) = scene.findings(range_bytes=window)
+    (finding,) = findings(4)
     assert (finding.code, finding.entry_id) == (Code.MESSAGE_CHECKSUM, 2)
 
 

@@ -269,7 +269,7 @@ def second_segment(first: int = len(FIRST), payloads: Sequence[bytes] = SECOND) 
     written = streaming_object(
         [
             LedgerPart(ledger_id=LEDGER, blocks=[payloads], first_entry_id=first),
-            LedgerPart(ledger_id=8, blocks=[FOLLOWING]),
+            LedgerPart(ledger_id=8, blocks=[FOLLOWING[:3], FOLLOWING[3:]]),
         ],
         min_block_bytes=600,
     )
@@ -298,7 +298,7 @@ def closed_in_index(written: WrittenObject, whole: Mapping[int, Sequence[bytes]]
 
 
 def streaming(*, records: bool = True, gone: bool = False) -> Scene:
-    """Ledger 7 in two segments, and ledger 8 in the second of them."""
+    """Ledger 7 in two segments, and ledger 8 in the second of them, in two blocks."""
     scene = Scene()
     first, second = scene.add(first_segment(), 0), scene.add(second_segment(), 1)
     if records:
