@@ -21,6 +21,9 @@ from offload_core.verify.findings import Doubtful, Finding
 from offload_core.verify.objects import LedgerExtent
 from offload_core.verify.survey import Survey, Surveyed
 
+RECENT_MS = 600_000
+"""A broker's attempt has no lease; if its objects are younger, it may be about to be recorded as complete."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordCheck:
@@ -65,8 +68,10 @@ class RecordCheck:
             code = Code.CONDEMNED
         elif share is not None and share.status is SegmentStatus.FAILED:
             code = Code.FAILED
+        recent = (self.now_ms() - RECENT_MS) / 1000
         for each in named:
-            yield say.finding(code, key=each.key.data_key)
+            if code is not Code.UNFINISHED or each.modified_at < recent:
+                yield say.finding(code, key=each.key.data_key)
 
     def _check_complete(
         self, say: _Saying, copy: RecordedCopy, named: list[Surveyed], begin: int | None
@@ -159,15 +164,18 @@ def _same_but_folder(stored: Surveyed, copy: RecordedCopy) -> bool:
     return (key.ledger_id, key.is_mapfile) == (copy.key.ledger_id, copy.key.is_mapfile) and not key.is_mapfile
 
 
-def _check_broken(say: _Saying, stored: Surveyed) -> Iterator[Finding]:
-    """A complete copy one of whose objects is not there, or that cannot be read."""
-    key = stored.key.data_key
+def _check_broken(say: _Saying, stored: Surveyed) -> Iterator[Finding | Doubtful]:
+    """A complete copy one of whose objects was not there, or that cannot be read."""
+    data, index = stored.key.data_key, stored.key.index_key
     if stored.has_data and stored.has_index:
-        yield say.finding(Code.BROKEN_COPY, key=key)
-        return
-    yield say.finding(Code.NO_INDEX if stored.has_data else Code.NO_DATA, key=key)
-    if not stored.has_data and not has_hot_copy(say.record):
-        yield say.finding(Code.LOST, key=key, found="an index without data")
+        yield say.finding(Code.BROKEN_COPY, key=data)
+    elif stored.has_data:
+        yield Doubtful(finding=say.finding(Code.NO_INDEX, key=data), absent=(index,))
+    else:
+        yield Doubtful(finding=say.finding(Code.NO_DATA, key=data), absent=(data,))
+        if not has_hot_copy(say.record):
+            lost = say.finding(Code.LOST, key=data, found="an index without data")
+            yield Doubtful(finding=lost, absent=(data,))
 
 
 def _check_segment(

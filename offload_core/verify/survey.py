@@ -139,7 +139,7 @@ class Survey:
         """The ledgers of sound pairs that no record names; those of one cluster, topic and ledger together."""
         query = (
             f"SELECT {_OBJECT}, {_EXTENT} FROM objects JOIN extents ON object = id "  # noqa: S608
-            "WHERE is_sound AND NOT is_recorded ORDER BY cluster, managed_ledger, ledger, first, modified_at, key"
+            "WHERE NOT is_recorded ORDER BY cluster, managed_ledger, ledger, first, modified_at, key"
         )
         for row in self._file.execute(query):
             yield _object(row[:9]), _extent(row[9:])

@@ -208,7 +208,8 @@ class Verification:
         self.summary.unchecked_entries += sum(each.unchecked for each in result.counts)
         self._listener(self.summary)
         _set_stops(survey, result.task.number, result.counts)
-        if self._state is not None and not result.findings:
+        is_whole = result.task.data_bytes == result.task.index.data_length
+        if self._state is not None and is_whole and not result.findings:
             self._state.add(pair, result.counts)
 
     # --- records -------------------------------------------------------------------------------

@@ -71,6 +71,14 @@ def test_what_is_wrong_is_said_each_time(path: Path) -> None:
         assert verification.summary.skipped == 0
 
 
+def test_what_is_wrong_without_its_bytes_is_read_each_time(path: Path) -> None:
+    scene = pip17(records=False)
+    scene.objects[scene.key()].data += b"more"
+    for _ in range(2):
+        summary = verify(scene, path).summary
+        assert (summary.findings, summary.deep_objects, summary.skipped) == ({Code.WRONG_LENGTH: 1}, 1, 0)
+
+
 def test_what_was_counted_is_known_without_reading(path: Path) -> None:
     """The end of a segment is known by its bytes only, and its record says another one."""
     scene = streaming()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -98,6 +98,19 @@ def test_an_index_that_comes_later_is_not_missed() -> None:
     assert list(Verification(Tier(ListsDataOnly(in_memory_tier(scene.objects), Capabilities())))) == []
 
 
+def test_an_index_that_came_before_the_record_was_read_is_not_missed() -> None:
+    scene = pip17()
+    driver = Failing(in_memory_tier(scene.objects), gone="-index")
+
+    @contextmanager
+    def completed() -> Iterator[FileRecords]:
+        driver.gone = "nothing"
+        with opened_records(scene.records or {})() as records:
+            yield records
+
+    assert list(Verification(Tier(driver), records=completed)) == []
+
+
 def test_an_object_that_was_written_after_the_listing_is_not_lost() -> None:
     scene = pip17(gone=True)
 
@@ -129,6 +142,16 @@ def test_a_copy_that_cannot_be_looked_up_is_not_called_lost() -> None:
     tier = failing(Scene(), broken=f"-ledger-{LEDGER}")
     verification = scene.verification(deep=False, tier=tier)
     assert (list(verification), verification.summary.failed) == ([], 1)
+
+
+def test_what_is_left_of_an_object_is_verified() -> None:
+    scene = pip17(records=False)
+    scene.cut(scene.key(), -10)
+    scene.flip(scene.key(), scene.frame(1) + 40)
+    verification = scene.verification(deep=True)
+    assert [each.code for each in verification] == [Code.WRONG_LENGTH, Code.MESSAGE_CHECKSUM]
+    assert verification.summary.failed == 0
+    assert 0 < verification.summary.entries < len(PAYLOADS)
 
 
 # --- what records and objects do not tell ----------------------------------------------------------
@@ -168,6 +191,15 @@ def test_an_attempt_with_a_lease_is_under_way() -> None:
         record = scene.records[TOPIC].ledger(LEDGER)  # type: ignore[index, union-attr]
         lease = AttemptLease(holder=holder, until_ms=until_ms)
         change_context(scene, complete=False, driver=with_lease(record.context.driver, lease))  # type: ignore[union-attr]
+        assert [each.code for each in scene.findings(deep=False)] == found
+
+
+def test_a_brokers_attempt_whose_objects_are_new_may_be_under_way() -> None:
+    scene = pip17()
+    change_context(scene, complete=False)
+    for ago, found in ((timedelta(minutes=9), []), (timedelta(minutes=11), [Code.UNFINISHED])):
+        for stored in scene.objects.values():
+            stored.modified_at = datetime.fromtimestamp(NOW_MS / 1000, UTC) - ago
         assert [each.code for each in scene.findings(deep=False)] == found
 
 
