@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 from damage import SCENES, Scene
 from damage.in_records import change_context
-from damage.scenes import LEDGER, NOW_MS, PAYLOADS, Stored, in_memory_tier, one_ledger, opened_records, pip17
+from damage.scenes import (
+    LEDGER,
+    NOW_MS,
+    PAYLOADS,
+    Stored,
+    in_memory_tier,
+    one_ledger,
+    opened_records,
+    pip17,
+    streaming,
+)
 from entries import LedgerPart, batch_entry, entry, pip17_object, streaming_object
 from tiers import MANAGED_LEDGER, TOPIC, lay_out, uuid_of
 
@@ -85,6 +95,21 @@ def test_an_object_that_vanishes_meanwhile_was_never_there(hook: str) -> None:
     assert verification.summary.failed == 0
 
 
+def test_data_that_vanishes_before_it_is_read_was_never_there() -> None:
+    scene = pip17(records=False)
+
+    class LosesData(MemoryDriver):
+        @hookimpl
+        def read_range(self, key: str, offset: int, length: int) -> memoryview:
+            if key == scene.key():
+                raise ObjectNotFoundError("no such object", key=key)
+            return super().read_range(key, offset, length)
+
+    verification = Verification(Tier(LosesData(in_memory_tier(scene.objects), Capabilities())), deep=True)
+    assert list(verification) == []
+    assert (verification.summary.failed, verification.summary.deep_objects) == (0, 0)
+
+
 def test_an_index_that_comes_later_is_not_missed() -> None:
     """Listed between the two commits of an offload."""
     scene = pip17(records=False)
@@ -152,6 +177,12 @@ def test_what_is_left_of_an_object_is_verified() -> None:
     assert [each.code for each in verification] == [Code.WRONG_LENGTH, Code.MESSAGE_CHECKSUM]
     assert verification.summary.failed == 0
     assert 0 < verification.summary.entries < len(PAYLOADS)
+
+
+def test_nothing_is_said_of_counts_of_what_is_cut_off() -> None:
+    scene = streaming(records=False)
+    scene.cut(scene.key(), -10)
+    assert {each.code for each in scene.findings(deep=True)} == {Code.WRONG_LENGTH, Code.GAP}
 
 
 # --- what records and objects do not tell ----------------------------------------------------------

@@ -201,6 +201,13 @@ def ids_go_back_in_a_filtered_object(scene: Scene) -> Place:
     return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 1, "offset": at + 4}
 
 
+@damage(filtered, Code.MESSAGE_CHECKSUM, deep=True)
+def an_entry_behind_a_gap_has_a_flipped_bit(scene: Scene) -> Place:
+    at = scene.objects[scene.key()].data.index(PAYLOADS[5])
+    scene.flip(scene.key(), at + 50)
+    return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 5}
+
+
 # --- messages --------------------------------------------------------------------------------------
 
 
