@@ -6,7 +6,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from entries import WrittenObject, pip17_object
+from entries import WrittenObject, ledger_metadata, pip17_object
 
 from offload_core.codec.block_header import BlockHeader, pack_block_header
 from offload_core.codec.decoder import parse_index
@@ -18,7 +18,9 @@ def filtered_object(
     payloads: Sequence[bytes], *, keep: Callable[[int], bool], ledger_id: int
 ) -> WrittenObject:
     """The object of all these payloads, with padding for those that are not kept; each block keeps its length."""
-    whole = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=1000)
+    kept_bytes = sum(len(payload) for i, payload in enumerate(payloads) if keep(i))
+    metadata = ledger_metadata(payloads, length=kept_bytes)
+    whole = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=1000, metadata=metadata)
     data = b""
     for block in parse_index(whole.index, whole.key).ledgers[0].blocks:
         assert block.end_entry_id is not None

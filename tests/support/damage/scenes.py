@@ -347,6 +347,20 @@ def filtered() -> Scene:
     return scene
 
 
+def filtered_segments(*, records: bool = True) -> Scene:
+    """Ledger 7 in two segments whose filter took out entries 7 to 10, where the one ends and the other begins."""
+    scene = streaming(records=records)
+    written = scene.written
+    scene.written = []
+    parts = [LedgerPart(ledger_id=LEDGER, blocks=[PAYLOADS[:7]])]
+    scene.add(streaming_object(parts, min_block_bytes=2000), 0)
+    scene.add(second_segment(11, PAYLOADS[11:]), 1)
+    assert [each.key for each in scene.written] == [each.key for each in written]
+    for stored in scene.objects.values():
+        stored.metadata["pulsaroffloadfiltered"] = "transactions"
+    return scene
+
+
 def plain_entries() -> Scene:
     """Entries that are not Pulsar's, and empty ones."""
     scene = Scene()
@@ -376,6 +390,8 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "mapfile-plain": lambda: mapfiles(FileCompression.NONE),
     "mapfile-without-checksums": lambda: mapfiles(checksums=False, records=False),
     "filtered": filtered,
+    "filtered-segments": filtered_segments,
+    "filtered-segments-without-records": lambda: filtered_segments(records=False),
     "plain-entries": plain_entries,
     "no-checksums": without_checksums,
 }
