@@ -43,10 +43,13 @@ def test_any_flipped_bit_is_found(name: str) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", SOUND)
-def test_every_flipped_bit_is_found(name: str) -> None:
+def test_a_flipped_bit_in_every_byte_is_found(name: str) -> None:
     scene = SOUND[name]()
     length = len(scene.objects[scene.key()].data)
-    assert undetected(SOUND[name], [(offset, bit) for offset in range(length) for bit in range(8)]) == []
+    assert (
+        undetected(SOUND[name], [(offset, (offset + add) % 8) for offset in range(length) for add in (0, 5)])
+        == []
+    )
 
 
 def one_entry() -> Scene:

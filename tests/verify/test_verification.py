@@ -16,6 +16,7 @@ from damage.scenes import (
     NOW_MS,
     PAYLOADS,
     Stored,
+    filtered_segments,
     in_memory_tier,
     one_ledger,
     opened_records,
@@ -212,6 +213,14 @@ def test_copies_of_ledgers_that_neither_topic_nor_cluster_tells_apart_are_not_co
         scene.add(streaming_object([LedgerPart(ledger_id=LEDGER, blocks=[PAYLOADS[: 3 + number]])]), number)
     for stored in scene.objects.values():
         del stored.metadata["managedledgername"], stored.metadata["pulsarclustername"]
+    assert scene.findings() == []
+
+
+@pytest.mark.parametrize("filtered", [0, 1])
+def test_a_gap_beside_a_filtered_segment_is_none(filtered: int) -> None:
+    scene = filtered_segments(records=False)
+    for key in (scene.key(1 - filtered), scene.index_key(1 - filtered)):
+        del scene.objects[key].metadata["pulsaroffloadfiltered"]
     assert scene.findings() == []
 
 

@@ -201,6 +201,15 @@ def ids_go_back_in_a_filtered_object(scene: Scene) -> Place:
     return {"key": scene.key(), "ledger_id": LEDGER, "entry_id": 1, "offset": at + 4}
 
 
+@damage(filtered, Code.BLOCK_WRONG_END, deep=True)
+def a_filtered_block_goes_on_into_the_next(scene: Scene) -> Place:
+    end = block_of(scene, 0).end_entry_id or 0
+    last = max(i for _, i, _ in scene.written[0].entries if i < end)
+    at = scene.objects[scene.key()].data.index(PAYLOADS[last])
+    scene.set(scene.key(), "q", at - 8, end)
+    return {"key": scene.key(), "ledger_id": LEDGER, "block": 1, "entry_id": end + 1}
+
+
 @damage(filtered, Code.MESSAGE_CHECKSUM, deep=True)
 def an_entry_behind_a_gap_has_a_flipped_bit(scene: Scene) -> Place:
     at = scene.objects[scene.key()].data.index(PAYLOADS[5])
