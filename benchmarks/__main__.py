@@ -42,6 +42,7 @@ SUITES = (
     "streamed_topics",
     "topics",
     "reads",
+    "verify",
 )
 FOLDER = Path(".bench")
 

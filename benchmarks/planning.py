@@ -67,16 +67,19 @@ def work() -> None:
 class SlowDriver(MemoryDriver):
     """Ledgers in memory, all of the same bytes; each request takes a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledgers: int = LEDGERS, roles: bool = True) -> None:
         entries = message_entries(100, 10, Compression.NONE)[:4]
         written = pip17_object(entries)
         self.messages = 10 * len(entries)
         objects = {}
-        for number in range(LEDGERS):
+        for number in range(ledgers):
             key = replace(written.key, uuid=UUID(int=number), ledger_id=number)
             objects[key.data_key] = written.data
             objects[key.index_key] = written.index
-        super().__init__(objects, metadata=Names().as_metadata("data"))
+        metadata = Names().as_metadata("data")
+        if not roles:
+            del metadata["role"]
+        super().__init__(objects, metadata=metadata)
         self.requests = 0
 
     @hookimpl

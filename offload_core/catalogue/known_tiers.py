@@ -60,11 +60,10 @@ class KnownTiers:
         found = self._elsewhere(recorded)
         if found is not None:
             return found
-        where = recorded.get(_LOCATION) or recorded.get("bucket") or "nowhere"
         raise OptionError(
             "a copy lies in a tier that is not configured",
             expected=", ".join(str(ours.get(_LOCATION)) for _, ours in self._all),
-            found=f"{recorded.name} at {where}",
+            found=place_text(recorded),
             hint="Configure that tier as well.",
         )
 
@@ -84,3 +83,25 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
         return location == ours.get(_LOCATION) and same_service
     given = {name: value for name, value in place_of(recorded).properties if value and name != "region"}
     return bool(given) and all(ours.get(name) == value for name, value in given.items())
+
+
+def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
+    """Whether a record surely means another tier than that of which `tier_record` says `ours`.
+
+    A record of a bucket says nothing about a folder: that may hold a copy of the bucket."""
+    location, ours_at = recorded.get(_LOCATION), ours.get(_LOCATION)
+    if location is not None and ours_at is not None and _scheme(location) == _scheme(ours_at):
+        return location != ours_at
+    bucket, ours_in = recorded.get("bucket"), ours.get("bucket")
+    if ours_in is None:
+        return False
+    return recorded.name == "filesystem" if bucket is None else bucket != ours_in
+
+
+def place_text(recorded: DriverMetadata) -> str:
+    """The tier of a record, for people."""
+    return f"{recorded.name} at {recorded.get(_LOCATION) or recorded.get('bucket') or 'nowhere'}"
+
+
+def _scheme(location: str) -> str:
+    return location.partition(":")[0]

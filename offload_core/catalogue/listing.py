@@ -8,7 +8,7 @@ scan leaves the indexes to its tasks, where keys and sizes tell enough. Source: 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue.concurrency import concurrently
@@ -24,6 +24,9 @@ from offload_core.codec.object_format import (
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
+
+_MOST_CHECKSUMS = 8
+"""Files of checksums stand just before what they are of; others of that name are not waited for."""
 
 
 @dataclass(slots=True)
@@ -64,23 +67,33 @@ def list_catalogue(
 
 def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
     """The data and index objects of all attempts whose keys begin with `prefix`, put together; nothing is read."""
-    pairs: dict[str, Pair] = {}
+    return list(stream_pairs(tier, prefix))
+
+
+def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
+    """The same one by one, as the listing comes: what belongs together stands together in the order of keys."""
+    pair: Pair | None = None
     checksums: dict[str, ListedObject] = {}
     for listed in tier.list_objects(prefix):
         key = parse_key(listed.key)
         if key is None:
             if listed.key.endswith(".crc"):
                 checksums[listed.key] = listed
+                if len(checksums) > _MOST_CHECKSUMS:
+                    del checksums[next(iter(checksums))]
             continue
-        pair = pairs.setdefault(key.data_key, Pair(key))
+        if pair is None or pair.key.data_key != key.data_key:
+            if pair is not None:
+                yield pair
+            pair = Pair(key)
+            if key.checksum_keys is not None:
+                pair.data_checksums, pair.index_checksums = map(checksums.get, key.checksum_keys)
         if key.is_index:
             pair.index = listed
         else:
             pair.data = listed
-    for pair in pairs.values():
-        if pair.key.checksum_keys is not None:
-            pair.data_checksums, pair.index_checksums = map(checksums.get, pair.key.checksum_keys)
-    return list(pairs.values())
+    if pair is not None:
+        yield pair
 
 
 def _unchanged(stored: StoredObject | None, pair: Pair) -> StoredObject | None:

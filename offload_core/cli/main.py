@@ -30,6 +30,7 @@ def main() -> None:
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
     from offload_core.cli.transactions import transactions
+    from offload_core.cli.verify import verify
 
     app = typer.Typer(
         help="See and read what Apache Pulsar offloaded, without a broker.",
@@ -37,7 +38,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, cat, export, doctor, serve):
+    for command in (ls, inspect, verify, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

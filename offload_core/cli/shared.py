@@ -76,8 +76,8 @@ err = Console(stderr=True)
 
 
 @contextmanager
-def reported(debug: bool) -> Iterator[None]:
-    """Errors become one readable line and an exit code: 2 for what was asked for wrongly, 1 for everything else."""
+def reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
+    """Errors become one readable line and an exit code: 2 for what was asked for wrongly, `failed` for all else."""
     handler: logging.Handler = logging.StreamHandler()
     if err.is_terminal:
         handler = RichHandler(console=err, show_time=False, show_path=False)
@@ -93,7 +93,7 @@ def reported(debug: bool) -> Iterator[None]:
         if debug:
             raise
         err.print(printable(f"offload: {error}"), style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2 if isinstance(error, OptionError) else 1) from None
+        raise typer.Exit(2 if isinstance(error, OptionError) else failed) from None
 
 
 def opened(

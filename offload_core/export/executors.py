@@ -1,4 +1,4 @@
-"""Who runs the tasks of an export: threads of this process, processes of this machine, or whatever is handed in.
+"""Who runs tasks, of an export or a verification: threads, processes of this machine, or whatever is handed in.
 
 An executor takes a function and items, all of them picklable, and gives the results in the items' order. It draws an
 item when somebody is free for it, so that who gives the items can end the work early.
@@ -38,7 +38,7 @@ class ThreadExecutor:
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """See `Executor`."""
-        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="offload-export")
+        pool = ThreadPoolExecutor(self._workers, thread_name_prefix="offload-worker")
         return _in_order(pool, self._workers, work, items)
 
 
@@ -64,7 +64,7 @@ class ProcessExecutor:
 
 def _checked(workers: int | None) -> int:
     if workers is not None and workers < 1:
-        raise OptionError("an export needs a worker", expected="1 or more", found=workers)
+        raise OptionError("there is no work without a worker", expected="1 or more", found=workers)
     return workers or os.cpu_count() or 1
 
 

@@ -53,7 +53,7 @@ def test_no_more_items_are_drawn_than_are_under_way() -> None:
 
 def test_workers_are_one_or_more() -> None:
     for make in (ThreadExecutor, ProcessExecutor):
-        with pytest.raises(OptionError, match="needs a worker"):
+        with pytest.raises(OptionError, match="without a worker"):
             make(0)
 
 

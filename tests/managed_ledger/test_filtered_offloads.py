@@ -14,6 +14,7 @@ from filtered import FilteredTopic, PlainFilter, chosen, positions, short_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed_ledgers import NAME
+from verified import findings
 
 from offload_core.api import TierReader
 from offload_core.catalogue.reading import read_index
@@ -236,6 +237,9 @@ def test_what_is_left_of_any_history_is_what_a_plain_model_keeps(
             assert list(found) == list(range(count))
         assert {entry_id: each for entry_id, each in found.items() if entry_id in left} == left
         assert mode is FilterMode.TOMBSTONE or found == left
+    known = topic.records.read(NAME)
+    assert known is not None
+    assert findings(topic.tier, {NAME: known.info}) == []
 
 
 @pytest.mark.parametrize("mode", FilterMode)

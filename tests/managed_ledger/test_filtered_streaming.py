@@ -9,6 +9,7 @@ import pytest
 from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Clock
 from streamed_topics import SETTINGS, Topic, pool_of
+from verified import findings
 
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -150,6 +151,7 @@ def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonethel
     assert topic.sparse_entries() == topic.kept()
     assert all(ledger.context is not None and ledger.context.complete for ledger in topic.info.ledgers)
     assert topic.left() == set()
+    assert findings(topic.tier, {NAME: topic.info}) == []
 
 
 def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic: Filtered) -> None:
@@ -162,6 +164,7 @@ def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic: Fi
     assert len(segment.ledger_ids) == 4
     assert (segment.begin, segment.end) == (topic.position(0), topic.position(9))
     assert topic.sparse_entries() == topic.kept()
+    assert findings(topic.tier, {NAME: topic.info}) == []
 
 
 def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(

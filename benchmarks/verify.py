@@ -1,0 +1,103 @@
+"""Verifying: every byte of a tier against a scan of its messages with checksums, and the metadata of many objects.
+
+The second lies in the memory of the process that verifies, behind a driver that answers each request after 30 ms; what
+the store takes is measured before and not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from entries import pip17_object
+from tiers import lay_out
+
+from benchmarks.material import message_entries
+from benchmarks.measure import Result, one_core, seconds_side_by_side
+from benchmarks.memory import forget_peak, peak
+from benchmarks.planning import REQUEST_S, SlowDriver
+from offload_core import TierReader, open_tier
+from offload_core.export import ThreadExecutor
+from offload_core.messages.compression import Compression
+from offload_core.tier import Tier
+from offload_core.verify import Verification
+
+LEDGER_BYTES = 64 << 20
+LEDGERS = 3
+OBJECTS = 100_000
+"""Data and index objects."""
+
+CASES = (
+    (1024, 100, Compression.NONE),
+    (1024, 100, Compression.LZ4),
+    (100, 100, Compression.ZSTD),
+    (1024, 1, Compression.NONE),
+)
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """A ratio for each kind of messages: of the seconds of a scan to those of a verification, one thread each."""
+    with one_core():
+        for size, per_batch, compression in CASES:
+            yield _deep(folder, size, per_batch, compression)
+    yield from _metadata()
+
+
+def _deep(folder: Path, size: int, per_batch: int, compression: Compression) -> Result:
+    root = folder / f"verify-{size}-{per_batch}-{compression.name}"
+    entries = message_entries(size, per_batch, compression)
+    repeated = LEDGER_BYTES // sum(map(len, entries)) + 1
+    written = pip17_object(entries * repeated, max_block_bytes=16 << 20)
+    for number in range(LEDGERS):
+        lay_out(root, replace(written, key=replace(written.key, ledger_id=number)), attempt=number)
+    with open_tier(root) as tier:
+        ours, peer, ratio = seconds_side_by_side(lambda: _verify(tier), lambda: _scan(tier), rounds=5)
+    total = LEDGERS * len(written.data)
+    batch = f"{per_batch} per batch" if per_batch > 1 else "not batched"
+    return Result(
+        name=f"every byte, messages of {size:,} B, {batch}, {compression.name}",
+        ours=f"{total / ours / 1e6:,.0f} MB/s",
+        peer=f"scan of messages: {total / peer / 1e6:,.0f} MB/s",
+        ratio=ratio,
+        limit=0.8,
+    )
+
+
+def _verify(tier: TierReader) -> None:
+    if list(Verification(tier.store, deep=True, executor=ThreadExecutor(1))):
+        raise AssertionError("what is sound is found to be wrong")
+
+
+def _scan(tier: TierReader) -> int:
+    return sum(batch.num_rows for batch in tier.scan())
+
+
+def _metadata() -> Iterator[Result]:
+    code = "from benchmarks.verify import work; work()"
+    printed = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
+    seconds, used, objects = json.loads(printed)
+    name = f"metadata of {objects:,} objects, {REQUEST_S * 1000:.0f} ms a request"
+    ours = f"{seconds:.1f} s, {used / 2**20:.0f} MiB"
+    yield Result(
+        name=f"{name}: s", ours=ours, peer="", ratio=seconds, limit=900 * objects / 1e6, at_most=True
+    )
+    yield Result(name=f"{name}: GiB", ours=ours, peer="", ratio=used / 2**30, limit=2, at_most=True)
+
+
+def work() -> None:
+    """Verify the metadata; print the seconds, the bytes above what the store took, and the objects."""
+    driver = SlowDriver(OBJECTS // 2, roles=False)
+    tier = Tier(driver)
+    before = forget_peak()
+    began = time.perf_counter()
+    verification = Verification(tier)
+    findings = list(verification)
+    seconds = time.perf_counter() - began
+    if findings or verification.summary.objects != OBJECTS // 2:
+        raise AssertionError(f"{verification.summary}")
+    print(json.dumps([seconds, peak() - before, OBJECTS]))

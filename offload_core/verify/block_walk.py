@@ -1,0 +1,222 @@
+"""The frames of one block of a PIP-17 or streaming object: every byte of it is looked at, window by window.
+
+A reader's cursor refuses a block of which anything is wrong. This walk says all that is wrong with the header, and goes
+on by what the index says; of the frames it says the first fault, and ends there.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BLOCK_MAGIC
+from offload_core.codec.byte_arrays import Bytes, read_only
+from offload_core.codec.frames import FRAME_HEADER_BYTES, walk_frames
+from offload_core.codec.index import IndexedBlock
+from offload_core.codec.kernels import frames as kernels
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.verify.codes import Code
+from offload_core.verify.findings import FRAME_CODES, Finding, Findings, code_of, of_error
+from offload_hooks.errors import FormatError, placed
+
+TOGETHER_BYTES = 1 << 20
+"""How much of a window is copied behind an entry that begins in the one before it."""
+
+_ENTRIES_AT_ONCE = 16384
+_NO_STOP = np.iinfo(np.int64).max
+_NO_BOUND = np.iinfo(np.int64).max
+_HEADER = struct.Struct(">Iqqqq")
+_HEADER_REST = {ObjectFormat.PIP17: 28, ObjectFormat.STREAMING: 36}
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Located:
+    """Entries that follow one another: where they lie in `array` (uint8), whose place in the object is `base`.
+
+    `base` is None for what is no bytes of the object, but inflated. `entry_ids`, `offsets` and `lengths` are int64, per
+    entry, and used again for the next ones.
+    """
+
+    array: Bytes
+    base: int | None
+    entry_ids: Longs
+    offsets: Longs
+    lengths: Longs
+
+
+class BlockWalk:
+    """The walk over one block.
+
+    Args:
+        gaps: ids may be missing: a filter ran.
+        found: takes what is wrong.
+
+    Attributes:
+        reached: the place in the object up to which the block is walked.
+        next_entry_id: the least id that can come next.
+        is_done: whether the walk is over.
+        is_right: whether it came to the block's end, and all was right.
+    """
+
+    def __init__(
+        self,
+        object_format: ObjectFormat,
+        ledger_id: int,
+        block: IndexedBlock,
+        *,
+        gaps: bool,
+        found: Findings,
+    ) -> None:
+        self._format = object_format
+        self._ledger_id = ledger_id
+        self._block = block
+        self._gaps = gaps
+        self._found = found
+        self._rest: Bytes = np.empty(0, dtype=np.uint8)
+        self._located = np.empty((3, _ENTRIES_AT_ONCE), dtype=np.int64)
+        self.reached = block.offset
+        self.next_entry_id = block.first_entry_id
+        self.is_done = False
+        self.is_right = False
+
+    def walk(self, data: memoryview, offset: int) -> Iterator[Located]:
+        """The entries of the next window, the bytes `data` from the object's byte `offset` on, which is read first."""
+        window = read_only(data)
+        if self.reached == self._block.offset:
+            self._check_header(bytes(window[:BLOCK_HEADER_BYTES]))
+            self.reached += BLOCK_HEADER_BYTES
+        if offset <= self.reached:
+            yield from self._walk(window, offset)
+            return
+        rest = self._rest
+        taken = min(len(window), self._missing_bytes() + TOGETHER_BYTES)
+        yield from self._walk(_joined(rest, window[:taken]), offset - len(rest))
+        if self.is_done or taken == len(window):
+            return
+        if self.reached < offset:  # an entry whose length was cut off, and that is long
+            yield from self._walk(_joined(rest, window), offset - len(rest))
+        else:
+            yield from self._walk(window, offset)
+
+    def _missing_bytes(self) -> int:
+        """How much of the next window belongs to what was cut off: padding may go on to the block's end."""
+        if len(self._rest) < FRAME_HEADER_BYTES:
+            return FRAME_HEADER_BYTES
+        length = int.from_bytes(self._rest[:4].tobytes(), "big", signed=True)
+        if length < 0:
+            return self._block.length
+        return FRAME_HEADER_BYTES + length - len(self._rest)
+
+    def _walk(self, array: Bytes, base: int) -> Iterator[Located]:
+        end = self._block.offset + self._block.length - base
+        position = self.reached - base
+        ids, offsets, lengths = self._located
+        while not self.is_done:
+            status, position, next_id, count = kernels.find_entries(
+                array,
+                position,
+                end,
+                self.next_entry_id,
+                _NO_STOP,
+                self._gaps,
+                _NO_BOUND,
+                ids,
+                offsets,
+                lengths,
+            )
+            self.reached, self.next_entry_id = base + int(position), int(next_id)
+            if count:
+                yield Located(
+                    array=array,
+                    base=base,
+                    entry_ids=ids[:count],
+                    offsets=offsets[:count],
+                    lengths=lengths[:count],
+                )
+            if status == kernels.CUT_OFF:
+                self._rest = array[int(position) :]
+                return
+            if status == kernels.BAD_FRAME:
+                self._explain(array, base, int(position), int(end))
+            elif status == kernels.ALL_READ:
+                self._check_end()
+
+    def _check_header(self, header: bytes) -> None:
+        magic, length, block_length, first_entry_id, ledger_id = _HEADER.unpack_from(header)
+        is_streaming = self._format is ObjectFormat.STREAMING
+        facts = [
+            (Code.BLOCK_HEADER_LENGTH, 4, BLOCK_HEADER_BYTES, length),
+            (Code.BLOCK_WRONG_LENGTH, 12, self._block.length, block_length),
+            (Code.BLOCK_WRONG_FIRST_ENTRY, 20, self._block.first_entry_id, first_entry_id),
+            *([(Code.BLOCK_WRONG_LEDGER, 28, self._ledger_id, ledger_id)] if is_streaming else []),
+        ]
+        wanted = BLOCK_MAGIC[self._format]
+        if magic != wanted:
+            self._add(Code.BLOCK_BAD_MAGIC, 0, f"{wanted:08X}", f"{magic:08X}")
+            if length != BLOCK_HEADER_BYTES:
+                return  # no header at all
+        for code, offset, expected, found in facts:
+            if expected != found:
+                self._add(code, offset, str(expected), str(found))
+        begin = _HEADER_REST[self._format]
+        wrong = next((i for i in range(begin, BLOCK_HEADER_BYTES) if header[i]), None)
+        if wrong is not None:
+            self._add(Code.BLOCK_HEADER_REST, wrong, "00", f"{header[wrong]:02x}")
+
+    def _check_end(self) -> None:
+        self.is_done = True
+        end = self._block.end_entry_id
+        if self._gaps:
+            is_right = end is None or self.next_entry_id <= end
+        else:
+            is_right = (
+                self.next_entry_id > self._block.first_entry_id if end is None else self.next_entry_id == end
+            )
+        self.is_right = is_right
+        if not is_right:
+            self._add(
+                Code.BLOCK_WRONG_END,
+                self.reached - self._block.offset,
+                "an entry" if end is None else f"entries up to {end - 1}",
+                f"the end after entry {self.next_entry_id - 1}",
+                entry_id=self.next_entry_id,
+            )
+
+    def _explain(self, array: Bytes, base: int, position: int, end: int) -> None:
+        self.is_done = True
+        try:
+            with placed(ledger_id=self._ledger_id, block=self._block.part_number):
+                for _ in walk_frames(
+                    array.data, position, end, self.next_entry_id, block_offset=base, gaps=self._gaps
+                ):
+                    break
+        except FormatError as error:
+            self._found.add(of_error(code_of(error, FRAME_CODES, Code.ENTRY_CUT_OFF), error))
+            return
+        raise AssertionError("the kernel refuses a frame that its twin accepts")
+
+    def _add(
+        self, code: Code, offset: int, expected: str, found: str, *, entry_id: int | None = None
+    ) -> None:
+        self._found.add(
+            Finding(
+                code=code,
+                what=code.meaning,
+                ledger_id=self._ledger_id,
+                block=self._block.part_number,
+                entry_id=entry_id,
+                offset=self._block.offset + offset,
+                expected=expected,
+                found=found,
+            )
+        )
+
+
+def _joined(rest: Bytes, window: Bytes) -> Bytes:
+    return read_only(np.concatenate([rest, window]).data)

@@ -1,0 +1,275 @@
+"""Every byte of one data object: blocks, frames and messages, or a MapFile's records. Picklable: any process can do it.
+
+What is wrong becomes findings, and the object is verified on behind it, block by block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.codec.cursor import open_cursor
+from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.mapfile.checksums import ChecksumVerifier
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.messages.decode import BATCH_BYTES
+from offload_core.scan.checksums import checksum_verifier
+from offload_core.scan.fetch import Window, fetch_windows
+from offload_core.scan.tasks import Run
+from offload_core.tier import Tier
+from offload_core.verify.block_walk import BlockWalk, Located
+from offload_core.verify.codes import Code
+from offload_core.verify.findings import Finding, Findings, of_error
+from offload_core.verify.message_check import MessageCheck
+from offload_core.verify.objects import extent_of
+from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError, placed
+
+_ENTRIES_AT_ONCE = 16384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepTask:
+    """A data object to be verified.
+
+    Attributes:
+        number: its number in the survey.
+        data_bytes: size of the data object; perhaps not what the index says.
+        is_filtered: a filter ran, so that payloads are not all the ledger's.
+        has_gaps: it left gaps, so that ids may be missing.
+        checksum_key: of a MapFile: its `.crc` file, where there is one.
+    """
+
+    number: int
+    key: ObjectKey
+    index: ObjectIndex
+    data_bytes: int
+    is_filtered: bool
+    has_gaps: bool
+    checksum_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerCount:
+    """A ledger's entries in an object, counted; `stop_entry_id` is one past the last, None where that is not known."""
+
+    ledger_id: int
+    stop_entry_id: int | None
+    entries: int
+    payload_bytes: int
+    unchecked: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepResult:
+    """What came of a task.
+
+    Attributes:
+        failure: why it could not be verified to its end; None if it was.
+        is_gone: the object has vanished meanwhile.
+    """
+
+    task: DeepTask
+    findings: tuple[Finding, ...] = ()
+    counts: tuple[LedgerCount, ...] = ()
+    failure: OffloadError | None = None
+    is_gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeepCheck:
+    """Verifies data objects of a tier; it raises nothing that a store may raise."""
+
+    tier: Tier
+
+    def __call__(self, task: DeepTask) -> DeepResult:
+        """Verify one object."""
+        found = Findings(task.key.data_key)
+        check = _ObjectCheck(self.tier, task, found)
+        try:
+            checked = [check.check(ledger) for ledger in task.index.ledgers]
+        except ObjectNotFoundError:
+            return DeepResult(task=task, is_gone=True)
+        except StoreError as error:
+            return DeepResult(task=task, findings=tuple(found.found), failure=error.at(key=task.key.data_key))
+        return DeepResult(task=task, findings=tuple(found.found), counts=tuple(filter(None, checked)))
+
+
+@dataclass(slots=True)
+class _Counted:
+    entries: int = 0
+    payload_bytes: int = 0
+    next_entry_id: int = 0
+    is_right: bool = True
+
+
+class _ObjectCheck:
+    def __init__(self, tier: Tier, task: DeepTask, found: Findings) -> None:
+        self._tier = tier
+        self._task = task
+        self._found = found
+
+    def check(self, ledger: LedgerIndex) -> LedgerCount | None:
+        """One ledger's blocks, in order of their entries, as far as the object has bytes; None if it has none."""
+        task = self._task
+        there = tuple(block for block in ledger.blocks if block.offset + block.length <= task.data_bytes)
+        if not there or self._found.is_full:
+            return None
+        run = Run(
+            topic=None,
+            partition=-1,
+            ledger_id=ledger.ledger_id,
+            object_format=task.index.object_format,
+            data_key=task.key.data_key,
+            blocks=there,
+            sequence_file=task.index.sequence_file,
+            checksum_key=task.checksum_key,
+        )
+        messages = MessageCheck(ledger.ledger_id, self._found)
+        counted = _Counted(next_entry_id=ledger.first_entry_id, is_right=len(there) == len(ledger.blocks))
+        is_mapfile = task.index.object_format is ObjectFormat.MAPFILE
+        with contextlib.closing(fetch_windows(self._tier, (run,))) as windows:
+            walk = (
+                self._stretches(run, windows, counted) if is_mapfile else self._blocks(run, windows, counted)
+            )
+            for located in walk:
+                counted.entries += len(located.entry_ids)
+                counted.payload_bytes += int(located.lengths.sum())
+                messages.check(located)
+                if self._found.is_full:
+                    counted.is_right = False
+                    break
+        self._check_counts(ledger, counted)
+        return LedgerCount(
+            ledger_id=ledger.ledger_id,
+            stop_entry_id=counted.next_entry_id if counted.is_right and not task.has_gaps else None,
+            entries=counted.entries,
+            payload_bytes=counted.payload_bytes,
+            unchecked=messages.unchecked,
+        )
+
+    def _blocks(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[Located]:
+        walk: BlockWalk | None = None
+        for window in windows:
+            if window.begins_block:
+                walk = BlockWalk(
+                    run.object_format,
+                    run.ledger_id,
+                    window.block,
+                    gaps=self._task.has_gaps,
+                    found=self._found,
+                )
+            assert walk is not None
+            if walk.is_done:
+                continue
+            yield from walk.walk(window.data, window.offset)
+            if walk.is_done:
+                counted.is_right &= walk.is_right
+                counted.next_entry_id = walk.next_entry_id
+            else:
+                window.walked_to(walk.reached)
+
+    def _stretches(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[Located]:
+        """A MapFile by the reader's cursor; of each stretch the first fault is said."""
+        verifier = self._verifier(run)
+        cursor = None
+        for window in windows:
+            if verifier is not None:
+                try:
+                    verifier.update(window.data, window.offset)
+                except FormatError as error:
+                    self._found.add(of_error(Code.MAPFILE_CHECKSUM, error, ledger_id=run.ledger_id))
+                    verifier = None
+            try:
+                with placed(ledger_id=run.ledger_id, block=window.block.part_number):
+                    if window.begins_block:
+                        cursor = open_cursor(
+                            window.data,
+                            run.object_format,
+                            run.ledger_id,
+                            window.block,
+                            sequence_file=run.sequence_file,
+                            more=not window.ends_block,
+                        )
+                    elif cursor is not None:
+                        cursor.feed(window.data, window.offset)
+                    while cursor is not None and not cursor.done and not cursor.starved:
+                        entry_ids, offsets, lengths = np.empty((3, _ENTRIES_AT_ONCE), dtype=np.int64)
+                        count = cursor.locate(entry_ids, offsets, lengths, BATCH_BYTES)
+                        if count:
+                            self._check_follow(run, window, counted, entry_ids[:count])
+                            counted.next_entry_id = cursor.next_entry_id
+                            yield Located(
+                                array=cursor.array,
+                                base=cursor.offset,
+                                entry_ids=entry_ids[:count],
+                                offsets=offsets[:count],
+                                lengths=lengths[:count],
+                            )
+            except FormatError as error:
+                self._found.add(of_error(Code.MAPFILE_DAMAGED, error))
+                counted.is_right, cursor = False, None
+            else:
+                if cursor is not None and not cursor.done:
+                    window.walked_to(cursor.reached)
+
+    def _verifier(self, run: Run) -> ChecksumVerifier | None:
+        try:
+            return checksum_verifier(self._tier, run)
+        except FormatError as error:
+            self._found.add(of_error(Code.MAPFILE_CHECKSUM, error, key=run.checksum_key))
+            return None
+
+    def _check_follow(
+        self, run: Run, window: Window, counted: _Counted, entry_ids: npt.NDArray[np.int64]
+    ) -> None:
+        """A MapFile's ids may have gaps for its readers; if no filter ran, entries are missing."""
+        if self._task.has_gaps or not counted.is_right:
+            return
+        for before, first in _jumps(counted.next_entry_id, entry_ids):
+            self._found.add(
+                Finding(
+                    code=Code.ENTRY_WRONG_ID,
+                    what=Code.ENTRY_WRONG_ID.meaning,
+                    ledger_id=run.ledger_id,
+                    block=window.block.part_number,
+                    entry_id=before,
+                    offset=window.block.offset,
+                    expected=f"entry id {before}",
+                    found=f"entry id {first}",
+                )
+            )
+
+    def _check_counts(self, ledger: LedgerIndex, counted: _Counted) -> None:
+        """What was counted against what the index says, where all was right up to here."""
+        if not counted.is_right or self._task.has_gaps or self._found.is_full:
+            return
+        extent, stop, key = extent_of(ledger), counted.next_entry_id, self._task.key
+        if extent.entries is None and extent.stop_entry_id not in (None, stop):
+            self._found.add(_wrong(Code.WRONG_ENTRIES, key, ledger, extent.stop_entry_id, stop))
+        elif extent.entries is not None and extent.entries < stop:
+            self._found.add(_wrong(Code.WRONG_ENTRIES, key, ledger, extent.entries, stop))
+        is_whole = extent.first_entry_id == 0 and extent.entries == stop and not self._task.is_filtered
+        if is_whole and extent.size is not None and extent.size != counted.payload_bytes:
+            self._found.add(_wrong(Code.WRONG_SIZE, key, ledger, extent.size, counted.payload_bytes))
+
+
+def _jumps(expected: int, entry_ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+    """Where ids do not follow one another: the one that should come, and the one that does."""
+    following = np.concatenate([[expected], entry_ids[:-1] + 1])
+    for row in np.flatnonzero(entry_ids != following).tolist():
+        yield int(following[row]), int(entry_ids[row])
+
+
+def _wrong(code: Code, key: ObjectKey, ledger: LedgerIndex, expected: int | None, found: int) -> Finding:
+    return Finding(
+        code=code,
+        what=code.meaning,
+        key=key.index_key,
+        ledger_id=ledger.ledger_id,
+        expected=f"{expected} by the index",
+        found=f"{found} in the data object",
+    )

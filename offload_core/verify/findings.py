@@ -1,0 +1,161 @@
+"""A finding: a code, the place, and what was expected and found. Errors of the codec become findings here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from offload_core.verify.codes import Code, Severity
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    ChecksumError,
+    DecompressionError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    MetadataError,
+    PaddingError,
+    TruncatedError,
+)
+
+MOST_OF_AN_OBJECT = 100
+"""An object of which more is wrong is not verified to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that is wrong.
+
+    Attributes:
+        what: a sentence for people.
+        topic: of what a record says.
+        key: the object.
+        ledger_id, block, entry_id: where in the ledger and the object; blocks by their part numbers, from 1.
+        offset: the byte in the object.
+    """
+
+    code: Code
+    what: str
+    topic: str | None = None
+    key: str | None = None
+    ledger_id: int | None = None
+    block: int | None = None
+    entry_id: int | None = None
+    offset: int | None = None
+    expected: str | None = None
+    found: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """How bad it is."""
+        return self.code.severity
+
+    def to_json(self) -> dict[str, Any]:
+        """For a report, by the names that docs/verify.md has."""
+        return {
+            "code": self.code.value,
+            "severity": self.severity.value,
+            "what": self.what,
+            "topic": self.topic,
+            "key": self.key,
+            "ledger": self.ledger_id,
+            "block": self.block,
+            "entry": self.entry_id,
+            "offset": self.offset,
+            "expected": self.expected,
+            "found": self.found,
+            "helps": self.code.helps,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doubtful:
+    """A finding that holds if the tier still is as it was listed.
+
+    Attributes:
+        absent: keys under which nothing is, or the tier has changed since.
+        present: keys one of which is there, or the tier has changed since; none: that does not matter.
+    """
+
+    finding: Finding
+    absent: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+
+
+def of_error(code: Code, error: FormatError, **place: Any) -> Finding:
+    """The finding that an error of the codec is; `place` is what the error does not know."""
+    known = {
+        name: getattr(error, name)
+        for name in ("key", "ledger_id", "block", "entry_id", "offset")
+        if getattr(error, name) is not None
+    }
+    return Finding(
+        code=code,
+        what=error.what,
+        expected=None if error.expected is None else str(error.expected),
+        found=None if error.found is None else str(error.found),
+        **{**place, **known},
+    )
+
+
+class Findings:
+    """What is wrong with one object."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.found: list[Finding] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more are taken: so much is wrong that it does not do to go on."""
+        return len(self.found) > MOST_OF_AN_OBJECT
+
+    def add(self, finding: Finding) -> None:
+        """Take a finding of this object."""
+        if self.is_full:
+            return
+        if len(self.found) == MOST_OF_AN_OBJECT:
+            finding = Finding(
+                code=Code.MORE,
+                what=f"an object has more than {MOST_OF_AN_OBJECT} findings",
+                offset=finding.offset,
+                block=finding.block,
+                ledger_id=finding.ledger_id,
+            )
+        self.found.append(replace(finding, key=finding.key or self.key))
+
+    def extend(self, findings: Iterable[Finding]) -> None:
+        """Take several."""
+        for finding in findings:
+            self.add(finding)
+
+
+def code_of(error: FormatError, codes: Iterable[tuple[type[FormatError], Code]], default: Code) -> Code:
+    """The code of the first of these kinds that the error is of."""
+    return next((code for kind, code in codes if isinstance(error, kind)), default)
+
+
+INDEX_CODES: tuple[tuple[type[FormatError], Code], ...] = (
+    (BadMagicError, Code.INDEX_BAD_MAGIC),
+    (TruncatedError, Code.INDEX_TRUNCATED),
+    (BadLengthError, Code.INDEX_BAD_LENGTH),
+    (EntryOrderError, Code.INDEX_BLOCK_ORDER),
+    (MetadataError, Code.INDEX_BAD_METADATA),
+    (IndexMismatchError, Code.INDEX_MISMATCH),
+    (ChecksumError, Code.INDEX_CHECKSUM),
+    (DecompressionError, Code.INDEX_TRUNCATED),
+)
+
+FRAME_CODES: tuple[tuple[type[FormatError], Code], ...] = (
+    (TruncatedError, Code.ENTRY_CUT_OFF),
+    (BadLengthError, Code.ENTRY_BAD_LENGTH),
+    (EntryOrderError, Code.ENTRY_WRONG_ID),
+    (PaddingError, Code.BLOCK_BAD_PADDING),
+)
+
+ENTRY_CODES: tuple[tuple[type[FormatError], Code], ...] = (
+    (ChecksumError, Code.MESSAGE_CHECKSUM),
+    (BadLengthError, Code.MESSAGE_BAD_LENGTH),
+)

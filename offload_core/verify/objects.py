@@ -1,0 +1,298 @@
+"""One pair of objects by itself, at the level of metadata: its user metadata, its index, and whether the two fit.
+
+Of the data object nothing is read but, of a MapFile, the beginning, which has the ledger's metadata.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from offload_core.catalogue.listing import Pair
+from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
+from offload_core.codec.entry_directory import parse_directory
+from offload_core.codec.filtered_objects import (
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    has_gaps,
+    is_filtered,
+)
+from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_metadata import LedgerMetadata
+from offload_core.codec.mapfile.index_file import parse_index_file
+from offload_core.codec.object_format import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    INDEX_MAGIC,
+    ObjectKey,
+)
+from offload_core.tier import Tier
+from offload_core.verify.codes import Code
+from offload_core.verify.findings import INDEX_CODES, Finding, Findings, code_of, of_error
+from offload_hooks.errors import (
+    BadMagicError,
+    EntryOrderError,
+    FormatError,
+    IndexMismatchError,
+    ObjectNotFoundError,
+)
+from offload_hooks.values import ListedObject, ObjectStat
+
+_TOPIC_KEY, _CLUSTER_KEY, _ROLE_KEY = "managedledgername", "pulsarclustername", "role"
+_TOPIC_OF_METADATA = "pulsar/managed-ledger"
+"""The custom metadata of a ledger that a broker made."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerExtent:
+    """A ledger's entries in one object, as far as is known.
+
+    Attributes:
+        last_block: the first entry of its last block.
+        stop_entry_id: one past its last entry here.
+        entries, size: of the whole ledger, as the index has it; None where it does not tell, or the ledger was open.
+    """
+
+    ledger_id: int
+    first_entry_id: int
+    last_block: int
+    stop_entry_id: int | None
+    entries: int | None
+    size: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Examined:
+    """A pair of objects and what is wrong with it; `pair` with what is there now, which may be more than was listed.
+
+    Attributes:
+        index: None where there is none that can be read.
+        extents: of the ledgers in it; none if it is not sound.
+        is_sound: both objects are there and go together.
+    """
+
+    pair: Pair
+    cluster: str | None
+    managed_ledger: str | None
+    is_filtered: bool
+    has_gaps: bool
+    index: ObjectIndex | None = None
+    is_sound: bool = False
+    extents: tuple[LedgerExtent, ...] = ()
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def key(self) -> ObjectKey:
+        """The pair's key, perhaps that of its index."""
+        return self.pair.key
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of both objects."""
+        return sum(each.size_bytes for each in (self.pair.data, self.pair.index) if each is not None)
+
+
+def examine(tier: Tier, listed: Pair) -> Examined | None:
+    """A pair that was listed; None if it has gone since.
+
+    Raises:
+        StoreError: the tier cannot be read.
+    """
+    found = Findings(listed.key.data_key)
+    data = _stat(tier, listed.key.data_key, listed.data, found)
+    index = _stat(tier, listed.key.index_key, listed.index, found)
+    if data is None and index is None:
+        return None
+    pair = Pair(
+        listed.key,
+        data=_listed(data),
+        index=_listed(index),
+        data_checksums=listed.data_checksums,
+        index_checksums=listed.index_checksums,
+    )
+    metadata = (data or index or _NOTHING).user_metadata
+    examined = Examined(
+        pair=pair,
+        cluster=metadata.get(_CLUSTER_KEY),
+        managed_ledger=pair.key.managed_ledger or metadata.get(_TOPIC_KEY),
+        is_filtered=is_filtered(metadata),
+        has_gaps=has_gaps(metadata),
+    )
+    if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
+        for stat, role in ((data, "data"), (index, "index")):
+            if stat is not None:
+                found.extend(_user_metadata(stat, role))
+        if data is not None and index is not None:
+            found.extend(_contradictions(data.user_metadata, index))
+    try:
+        if data is not None and index is not None:
+            _read(tier, examined, found)
+    except ObjectNotFoundError:
+        return None
+    examined.findings = found.found
+    return examined
+
+
+def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) -> ObjectStat | None:
+    """What the tier has under a key, without user metadata if that cannot be read."""
+    try:
+        return tier.stat(key)
+    except ObjectNotFoundError:
+        return None
+    except FormatError as error:
+        found.add(of_error(Code.UNREADABLE_METADATA, error, key=key))
+        if listed is None:
+            return None
+        return ObjectStat(key=key, size_bytes=listed.size_bytes, modified_at=listed.modified_at)
+
+
+class _Nothing:
+    user_metadata: Mapping[str, str] = {}
+
+
+_NOTHING = _Nothing()
+
+
+def _listed(stat: ObjectStat | None) -> ListedObject | None:
+    if stat is None:
+        return None
+    return ListedObject(key=stat.key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
+
+
+def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
+    found = []
+    version = stat.user_metadata.get(FORMAT_VERSION_KEY)
+    if version != FORMAT_VERSION:
+        code = Code.NO_VERSION if version is None else Code.UNKNOWN_VERSION
+        found.append(
+            Finding(code=code, what=code.meaning, key=stat.key, expected=FORMAT_VERSION, found=version)
+        )
+    given = stat.user_metadata.get(_ROLE_KEY)
+    if given is not None and given != role:
+        code = Code.WRONG_ROLE
+        found.append(Finding(code=code, what=code.meaning, key=stat.key, expected=role, found=given))
+    return found
+
+
+def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]:
+    return [
+        Finding(
+            code=Code.CONTRADICTION,
+            what=f"data and index do not agree on {name!r} in their user metadata",
+            key=index.key,
+            expected=data.get(name),
+            found=index.user_metadata.get(name),
+        )
+        for name in (_TOPIC_KEY, _CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY)
+        if data.get(name) != index.user_metadata.get(name)
+    ]
+
+
+def _read(tier: Tier, examined: Examined, found: Findings) -> None:
+    """Read the index, and compare it with what is known of the objects."""
+    pair, key = examined.pair, examined.key
+    assert pair.data is not None
+    assert pair.index is not None
+    try:
+        index = read_index(
+            tier,
+            key,
+            index_bytes=pair.index.size_bytes,
+            data_bytes=pair.data.size_bytes,
+            index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
+        )
+    except FormatError as error:
+        found.add(_judge_index(tier, key, pair.index, error))
+        return
+    examined.index = index
+    if index.data_length != pair.data.size_bytes:
+        code = Code.WRONG_LENGTH
+        found.add(
+            Finding(
+                code=code,
+                what=code.meaning,
+                ledger_id=key.ledger_id,
+                offset=min(index.data_length, pair.data.size_bytes),
+                expected=f"{index.data_length} bytes by the index",
+                found=f"{pair.data.size_bytes} bytes",
+            )
+        )
+        return
+    _check_directory(tier, key, index, found)
+    _check_topic(examined, index, found)
+    examined.is_sound = True
+    examined.extents = tuple(map(extent_of, index.ledgers))
+
+
+def _judge_index(tier: Tier, key: ObjectKey, index: ListedObject, error: FormatError) -> Finding:
+    """What an error of the index means; of a MapFile it may be one of the data file's beginning."""
+    code = code_of(error, INDEX_CODES, Code.INDEX_MISMATCH)
+    if key.is_mapfile and error.key != key.index_key:
+        error.key = key.index_key
+        if not isinstance(error, IndexMismatchError | EntryOrderError):
+            try:
+                size = index.size_bytes
+                parse_index_file(tier.read_range(key.index_key, 0, size) if size else b"", MAX_INDEX_BYTES)
+            except FormatError as of_index:
+                error = of_index
+            else:
+                code, error.key = Code.MAPFILE_DAMAGED, key.data_key
+    elif isinstance(error, BadMagicError) and index.size_bytes >= 4:
+        (magic,) = struct.unpack(">I", tier.read_range(key.index_key, 0, 4))
+        if magic in INDEX_MAGIC.values() and magic != INDEX_MAGIC[key.object_format]:
+            code = Code.INDEX_OTHER_FORMAT
+    return of_error(code, error, key=key.index_key, ledger_id=key.ledger_id)
+
+
+def _check_directory(tier: Tier, key: ObjectKey, index: ObjectIndex, found: Findings) -> None:
+    place = index.directory
+    if place is None:
+        return
+    try:
+        parse_directory(tier.read_range(key.index_key, place.offset, place.length), index.data_length)
+    except FormatError as error:
+        found.add(of_error(Code.INDEX_DIRECTORY, error, key=key.index_key, offset=place.offset))
+
+
+def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> None:
+    """The ledger's own metadata names its topic, where a broker made it."""
+    for ledger in index.ledgers:
+        if not isinstance(ledger.metadata, LedgerMetadata) or examined.managed_ledger is None:
+            continue
+        named = dict(ledger.metadata.custom).get(_TOPIC_OF_METADATA)
+        if named is not None and named != examined.managed_ledger.encode():
+            code = Code.INDEX_OTHER_TOPIC
+            found.add(
+                Finding(
+                    code=code,
+                    what=code.meaning,
+                    key=examined.key.index_key,
+                    ledger_id=ledger.ledger_id,
+                    expected=examined.managed_ledger,
+                    found=named.decode(errors="backslashreplace"),
+                )
+            )
+
+
+def extent_of(ledger: LedgerIndex) -> LedgerExtent:
+    """What an index says of a ledger's entries in its object."""
+    metadata = ledger.metadata
+    stop = ledger.blocks[-1].end_entry_id
+    entries, size = None, ledger.payload_bytes
+    if isinstance(metadata, LedgerInfo):
+        if metadata.is_closed:
+            entries = metadata.entries
+        else:
+            stop, size = metadata.entries, None
+    elif metadata.last_entry_id is not None:
+        entries = metadata.last_entry_id + 1
+    return LedgerExtent(
+        ledger_id=ledger.ledger_id,
+        first_entry_id=ledger.first_entry_id,
+        last_block=ledger.blocks[-1].first_entry_id,
+        stop_entry_id=stop,
+        entries=entries,
+        size=size,
+    )

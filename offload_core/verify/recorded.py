@@ -1,0 +1,247 @@
+"""What the records of one managed ledger say, against the objects that are here.
+
+The tier was listed before the records are read: that an object is missing which a record names is doubtful, and is
+looked up once more by whoever asks. Source: docs/formats/metadata.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
+from offload_core.catalogue.known_tiers import is_another_place, place_text, tier_record
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, SegmentStatus, has_hot_copy
+from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.segment_shares import covered_stop, shares_of, with_coverage
+from offload_core.tier import Tier
+from offload_core.verify.codes import Code
+from offload_core.verify.findings import Doubtful, Finding
+from offload_core.verify.objects import LedgerExtent
+from offload_core.verify.survey import Survey, Surveyed
+
+RECENT_MS = 600_000
+"""A broker's attempt has no lease; if its objects are younger, it may be about to be recorded as complete."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordCheck:
+    """Compares records with a survey of the tier.
+
+    Attributes:
+        folder: that the objects lie in, with its `/`.
+        now_ms: the time, since 1970, UTC: leases that are over by then are none.
+    """
+
+    tier: Tier
+    survey: Survey
+    folder: str
+    now_ms: Callable[[], int]
+
+    def check(self, topic: TopicName, info: ManagedLedgerInfo) -> Iterator[Finding | Doubtful]:
+        """What is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
+        for record in info.in_order:
+            yield from self._check_ledger(topic, record)
+
+    def _check_ledger(self, topic: TopicName, record: LedgerRecord) -> Iterator[Finding | Doubtful]:
+        say = _Saying(topic=topic, record=record)
+        begins = record.context.first_entry_ids() if record.context is not None else ()
+        for number, copy in enumerate(recorded_copies(topic, record, self.folder)):
+            named = self.survey.of_uuid(copy.key.uuid)
+            self.survey.set_recorded([each.number for each in named])
+            if record.is_condemned or copy.unfinished is not None:
+                yield from self._check_unfinished(say, copy, named)
+            else:
+                begin = begins[number] if begins else None
+                yield from self._check_complete(say, copy, named, begin)
+        yield from _check_coverage(say)
+
+    def _check_unfinished(self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]) -> Iterator[Finding]:
+        """An attempt that is not to be read: whether something was left of it."""
+        lease = lease_of(copy.driver)
+        if lease is not None and lease.until_ms > self.now_ms():
+            return
+        share = next((each for each in shares_of(say.record) if each.uuid == copy.key.uuid), None)
+        code = Code.UNFINISHED
+        if say.record.is_condemned:
+            code = Code.CONDEMNED
+        elif share is not None and share.status is SegmentStatus.FAILED:
+            code = Code.FAILED
+        recent = (self.now_ms() - RECENT_MS) / 1000
+        for each in named:
+            if code is not Code.UNFINISHED or each.modified_at < recent:
+                yield say.finding(code, key=each.key.data_key)
+
+    def _check_complete(
+        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed], begin: int | None
+    ) -> Iterator[Finding | Doubtful]:
+        keys = {copy.key, copy.mapfile_key}
+        right = [each for each in named if each.key in keys or _same_but_folder(each, copy)]
+        if not right:
+            yield from self._without_object(say, copy, named)
+            return
+        stored = right[0]
+        key = stored.key.data_key
+        if not stored.is_sound:
+            yield from _check_broken(say, stored)
+            return
+        if stored.managed_ledger is not None and topic_of_managed_ledger(stored.managed_ledger) != say.topic:
+            found = str(topic_of_managed_ledger(stored.managed_ledger))
+            yield say.finding(Code.OTHER_TOPIC, key=key, expected=str(say.topic), found=found)
+        extent = self.survey.extent(stored.number, say.record.ledger_id)
+        if extent is None:
+            yield say.finding(Code.OTHER_LEDGER, key=key, expected=f"ledger {say.record.ledger_id}")
+        elif copy.key.ledger_id is None:
+            yield from _check_segment(say, copy, stored, extent, begin)
+            yield from _check_info(say, stored, extent)
+        else:
+            yield from _check_info(say, stored, extent)
+
+    def _without_object(
+        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
+    ) -> Iterator[Finding | Doubtful]:
+        """Nothing has the key that a complete copy must have."""
+        for other in named:
+            if other.key.object_format is not copy.key.object_format and copy.mapfile_key is None:
+                yield say.finding(
+                    Code.RECORD_OTHER_FORMAT,
+                    key=other.key.data_key,
+                    expected=f"{copy.key.object_format.value} by the record",
+                    found=f"{other.key.object_format.value} by the key",
+                )
+            else:
+                yield say.finding(
+                    Code.OTHER_LEDGER,
+                    key=other.key.data_key,
+                    expected=f"ledger {copy.ledger_id}",
+                    found=f"ledger {other.key.ledger_id}",
+                )
+        if named:
+            return
+        keys = tuple(key for key in (copy.key, copy.mapfile_key) if key is not None)
+        ours, key = tier_record(self.tier), copy.key.data_key
+        if copy.driver is not None and is_another_place(ours, copy.driver):
+            finding = say.finding(
+                Code.ELSEWHERE, key=key, expected=place_text(ours), found=place_text(copy.driver)
+            )
+        else:
+            code = Code.NO_OBJECT if has_hot_copy(say.record) else Code.LOST
+            finding = say.finding(code, key=key, found="nothing")
+        absent = tuple(name for each in keys for name in (each.data_key, each.index_key))
+        yield Doubtful(finding=finding, absent=absent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Saying:
+    topic: TopicName
+    record: LedgerRecord
+
+    def finding(
+        self,
+        code: Code,
+        *,
+        key: str | None = None,
+        entry_id: int | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+    ) -> Finding:
+        """A finding about the ledger."""
+        return Finding(
+            code=code,
+            what=code.meaning,
+            topic=str(self.topic),
+            key=key,
+            ledger_id=self.record.ledger_id,
+            entry_id=entry_id,
+            expected=expected,
+            found=found,
+        )
+
+
+def _same_but_folder(stored: Surveyed, copy: RecordedCopy) -> bool:
+    key = stored.key
+    return (key.ledger_id, key.is_mapfile) == (copy.key.ledger_id, copy.key.is_mapfile) and not key.is_mapfile
+
+
+def _check_broken(say: _Saying, stored: Surveyed) -> Iterator[Finding | Doubtful]:
+    """A complete copy one of whose objects was not there, or that cannot be read."""
+    data, index = stored.key.data_key, stored.key.index_key
+    if stored.has_data and stored.has_index:
+        yield say.finding(Code.BROKEN_COPY, key=data)
+    elif stored.has_data:
+        yield Doubtful(finding=say.finding(Code.NO_INDEX, key=data), absent=(index,))
+    else:
+        yield Doubtful(finding=say.finding(Code.NO_DATA, key=data), absent=(data,))
+        if not has_hot_copy(say.record):
+            lost = say.finding(Code.LOST, key=data, found="an index without data")
+            yield Doubtful(finding=lost, absent=(data,))
+
+
+def _check_segment(
+    say: _Saying, copy: RecordedCopy, stored: Surveyed, extent: LedgerExtent, begin: int | None
+) -> Iterator[Finding]:
+    """A segment's share of the ledger: from where to where."""
+    key, first = stored.key.data_key, extent.first_entry_id
+    if begin is not None and first != begin and not (stored.has_gaps and first > begin):
+        yield say.finding(
+            Code.SEGMENT_GAP if first > begin else Code.SEGMENT_OVERLAP,
+            key=key,
+            entry_id=min(begin, first),
+            expected=f"entries from {begin} on by the record",
+            found=f"entries from {first} on in the object",
+        )
+    stop = extent.stop_entry_id
+    if copy.stop_entry_id is None or stored.has_gaps:
+        return
+    if extent.last_block >= copy.stop_entry_id or (stop is not None and stop != copy.stop_entry_id):
+        found = f"a block from entry {extent.last_block} on" if stop is None else f"entry {stop - 1}"
+        yield say.finding(
+            Code.SEGMENT_END,
+            key=key,
+            entry_id=copy.stop_entry_id - 1,
+            expected=f"entry {copy.stop_entry_id - 1} as the last by the record",
+            found=found,
+        )
+
+
+def _check_info(say: _Saying, stored: Surveyed, extent: LedgerExtent) -> Iterator[Finding]:
+    """What record and index say of the whole ledger."""
+    info = say.record.info
+    if not info.is_closed:
+        return
+    for code, name, recorded, indexed in (
+        (Code.RECORD_ENTRIES, "entries", info.entries, extent.entries),
+        (Code.RECORD_SIZE, "bytes", info.size, extent.size),
+    ):
+        if recorded is not None and indexed is not None and recorded != indexed:
+            yield say.finding(
+                code,
+                key=stored.key.data_key,
+                expected=f"{recorded} {name} by the record",
+                found=f"{indexed} {name} by the index",
+            )
+
+
+def _check_coverage(say: _Saying) -> Iterator[Finding]:
+    """Whether the segments have all that the record says is offloaded, or hot no more."""
+    record, context = say.record, say.record.context
+    if context is None or not context.segments or record.is_condemned:
+        return
+    entries = record.info.entries or 0
+    covered = covered_stop(record)
+    judged = with_coverage(record).context
+    if not has_hot_copy(record) and covered < entries:
+        yield say.finding(
+            Code.LOST,
+            entry_id=covered,
+            expected=f"entries {covered} to {entries - 1} in complete segments",
+            found="none",
+        )
+    elif context.complete and judged is not None and not judged.complete and record.info.is_closed:
+        yield say.finding(
+            Code.FALSE_COMPLETE,
+            entry_id=covered,
+            expected=f"complete segments up to entry {entries - 1}",
+            found=f"up to entry {covered - 1}",
+        )

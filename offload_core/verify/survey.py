@@ -1,0 +1,176 @@
+"""What is known of all objects of a tier while it is verified, in a temporary file, so that memory is bounded.
+
+A row for each pair of objects, and one for each ledger in it. Only the thread that made it uses it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+from uuid import UUID
+
+from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.verify.objects import Examined, LedgerExtent
+
+_TABLES = """
+    CREATE TABLE objects (
+        id INTEGER PRIMARY KEY, key TEXT, uuid BLOB, cluster TEXT, managed_ledger TEXT,
+        has_data INTEGER, has_index INTEGER, is_sound INTEGER, has_gaps INTEGER, modified_at REAL,
+        is_recorded INTEGER DEFAULT 0);
+    CREATE TABLE extents (
+        object INTEGER, ledger INTEGER, first INTEGER, last_block INTEGER, stop INTEGER, entries INTEGER, size INTEGER,
+        PRIMARY KEY (object, ledger)) WITHOUT ROWID;
+    CREATE INDEX by_uuid ON objects (uuid);
+"""
+_OBJECT = (
+    "id, objects.key, objects.cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at"
+)
+_EXTENT = "extents.ledger, first, last_block, stop, entries, size"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """A pair of objects.
+
+    Attributes:
+        number: in the survey.
+        key: of the data object, whether that is there or not.
+        is_sound: both objects are there and go together.
+    """
+
+    number: int
+    key: ObjectKey
+    cluster: str | None
+    managed_ledger: str | None
+    has_data: bool
+    has_index: bool
+    is_sound: bool
+    has_gaps: bool
+    modified_at: float
+
+
+class Survey:
+    """The objects of a tier; a context manager."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("")  # a file without a name, gone with the connection
+        self._file.executescript(_TABLES)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    # --- filling -------------------------------------------------------------------------------
+
+    def add(self, found: Examined) -> int:
+        """Take a pair; its number."""
+        pair = found.pair
+        times = [each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None]
+        cursor = self._file.execute(
+            "INSERT INTO objects (key, uuid, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, "
+            "modified_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                found.key.data_key,
+                found.key.uuid.bytes,
+                found.cluster,
+                found.managed_ledger,
+                pair.data is not None,
+                pair.index is not None,
+                found.is_sound,
+                found.has_gaps,
+                max(times),
+            ),
+        )
+        number = int(cursor.lastrowid or 0)
+        self._file.executemany(
+            "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (number, e.ledger_id, e.first_entry_id, e.last_block, e.stop_entry_id, e.entries, e.size)
+                for e in found.extents
+            ],
+        )
+        return number
+
+    def set_stop(self, number: int, ledger_id: int, stop_entry_id: int) -> None:
+        """The end of a ledger's entries in an object, now that they have been counted."""
+        self._file.execute(
+            "UPDATE extents SET stop = ? WHERE object = ? AND ledger = ?", (stop_entry_id, number, ledger_id)
+        )
+
+    def set_recorded(self, numbers: Sequence[int]) -> None:
+        """A record names these."""
+        self._file.executemany(
+            "UPDATE objects SET is_recorded = 1 WHERE id = ?", [(number,) for number in numbers]
+        )
+
+    # --- asking --------------------------------------------------------------------------------
+
+    def of_uuid(self, uuid: UUID) -> list[Surveyed]:
+        """The pairs of an attempt: one, if all is right."""
+        return [
+            _object(row)
+            for row in self._file.execute(f"SELECT {_OBJECT} FROM objects WHERE uuid = ?", (uuid.bytes,))  # noqa: S608
+        ]
+
+    def extent(self, number: int, ledger_id: int) -> LedgerExtent | None:
+        """A ledger's entries in an object; None if it has none."""
+        row = self._file.execute(
+            f"SELECT {_EXTENT} FROM extents WHERE object = ? AND ledger = ?",  # noqa: S608
+            (number, ledger_id),
+        ).fetchone()
+        return None if row is None else _extent(row)
+
+    def clusters_of_recorded(self) -> set[str]:
+        """The clusters that objects name which records name."""
+        query = "SELECT DISTINCT cluster FROM objects WHERE is_recorded AND cluster IS NOT NULL"
+        return {cluster for (cluster,) in self._file.execute(query)}
+
+    def unrecorded(self) -> Iterator[Surveyed]:
+        """The pairs that no record names, by key."""
+        query = f"SELECT {_OBJECT} FROM objects WHERE NOT is_recorded ORDER BY key"  # noqa: S608
+        return map(_object, self._file.execute(query))
+
+    def unrecorded_ledgers(self) -> Iterator[tuple[Surveyed, LedgerExtent]]:
+        """The ledgers of sound pairs that no record names; those of one cluster, topic and ledger together."""
+        query = (
+            f"SELECT {_OBJECT}, {_EXTENT} FROM objects JOIN extents ON object = id "  # noqa: S608
+            "WHERE NOT is_recorded ORDER BY cluster, managed_ledger, ledger, first, modified_at, key"
+        )
+        for row in self._file.execute(query):
+            yield _object(row[:9]), _extent(row[9:])
+
+
+def _object(row: Sequence[Any]) -> Surveyed:
+    number, key, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at = row
+    parsed = parse_key(key)
+    assert parsed is not None
+    return Surveyed(
+        number=number,
+        key=parsed,
+        cluster=cluster,
+        managed_ledger=managed_ledger,
+        has_data=bool(has_data),
+        has_index=bool(has_index),
+        is_sound=bool(is_sound),
+        has_gaps=bool(has_gaps),
+        modified_at=modified_at,
+    )
+
+
+def _extent(row: Sequence[Any]) -> LedgerExtent:
+    ledger_id, first, last_block, stop, entries, size = row
+    return LedgerExtent(
+        ledger_id=ledger_id,
+        first_entry_id=first,
+        last_block=last_block,
+        stop_entry_id=stop,
+        entries=entries,
+        size=size,
+    )

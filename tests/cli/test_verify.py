@@ -1,0 +1,170 @@
+"""`offload verify`: what it shows, the report for machines, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from entries import entry, pip17_object
+from records import MANAGED_LEDGERS
+from tiers import lay_out, lay_out_case
+
+from offload_core.verify import Code
+
+PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]
+LEDGER = pip17_object(PAYLOADS, ledger_id=7)
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> tuple[Path, str]:
+    """A tier in which one object has a flipped bit in its last entry; and its key."""
+    lay_out(tmp_path, LEDGER, attempt=1)
+    key = lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=8), attempt=2)
+    data = bytearray((tmp_path / key).read_bytes())
+    data[-1] ^= 1
+    (tmp_path / key).write_bytes(data)
+    return tmp_path, key
+
+
+def test_a_sound_tier(offload: Offload, broker: Path) -> None:
+    result = offload("verify", broker, "--deep", "--records", MANAGED_LEDGERS)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "23 objects, 19.9 MB; 38 ledgers of 14 topics by their records; 23 read to the last byte: 13,981 entries, "
+        "0 of them without a checksum: nothing is wrong\n"
+    )
+
+
+def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
+    result = offload("verify", tmp_path)
+    assert (result.code, result.out) == (0, "0 objects, 0 bytes: nothing is wrong\n")
+
+
+def test_a_finding_has_its_place_its_meaning_and_what_helps(
+    offload: Offload, damaged: tuple[Path, str]
+) -> None:
+    root, key = damaged
+    assert offload("verify", root).code == 0
+    result = offload("verify", root, "--deep")
+    assert result.code == 1
+    heading, finding, explained, summary = result.out.splitlines()
+    assert heading.split() == ["finding", "where", "expected", "found"]
+    assert finding.startswith(f"message.checksum  {key}, ledger 8, entry 39, byte ")
+    assert explained == f"message.checksum: {Code.MESSAGE_CHECKSUM.meaning}; {Code.MESSAGE_CHECKSUM.helps}"
+    assert summary.endswith(": 1 errors, 0 warnings")
+
+
+def test_the_report_for_machines(offload: Offload, damaged: tuple[Path, str]) -> None:
+    root, key = damaged
+    result = offload("verify", root, "--deep", "--json")
+    assert result.code == 1
+    report = json.loads(result.out)
+    assert (report["version"], report["tier"], report["deep"], report["records"]) == (
+        1,
+        f"file://{root}",
+        True,
+        False,
+    )
+    (finding,) = report["findings"]
+    assert {
+        name: finding[name] for name in ("code", "severity", "key", "ledger", "entry", "block", "topic")
+    } == {
+        "code": "message.checksum",
+        "severity": "error",
+        "key": key,
+        "ledger": 8,
+        "entry": 39,
+        "block": None,
+        "topic": None,
+    }
+    assert finding["expected"].startswith("CRC-32C ")
+    assert report["failures"] == []
+    assert report["summary"]["codes"] == {"message.checksum": 1}
+    assert (report["summary"]["objects"], report["summary"]["entries"], report["summary"]["errors"]) == (
+        2,
+        80,
+        1,
+    )
+
+
+def test_an_empty_report_is_json_too(offload: Offload, tmp_path: Path) -> None:
+    report = json.loads(offload("verify", tmp_path, "--json").out)
+    assert (report["findings"], report["summary"]["objects"]) == ([], 0)
+
+
+def test_warnings_may_pass(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, LEDGER, attempt=1)
+    key = lay_out(tmp_path, LEDGER, attempt=2)
+    os.utime(tmp_path / f"{key}-index", (2e9, 2e9))
+    result = offload("verify", tmp_path)
+    assert (result.code, "ledger.superseded" in result.out) == (1, True)
+    assert offload("verify", tmp_path, "--fail-on", "error").code == 0
+
+
+def test_what_cannot_be_verified_is_named(offload: Offload, damaged: tuple[Path, str]) -> None:
+    faults = "fault-plan:faults=fail-before stat #1"
+    result = offload("verify", damaged[0], "--deep", "--layer", faults)
+    assert result.code == 2
+    assert "not verified" in result.err
+    assert "-ledger-" in result.err
+    assert "1 errors, 0 warnings; 1 objects could not be verified" in result.out
+
+
+def test_a_damaged_sidecar_is_a_finding(offload: Offload, damaged: tuple[Path, str]) -> None:
+    root, key = damaged
+    (root / f"{key}.metadata.json").write_text("{")
+    result = offload("verify", root)
+    assert (result.code, result.out.split()[4:6]) == (1, ["metadata.unreadable", key])
+
+
+def test_a_tier_that_is_not_there_cannot_be_verified(offload: Offload, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert offload("verify", tmp_path / "file").code == 2
+    assert offload("verify", tmp_path, "--records", tmp_path / "nothing").code == 2
+
+
+def test_only_so_many_are_shown(offload: Offload, tmp_path: Path) -> None:
+    for attempt in range(3):
+        lay_out(tmp_path, LEDGER, attempt=attempt, parts=["data"])
+    result = offload("verify", tmp_path, "--limit", "1")
+    assert result.out.count("-ledger-7") == 1
+    assert result.err == "2 more findings; ask with --limit, or for all with --json\n"
+    assert result.out.splitlines()[-1].endswith("3 errors, 0 warnings")
+
+
+def test_a_state_passes_over_what_was_sound(
+    offload: Offload, damaged: tuple[Path, str], tmp_path: Path
+) -> None:
+    root, _ = damaged
+    state = tmp_path.parent / f"{tmp_path.name}.state"
+    first = offload("verify", root, "--deep", "--state", state)
+    assert "2 read to the last byte: 80 entries" in first.out
+    second = offload("verify", root, "--deep", "--state", state)
+    assert (second.code, "1 read to the last byte, 1 before: 40 entries" in second.out) == (1, True)
+    state.write_text("a picture of a cat" * 100)
+    broken = offload("verify", root, "--deep", "--state", state)
+    assert (broken.code, "this is no file of verified objects" in broken.err) == (2, True)
+
+
+@pytest.mark.parametrize("arguments", [["--state", "x"], ["--workers", "2"], ["--processes"]])
+def test_what_is_for_every_byte_needs_deep(offload: Offload, tmp_path: Path, arguments: list[str]) -> None:
+    result = offload("verify", tmp_path, *arguments)
+    assert (result.code, "--deep" in result.err) == (2, True)
+
+
+def test_keys_and_values_cannot_steer_the_terminal(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, LEDGER, folder="\x1b[31m[red]/", parts=["data"])
+    result = offload("verify", tmp_path)
+    assert (result.code, "\x1b" in result.out) == (1, False)
+    assert "\\x1b[31m[red]/" in result.out
+
+
+def test_as_a_process_with_processes(offload_process: Offload, tmp_path: Path) -> None:
+    lay_out_case(tmp_path, "java-damaged", "st-drift")
+    result = offload_process("verify", tmp_path, "--deep", "--processes", "--workers", "1", "--json")
+    assert result.code == 1
+    codes = json.loads(result.out)["summary"]["codes"]
+    assert {"object.wrong-length", "entry.bad-length", "block.bad-magic"} <= set(codes)

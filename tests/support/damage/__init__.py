@@ -1,0 +1,6 @@
+"""A corpus of damage: named kinds of it, made from sound objects and records, each with what a verifier must say."""
+
+from damage.corpus import DAMAGES, Damage
+from damage.scenes import SCENES, Scene
+
+__all__ = ["DAMAGES", "SCENES", "Damage", "Scene"]

@@ -1,0 +1,58 @@
+"""Every kind of damage by its name: what it is made from, what it changes, and what a verifier must say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from damage.scenes import Scene
+from offload_core.verify import Code
+
+Place = Mapping[str, object]
+"""What a finding must say of the place: some of `topic`, `key`, `ledger_id`, `block`, `entry_id`, `offset`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A kind of damage.
+
+    Attributes:
+        scene: makes what it is done to.
+        do: damages that, and tells the place.
+        code: what must be found there.
+        also: what must be found as a consequence, wherever.
+        deep: only the bytes of data objects show it.
+    """
+
+    name: str
+    scene: Callable[[], Scene]
+    do: Callable[[Scene], Place]
+    code: Code
+    also: frozenset[Code] = frozenset()
+    deep: bool = False
+
+    def make(self) -> tuple[Scene, Place]:
+        """What is damaged, and where."""
+        scene = self.scene()
+        place = self.do(scene)
+        return scene, place
+
+
+DAMAGES: dict[str, Damage] = {}
+
+Do = Callable[[Scene], Place]
+
+
+def damage(scene: Callable[[], Scene], code: Code, *also: Code, deep: bool = False) -> Callable[[Do], Do]:
+    """The function below does this damage; it is called as the function is."""
+
+    def take(do: Do) -> Do:
+        name = do.__name__.replace("_", "-")
+        assert name not in DAMAGES, name
+        DAMAGES[name] = Damage(name=name, scene=scene, do=do, code=code, also=frozenset(also), deep=deep)
+        return do
+
+    return take
+
+
+from damage import in_copies, in_data, in_indexes, in_mapfiles, in_records  # noqa: E402, F401 - they fill the corpus

@@ -1,0 +1,38 @@
+"""A PIP-17 object as a filter leaves it: entries taken out, ids and blocks as they were."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from entries import WrittenObject, ledger_metadata, pip17_object
+
+from offload_core.codec.block_header import BlockHeader, pack_block_header
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.frames import padding
+from offload_core.codec.object_format import ObjectFormat
+
+
+def filtered_object(
+    payloads: Sequence[bytes], *, keep: Callable[[int], bool], ledger_id: int
+) -> WrittenObject:
+    """The object of all these payloads, with padding for those that are not kept; each block keeps its length."""
+    whole = pip17_object(
+        payloads, ledger_id=ledger_id, max_block_bytes=1000, metadata=ledger_metadata(payloads)
+    )
+    data = b""
+    for block in parse_index(whole.index, whole.key).ledgers[0].blocks:
+        assert block.end_entry_id is not None
+        header = BlockHeader(
+            object_format=ObjectFormat.PIP17,
+            block_length=block.length,
+            first_entry_id=block.first_entry_id,
+            ledger_id=None,
+        )
+        kept = [i for i in range(block.first_entry_id, block.end_entry_id) if keep(i)]
+        content = b"".join(struct.pack(">iq", len(payloads[i]), i) + payloads[i] for i in kept)
+        packed = pack_block_header(header) + content
+        data += packed + padding(block.length - len(packed))
+    entries = tuple(each for each in whole.entries if keep(each[1]))
+    return replace(whole, data=data, entries=entries)

@@ -1,0 +1,398 @@
+"""Sound tiers with their records, as values that can be damaged: the same bytes each time they are made."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+import numpy as np
+from entries import (
+    LedgerPart,
+    WrittenObject,
+    batch_entry,
+    entry,
+    pip17_object,
+    streaming_object,
+)
+from mapfiles import mapfile
+from records import CLOSED_AT_MS, copied, managed_ledger, segment
+from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
+
+from damage.filtered import filtered_object
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.record_files import FileRecords
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.entry_directory import Anchors, pack_directory
+from offload_core.codec.index import BlockEntry, ObjectIndex
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.mapfile.checksums import make_checksums
+from offload_core.codec.mapfile.header import FileCompression
+from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.pip17 import pack_pip17_index
+from offload_core.codec.streaming import pack_streaming_index
+from offload_core.metadata import (
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    OffloadSegment,
+    pack_managed_ledger_info,
+)
+from offload_core.tier import Tier
+from offload_core.verify import Finding, Verification
+from offload_hooks.testing import MemoryDriver, MemoryTier
+from offload_hooks.testing.memory import StoredObject
+from offload_hooks.values import Capabilities, ObjectStat
+from offload_proto.messages_pb2 import LZ4, ZLIB, ZSTD
+
+NOW_MS = int((MODIFIED_AT + timedelta(hours=1)).timestamp() * 1000)
+LEDGER = 7
+VERSION_NAME = "s3managedledgeroffloaderformatversion"
+
+PAYLOADS = [
+    batch_entry(
+        [b"%04d" % (100 * i + n) * (5 + i) for n in range(4)], compression=(0, LZ4, ZLIB, ZSTD)[i % 4]
+    )
+    for i in range(16)
+]
+"""Sixteen entries, batches of four, compressed in turns; with a checksum each."""
+
+
+@dataclass(slots=True)
+class Stored:
+    """An object's bytes and user metadata."""
+
+    data: bytes
+    metadata: dict[str, str]
+    modified_at: datetime = MODIFIED_AT
+
+
+@dataclass(slots=True)
+class Scene:
+    """What lies in a tier, and what records say; both can be changed as one likes.
+
+    Attributes:
+        written: the objects as they were made, in their order, with their keys.
+        records: by topic; None: there are none to go by.
+    """
+
+    objects: dict[str, Stored] = field(default_factory=dict)
+    written: list[WrittenObject] = field(default_factory=list)
+    records: dict[str, bytes | ManagedLedgerInfo] | None = None
+
+    def add(
+        self, written: WrittenObject, number: int, *, later: int = 0, cluster: str | None = CLUSTER
+    ) -> ObjectKey:
+        """An object under the uuid of this number, with the user metadata that a broker writes."""
+        key = replace(written.key, uuid=uuid_of(number))
+        for name, role, data in (
+            (key.data_key, "data", written.data),
+            (key.index_key, "index", written.index),
+        ):
+            metadata = {VERSION_NAME: "1", "role": role, "managedledgername": MANAGED_LEDGER}
+            if cluster is not None:
+                metadata["pulsarclustername"] = cluster
+            self.objects[name] = Stored(
+                data, {} if key.is_mapfile else metadata, MODIFIED_AT + timedelta(minutes=later)
+            )
+        self.written.append(replace(written, key=key))
+        return key
+
+    def add_checksums(self, key: ObjectKey) -> None:
+        """A MapFile's `.crc` files."""
+        assert key.checksum_keys is not None
+        for name, of in zip(key.checksum_keys, (key.data_key, key.index_key), strict=True):
+            self.objects[name] = Stored(make_checksums(self.objects[of].data), {})
+
+    # --- places ------------------------------------------------------------------------------------
+
+    def key(self, number: int = 0) -> str:
+        """The key of a data object."""
+        return self.written[number].key.data_key
+
+    def index_key(self, number: int = 0) -> str:
+        """The key of an index."""
+        return self.written[number].key.index_key
+
+    def index(self, number: int = 0) -> ObjectIndex:
+        """An index as a value."""
+        written = self.written[number]
+        return parse_index(written.index, written.key)
+
+    def frame(self, entry_id: int, number: int = 0, ledger_id: int = LEDGER) -> int:
+        """Where an entry's frame begins in its data object."""
+        index = self.index(number)
+        ledger = next(each for each in index.ledgers if each.ledger_id == ledger_id)
+        block = next(each for each in reversed(ledger.blocks) if each.first_entry_id <= entry_id)
+        lengths = {i: len(payload) for of, i, payload in self.written[number].entries if of == ledger_id}
+        return block.offset + 128 + sum(12 + lengths[i] for i in range(block.first_entry_id, entry_id))
+
+    # --- changes -----------------------------------------------------------------------------------
+
+    def write(self, key: str, offset: int, data: bytes) -> None:
+        """Bytes over others."""
+        old = self.objects[key].data
+        self.objects[key].data = old[:offset] + data + old[offset + len(data) :]
+
+    def flip(self, key: str, offset: int, bit: int = 0) -> None:
+        """One bit."""
+        self.write(key, offset, bytes([self.objects[key].data[offset] ^ 1 << bit]))
+
+    def set(self, key: str, form: str, offset: int, value: int) -> None:
+        """A number, big-endian."""
+        self.write(key, offset, struct.pack(f">{form}", value))
+
+    def cut(self, key: str, length: int) -> None:
+        """Only the first bytes are left; of a negative number, all but the last."""
+        self.objects[key].data = self.objects[key].data[:length]
+
+    def with_index(self, data: bytes, number: int = 0) -> None:
+        """Another index."""
+        self.objects[self.index_key(number)].data = data
+
+    def change_record(self, change: Callable[[LedgerRecord], LedgerRecord], ledger_id: int = LEDGER) -> None:
+        """A ledger's record, changed."""
+        assert self.records is not None
+        info = self.records[TOPIC]
+        assert isinstance(info, ManagedLedgerInfo)
+        record = info.ledger(ledger_id)
+        assert record is not None
+        self.records[TOPIC] = info.with_ledger(change(record))
+
+    # --- the tier ----------------------------------------------------------------------------------
+
+    def tier(self, **capabilities: int) -> Tier:
+        """A tier that has it all, which can do this."""
+        return in_memory(self.objects, Capabilities(**capabilities))  # type: ignore[arg-type]
+
+    def verification(self, *, deep: bool, tier: Tier | None = None, **options: object) -> Verification:
+        """A verification of it, with its records."""
+        records = None if self.records is None else opened_records(self.records)
+        tier = self.tier() if tier is None else tier
+        return Verification(tier, deep=deep, records=records, now_ms=lambda: NOW_MS, **options)
+
+    def findings(self, *, deep: bool = True, **capabilities: int) -> list[Finding]:
+        """What a verification finds, of a tier that can do this."""
+        return list(self.verification(deep=deep, tier=self.tier(**capabilities)))
+
+
+def in_memory(objects: Mapping[str, Stored], capabilities: Capabilities | None = None) -> Tier:
+    """A tier of these objects, with their times."""
+    return Tier(MemoryDriver(in_memory_tier(objects), capabilities or Capabilities()))
+
+
+def in_memory_tier(objects: Mapping[str, Stored]) -> MemoryTier:
+    """What drivers in memory share."""
+    tier = MemoryTier()
+    for key, stored in objects.items():
+        stat = ObjectStat(
+            key=key,
+            size_bytes=len(stored.data),
+            modified_at=stored.modified_at,
+            user_metadata=dict(stored.metadata),
+        )
+        tier.objects[key] = StoredObject(blocks=(stored.data,), stat=stat)
+    return tier
+
+
+def opened_records(
+    records: Mapping[str, bytes | ManagedLedgerInfo],
+) -> Callable[[], AbstractContextManager[FileRecords]]:
+    """Records in files, which are parsed when they are read."""
+    packed = {
+        topic: record if isinstance(record, bytes) else pack_managed_ledger_info(record)
+        for topic, record in records.items()
+    }
+    names = {managed_ledger_of_topic(parse_topic(topic)): topic for topic in records}
+    store = in_memory({name: Stored(packed[topic], {}) for name, topic in names.items()})
+    files = {parse_topic(names[listed.key]): listed for listed in store.list_objects()}
+    return lambda: nullcontext(FileRecords(store, files))
+
+
+# --- the sound ones --------------------------------------------------------------------------------
+
+
+def closed_ledger(ledger_id: int, payloads: Sequence[bytes], context: OffloadContext | None) -> LedgerRecord:
+    """The record of a closed ledger of these payloads."""
+    size = sum(map(len, payloads))
+    info = LedgerInfo(ledger_id=ledger_id, entries=len(payloads), size=size, timestamp_ms=CLOSED_AT_MS)
+    return LedgerRecord(info=info, context=context)
+
+
+def one_ledger(**options: object) -> WrittenObject:
+    """A PIP-17 object of several blocks, all but the last of them with padding."""
+    return pip17_object(PAYLOADS, ledger_id=LEDGER, max_block_bytes=1000, **options)  # type: ignore[arg-type]
+
+
+def pip17(*, records: bool = True, gone: bool = False) -> Scene:
+    """One ledger in one object."""
+    scene = Scene()
+    key = scene.add(one_ledger(), 0)
+    if records:
+        context = copied(key.uuid, bookkeeper_deleted=gone)
+        scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, context))}
+    return scene
+
+
+def with_directory() -> Scene:
+    """The same as our own writer makes it, with an entry directory."""
+    scene = pip17(records=False)
+    (ledger,) = scene.index().ledgers
+    blocks = [
+        BlockEntry(first_entry_id=block.first_entry_id, part_number=block.part_number, offset=block.offset)
+        for block in ledger.blocks
+    ]
+    ids = np.arange(len(PAYLOADS), dtype=np.int64)
+    anchors = Anchors(entry_ids=ids, offsets=np.array([scene.frame(i) for i in ids.tolist()], dtype=np.int64))
+    index = pack_pip17_index(ledger.metadata, blocks, scene.index().data_length, pack_directory(anchors))  # type: ignore[arg-type]
+    scene.with_index(index)
+    return scene
+
+
+FIRST, SECOND = PAYLOADS[:9], PAYLOADS[9:]
+FOLLOWING = PAYLOADS[:5]
+
+
+def first_segment() -> WrittenObject:
+    """Entries 0 to 8 of ledger 7, in two blocks; the ledger goes on."""
+    return streaming_object(
+        [LedgerPart(ledger_id=LEDGER, blocks=[FIRST[:5], FIRST[5:]])], min_block_bytes=2000
+    )
+
+
+def second_segment(first: int = len(FIRST), payloads: Sequence[bytes] = SECOND) -> WrittenObject:
+    """The rest of ledger 7, and ledger 8."""
+    written = streaming_object(
+        [
+            LedgerPart(ledger_id=LEDGER, blocks=[payloads], first_entry_id=first),
+            LedgerPart(ledger_id=8, blocks=[FOLLOWING[:3], FOLLOWING[3:]]),
+        ],
+        min_block_bytes=600,
+    )
+    return closed_in_index(written, {LEDGER: PAYLOADS, 8: FOLLOWING})
+
+
+def closed_in_index(written: WrittenObject, whole: Mapping[int, Sequence[bytes]]) -> WrittenObject:
+    """A streaming object whose index has the whole of ledgers that ended."""
+    index = parse_index(written.index, written.key)
+    ledgers = [
+        (
+            LedgerInfo(
+                ledger_id=ledger.ledger_id,
+                entries=len(whole[ledger.ledger_id]),
+                size=sum(map(len, whole[ledger.ledger_id])),
+                timestamp_ms=CLOSED_AT_MS,
+            ),
+            [
+                BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
+                for b in ledger.blocks
+            ],
+        )
+        for ledger in index.ledgers
+    ]
+    return replace(written, index=pack_streaming_index(ledgers, len(written.data)))
+
+
+def streaming(*, records: bool = True, gone: bool = False) -> Scene:
+    """Ledger 7 in two segments, and ledger 8 in the second of them, in two blocks."""
+    scene = Scene()
+    first, second = scene.add(first_segment(), 0), scene.add(second_segment(), 1)
+    if records:
+        shares = [share(first.uuid, len(FIRST) - 1), share(second.uuid, len(PAYLOADS) - 1)]
+        of_segments = OffloadContext.of_segments
+        scene.records = {
+            TOPIC: managed_ledger(
+                closed_ledger(LEDGER, PAYLOADS, of_segments(shares, complete=True, bookkeeper_deleted=gone)),
+                closed_ledger(
+                    8, FOLLOWING, of_segments([share(second.uuid, len(FOLLOWING) - 1)], complete=True)
+                ),
+            )
+        }
+    return scene
+
+
+def share(uuid: UUID, end: int | None, **changes: object) -> OffloadSegment:
+    """A ledger's share of a segment."""
+    return segment(uuid, end, **changes)
+
+
+def mapfiles(
+    compression: FileCompression = FileCompression.RECORD, *, checksums: bool = True, records: bool = True
+) -> Scene:
+    """One ledger in a MapFile, its index with several positions."""
+    scene = Scene()
+    written = mapfile(PAYLOADS, compression=compression, ledger_id=LEDGER, block_bytes=1500, index_interval=4)
+    key = scene.add(written, 0)
+    if checksums:
+        scene.add_checksums(key)
+    if records:
+        context = copied(key.uuid)
+        filesystem = replace(context.driver, name="filesystem", properties=()) if context.driver else None
+        record = closed_ledger(LEDGER, PAYLOADS, replace(context, driver=filesystem))
+        scene.records = {TOPIC: managed_ledger(record)}
+    return scene
+
+
+def filtered() -> Scene:
+    """A ledger whose filter took entries out, in the middle, at blocks' borders and at the end."""
+    scene = Scene()
+    key = scene.add(filtered_object(PAYLOADS, keep=lambda i: i % 3 != 1 and i != 15, ledger_id=LEDGER), 0)
+    for stored in scene.objects.values():
+        stored.metadata["pulsaroffloadfiltered"] = "transactions"
+    scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(key.uuid)))}
+    return scene
+
+
+def filtered_segments(*, records: bool = True) -> Scene:
+    """Ledger 7 in two segments whose filter took out entries 7 to 10, where the one ends and the other begins."""
+    scene = streaming(records=records)
+    written = scene.written
+    scene.written = []
+    parts = [LedgerPart(ledger_id=LEDGER, blocks=[PAYLOADS[:7]])]
+    scene.add(streaming_object(parts, min_block_bytes=2000), 0)
+    scene.add(second_segment(11, PAYLOADS[11:]), 1)
+    assert [each.key for each in scene.written] == [each.key for each in written]
+    for stored in scene.objects.values():
+        stored.metadata["pulsaroffloadfiltered"] = "transactions"
+    return scene
+
+
+def plain_entries() -> Scene:
+    """Entries that are not Pulsar's, and empty ones."""
+    scene = Scene()
+    scene.add(pip17_object([b"", b"plain", b"x" * 700, b""], ledger_id=LEDGER, max_block_bytes=1000), 0)
+    return scene
+
+
+def without_checksums() -> Scene:
+    """Pulsar's entries without a checksum; one encrypted, as far as a verifier can tell, and a marker."""
+    scene = Scene()
+    payloads = [entry(b"one", checksum=False), entry(b"two" * 100, checksum=False, compression=LZ4)]
+    scene.add(pip17_object(payloads, ledger_id=LEDGER), 0)
+    return scene
+
+
+SCENES: dict[str, Callable[[], Scene]] = {
+    "empty": Scene,
+    "pip17": pip17,
+    "pip17-without-records": lambda: pip17(records=False),
+    "pip17-hot-copy-gone": lambda: pip17(gone=True),
+    "directory": with_directory,
+    "streaming": streaming,
+    "streaming-without-records": lambda: streaming(records=False),
+    "streaming-hot-copy-gone": lambda: streaming(gone=True),
+    "mapfile-record": mapfiles,
+    "mapfile-block": lambda: mapfiles(FileCompression.BLOCK),
+    "mapfile-plain": lambda: mapfiles(FileCompression.NONE),
+    "mapfile-without-checksums": lambda: mapfiles(checksums=False, records=False),
+    "filtered": filtered,
+    "filtered-segments": filtered_segments,
+    "filtered-segments-without-records": lambda: filtered_segments(records=False),
+    "plain-entries": plain_entries,
+    "no-checksums": without_checksums,
+}
+"""Sound ones by name: of these a verifier says nothing."""

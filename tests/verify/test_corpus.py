@@ -1,0 +1,110 @@
+"""Every kind of damage is found, with its code and at its place; of what is sound nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from damage import DAMAGES, SCENES, Damage, Scene
+from golden import PIP17_CASES, STREAMING_CASES
+from mapfiles import lay_out_golden
+from records import MANAGED_LEDGERS
+from tiers import lay_out_broker_objects, lay_out_case
+
+from offload_core.catalogue import open_records
+from offload_core.tier import open_store
+from offload_core.verify import Code, Finding, Verification
+
+DEEP_ONLY = [damage for damage in DAMAGES.values() if damage.deep]
+
+
+def at(finding: Finding, place: dict[str, object]) -> bool:
+    return all(getattr(finding, name) == value for name, value in place.items())
+
+
+def test_the_corpus_has_as_many_kinds_as_it_must() -> None:
+    assert len(DAMAGES) >= 40
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
+def test_damage_is_found_with_its_code_at_its_place(damage: Damage) -> None:
+    scene, place = damage.make()
+    found = scene.findings(deep=damage.deep)
+    right = [finding for finding in found if finding.code is damage.code and at(finding, dict(place))]
+    assert len(right) == 1, found
+    assert {finding.code for finding in found} == {damage.code, *damage.also}, found
+
+
+@pytest.mark.parametrize("ranges_ahead", [0, 3])
+@pytest.mark.parametrize("damage", DEEP_ONLY, ids=lambda damage: damage.name)
+def test_the_same_is_found_in_small_windows(damage: Damage, ranges_ahead: int) -> None:
+    scene, _ = damage.make()
+    found = scene.findings(range_bytes=512, ranges_ahead=ranges_ahead)
+    assert found == scene.findings(range_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("damage", DEEP_ONLY, ids=lambda damage: damage.name)
+def test_what_only_the_bytes_show_is_not_seen_without_them(damage: Damage) -> None:
+    scene, _ = damage.make()
+    assert damage.code not in {finding.code for finding in scene.findings(deep=False)}
+
+
+@pytest.mark.parametrize(
+    "damage", [each for each in DAMAGES.values() if not each.deep], ids=lambda damage: damage.name
+)
+def test_what_is_seen_without_the_bytes_is_seen_with_them(damage: Damage) -> None:
+    scene, place = damage.make()
+    found = scene.findings(deep=True)
+    assert [finding for finding in found if finding.code is damage.code and at(finding, dict(place))]
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["metadata", "deep"])
+@pytest.mark.parametrize("make", SCENES.values(), ids=SCENES)
+def test_of_what_is_sound_nothing_is_said(make: Callable[[], Scene], deep: bool) -> None:
+    assert make().findings(deep=deep) == []
+
+
+def test_every_code_has_its_damage() -> None:
+    elsewhere = {Code.STALE_UPLOAD, Code.ELSEWHERE, Code.MORE, Code.UNREADABLE_METADATA}
+    shown = {code for damage in DAMAGES.values() for code in (damage.code, *damage.also)}
+    assert set(Code) - shown == elsewhere
+
+
+# --- golden objects --------------------------------------------------------------------------------
+
+
+def findings(root: Path, *, records: str | None = None) -> list[Finding]:
+    with open_store(root) as tier:
+        opened = None if records is None else (lambda: open_records(records, tier, {}))
+        return list(Verification(tier, deep=True, records=opened))
+
+
+@pytest.mark.parametrize("records", [None, str(MANAGED_LEDGERS)], ids=["listing", "records"])
+def test_what_a_broker_wrote_is_sound(tmp_path: Path, records: str | None) -> None:
+    lay_out_broker_objects(tmp_path)
+    assert findings(tmp_path, records=records) == []
+
+
+def test_what_a_broker_wrote_to_a_filesystem_is_sound(tmp_path: Path) -> None:
+    lay_out_golden(tmp_path)
+    assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize(("folder", "cases"), [("pip17", PIP17_CASES), ("streaming", STREAMING_CASES)])
+def test_what_pulsars_offloaders_wrote_is_sound(tmp_path: Path, folder: str, cases: list[str]) -> None:
+    for case in cases:
+        lay_out_case(tmp_path, folder, case)
+    assert findings(tmp_path) == []
+
+
+def test_what_pulsars_offloaders_damaged_is_found(tmp_path: Path) -> None:
+    lay_out_case(tmp_path, "java-damaged", "st-drift")
+    lay_out_case(tmp_path, "java-damaged", "v1-oversized-entry")
+    found = {(each.code, each.key, each.offset) for each in findings(tmp_path)}
+    drift = "00000000-1111-4222-8333-00000000006b"
+    assert (Code.WRONG_LENGTH, drift, 10524076) in found
+    assert (Code.ENTRY_BAD_LENGTH, drift, 5281184) in found  # the entry that reaches past its block
+    assert (Code.BLOCK_BAD_MAGIC, drift, 5281196) in found  # where the next block should begin
+    dropped = "00000000-1111-4222-8333-00000000000c-ledger-1012-index"
+    assert {(code, offset) for code, key, offset in found if key == dropped} == {(Code.INDEX_BAD_LENGTH, 203)}
