@@ -28,11 +28,14 @@ class SettledTransactions:
         stop: the first position that is not settled: an entry of a transaction that is open may be there.
         aborted: transactions that were aborted (most and least bits, as int64).
         waits_for: in words, what keeps the entries from `stop` on from being settled.
+        markers_matter: entries of the topic are in the tier that were offloaded before they were settled: for readers
+            of these, the markers of where transactions ended are to be kept.
     """
 
     stop: Position
     aborted: Collection[tuple[int, int]]
     waits_for: str
+    markers_matter: bool = False
 
 
 class FilteredTopic(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from offload_core.codec.filtered_objects import FILTERED_TRANSACTIONS
 from offload_core.filters.record import RECORD_KEY, FilterRecord, parse_filter_record
 from offload_core.metadata import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_hooks.errors import placed
@@ -38,6 +39,15 @@ def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
     `recorded_filter`.
     """
     return max((last for ledger in info.ledgers for last in _settled_ends(ledger)), default=None)
+
+
+def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
+    """Whether copies are in a tier whose transactions ended nobody knows where. Errors as `recorded_filter`."""
+    return any(
+        record is None or record.name != FILTERED_TRANSACTIONS
+        for ledger in info.ledgers
+        for record in (recorded_filter(driver, ledger.ledger_id) for driver, _ in _copies(ledger))
+    )
 
 
 def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:

@@ -1,6 +1,7 @@
 """`TransactionOffloadFilter`: leaves out entries of aborted transactions, and the markers of transactions' ends.
 
-    settled       entries of transactions that were aborted, and markers of commits and aborts, go; all else stays
+    settled       entries of transactions that were aborted, and markers of commits and aborts, go; all else stays.
+                  Markers stay as well, where copies without a filter may need them
     not settled   waits: a transaction that is open may end either way
     no snapshot   there are no entries of transactions; one that is found nonetheless fails the offload, for nobody
                   knows what became of it
@@ -43,6 +44,7 @@ class SettledFilter:
         self.stop: Position | None = settled.stop
         self.waits_for = settled.waits_for
         self.causes: list[str] = [MARKER_CAUSE]
+        self._markers_matter = settled.markers_matter
         self._aborted: Collection[tuple[int, int]] = frozenset(settled.aborted)
         self._numbers: dict[tuple[int, int], int] = {}
 
@@ -58,8 +60,9 @@ class SettledFilter:
             changes[places[:, 0]] += numbers
             changes[places[:, 1]] -= numbers
             causes = np.cumsum(changes[:-1], dtype=np.int32)
-        ends = np.isin(markers[:, 1], (COMMIT, ABORT))
-        causes[markers[ends, 0] - entries.first_entry_id] = 1
+        if not self._markers_matter:
+            ends = np.isin(markers[:, 1], (COMMIT, ABORT))
+            causes[markers[ends, 0] - entries.first_entry_id] = 1
         return causes.data
 
     def _numbers_of(self, transactions: Table) -> npt.NDArray[np.int32]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import ChosenFilter, FilterMode, FilterRun
+from offload_core.filters.recorded import has_unsettled_copies
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.known_waits import KnownWait
 from offload_core.managed_ledger.settlement import look_at_transactions, settle_transactions
@@ -87,11 +88,12 @@ class _Topic:
                     environment.waits.keep(name, KnownWait(snapshot, sealed), waits_for)
         if waits_for is None:
             environment.waits.forget(name)
-        stop = _stop(snapshot)
+        stop, known = _stop(snapshot), environment.records.read(name)
         return SettledTransactions(
             stop=(stop.ledger_id, stop.entry_id),
             aborted=frozenset(snapshot.aborted),
             waits_for=waits_for or "",
+            markers_matter=known is not None and has_unsettled_copies(known.info),
         )
 
     def _sealed(self) -> EntryPosition | None:

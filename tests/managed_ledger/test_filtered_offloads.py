@@ -5,23 +5,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from entries import entry
-from filtered import FilteredTopic, PlainFilter, positions, short_record
+from filtered import FilteredTopic, PlainFilter, chosen, positions, short_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed_ledgers import NAME
 
+from offload_core.api import TierReader
 from offload_core.catalogue.reading import read_index
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterMode, parse_filter_record
+from offload_core.filters.disabled import OffloadFilterDisable
 from offload_core.filters.record import RECORD_KEY
 from offload_core.managed_ledger import keep_up, topic_offloads
 from offload_core.managed_ledger.topic_filters import open_filter
-from offload_core.metadata import EntryPosition, LedgerRecord
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.transactions import SnapshotStore
@@ -270,6 +273,46 @@ def test_a_ledger_of_which_nothing_is_left_is_read_as_empty(tmp_path: Path, mode
     assert len(topic.cold(empty)) == (3 if mode is FilterMode.TOMBSTONE else 0)
     assert topic.cold(other) == topic.left(other)
     assert topic.topic.topic.delete_hot_copies(0) == [empty.ledger_id, other.ledger_id]
+
+
+@pytest.mark.parametrize("mode", FilterMode)
+def test_markers_stay_while_the_tier_has_ledgers_that_went_through_no_filter(
+    tmp_path: Path, mode: FilterMode
+) -> None:
+    topic = FilteredTopic(tmp_path, mode=mode)
+    topic.do("1", "2", "3", "|")
+    topic.open(filter_of=lambda _: chosen(mode, OffloadFilterDisable(), "disabled"))
+    topic.offload()
+    topic.do("c1", "a2", "3", "c3", "m", "4", "4", "a4", "|")
+    topic.open(filter_of=lambda _: chosen(mode))
+    topic.offload()
+    whole, filtered = topic.ledgers
+    assert (short_record(whole), positions(topic.ledgers)) == (None, [0, 1])
+    record = short_record(filtered)
+    assert record is not None
+    assert (record.kept.entries, record.total_dropped.entries) == (6, 2)
+    assert scanned(topic) == [(0, 0), (0, 2), (1, 2), (1, 4)]
+    topic.open()
+    topic.topic.topic.delete_hot_copies(0)
+    topic.environment.records.update(NAME, partial(without_ledger, ledger_id=whole.ledger_id))
+    topic.do("5", "c5", "|")
+    topic.offload()
+    record = short_record(topic.ledgers[-1])
+    assert record is not None
+    assert record.kept.entries == (1 if mode is FilterMode.GAP else 2)
+
+
+def scanned(topic: FilteredTopic) -> list[tuple[int, int]]:
+    """Where the messages are that a scan of the tier gives a consumer, by the place of their ledger."""
+    ledger_ids = [ledger.ledger_id for ledger in topic.ledgers]
+    table = TierReader(topic.tier).scan(columns=["__ledgerId", "__entryId"]).to_table()
+    pairs = zip(*(column.to_pylist() for column in table.columns), strict=True)
+    return [(ledger_ids.index(ledger_id), entry_id) for ledger_id, entry_id in pairs]
+
+
+def without_ledger(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    """As if retention had deleted it."""
+    return replace(info, ledgers=tuple(each for each in info.ledgers if each.ledger_id != ledger_id))
 
 
 def test_tombstones_that_are_larger_than_their_entries_have_room(tmp_path: Path) -> None:

@@ -118,6 +118,67 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
     )
 
 
+@settings(max_examples=120, deadline=None)
+@given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
+def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_not_see(
+    ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
+) -> None:
+    """A filter is switched on and off, while transactions go on."""
+    in_order = [
+        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
+    ]
+    stable, buffer = settled(in_order)
+    dropped: dict[int, set[int]] = {}
+    for ledger_id, happened in ledgers.items():
+        if stable is not None and (ledger_id, len(happened) - 1) <= stable and data.draw(st.booleans()):
+            dropped[ledger_id] = {
+                i
+                for i, event in enumerate(happened)
+                if event.kind == "messages"
+                and event.transaction is not None
+                and buffer.is_aborted(event.transaction)  # type: ignore[arg-type]
+            }
+    seen = simulate(in_order, (0, 0), (99, 0))
+    topic = copy_of(ledgers, dropped, "transactions", mode)
+    for options in ({}, {"task_bytes": 1}):
+        assert rows_of(tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, **options)) == seen.committed  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("place", ["behind", "between"])
+@pytest.mark.parametrize("end", [commit, abort])
+def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_another_ledger(
+    end: type, place: str
+) -> None:
+    """Also for what came to it later, when the filter was off again."""
+    late = [of(ONE)] if place == "between" else []
+    ledgers = {5: [PLAIN, of(ONE)], 6: [PLAIN, end(ONE), PLAIN], 7: [PLAIN, *late, PLAIN]}
+    if end is commit and late:
+        return  # nothing comes to a transaction after its commit
+    in_order = [
+        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
+    ]
+    seen = simulate(in_order, (0, 0), (99, 0))
+    tier = tier_of(copy_of(ledgers, {6: set()}, "transactions", "tombstone"))
+    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == seen.committed
+    assert len(seen.committed) >= 5
+    only = {TopicName(TOPIC): ScanPosition(7, 0)}
+    assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS, start=only)) == [
+        row for row in seen.committed if row[0] == 7
+    ]
+
+
+@pytest.mark.parametrize("mode", ["gap", "tombstone"])
+def test_what_comes_to_a_transaction_after_its_abort_is_aborted_where_a_filter_has_left_the_marker(
+    mode: Mode,
+) -> None:
+    ledgers = {5: [of(ONE), abort(ONE), PLAIN], 6: [of(ONE), PLAIN], 7: [PLAIN]}
+    topic = copy_of(ledgers, {5: {0}, 7: set()}, "transactions", mode)
+    name = TopicName(TOPIC)
+    for start, expected in (((5, 0), [(5, 2, -1)]), ((6, 0), [])):
+        scan = tier_of(topic).scan(topic=TOPIC, columns=COLUMNS, start={name: ScanPosition(*start)})
+        assert rows_of(scan) == [*expected, (6, 1, -1), (7, 0, -1)]
+
+
 @pytest.mark.parametrize("mode", ["gap", "tombstone"])
 def test_of_another_filter_transactions_are_looked_up_as_ever(mode: Mode) -> None:
     """What it kept may be aborted, or open."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, count, islice
 
 import numpy as np
 import numpy.typing as npt
@@ -62,6 +62,9 @@ class Outcome:
 
 NOTHING = Outcome(aborted={}, open={})
 
+Numbered = tuple[int, Looked]
+"""A part and its number: in the order of the topic, from 0 where the look begins, and less before it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionLook:
@@ -86,70 +89,69 @@ class TransactionLook:
             FormatError, StoreError: of the objects that are looked through.
         """
         parts = TopicParts(tier=self.tier, topic=topic, known=known, whole=self.kept is not None)
-        behind = parts.since(start, stop)
-        within = []
+        behind: Iterator[Numbered] = enumerate(parts.since(start, stop))
+        within: list[Numbered] = []
         for each in behind:
-            if each.first >= stop:
+            if each[1].first >= stop:
                 behind = chain([each], behind)
                 break
             within.append(each)
-        ranges, markers = self._survey(within, 0)
-        ledger_ids = np.array([each.part.run.ledger_id for each in within], dtype=np.int64)
+        ranges, markers = self._survey([each for each in within if not each[1].markers_only])
+        ledger_ids = np.array([each.part.run.ledger_id for _, each in within], dtype=np.int64)
         in_ledger = ledger_ids[ranges[:, 0]]
         ranges = ranges[(in_ledger < stop[0]) | ((in_ledger == stop[0]) & (ranges[:, 1] < stop[1]))]
         states = outcomes(ranges[:, [0, 1, 3, 4]], markers)
-        self._look_behind(behind, len(within), ranges, states)
-        self._look_before(parts.before(start), ranges, markers, states)
-        return _judge(within, ranges, states)
+        if len(unknown := np.flatnonzero(states == OPEN)):
+            first = ranges[unknown[0], 0]
+            filtered = [each for each in within if each[1].markers_only]
+            later = [each for each in filtered if each[0] > first]
+            earlier = filtered[: len(filtered) - len(later)]
+            before = zip(count(-1, -1), parts.before(start), strict=False)
+            self._look_behind(chain(later, behind), ranges, states)
+            self._look_before(chain(reversed(earlier), before), ranges, markers, states)
+        return _judge([each for _, each in within], ranges, states)
 
-    def _look_behind(
-        self, behind: Iterator[Looked], looked: int, ranges: Table, states: npt.NDArray[np.int8]
-    ) -> None:
+    def _look_behind(self, behind: Iterator[Numbered], ranges: Table, states: npt.NDArray[np.int8]) -> None:
         """Settle what is open by the markers behind the range, as far as there are any."""
         while len(unknown := np.flatnonzero(states == OPEN)):
             following = list(islice(behind, MOST_WORKERS))
             if not following:
                 break
-            _, later = self._survey(following, looked)
-            looked += len(following)
+            _, later = self._survey(following)
             states[unknown] = outcomes(ranges[unknown][:, [0, 1, 3, 4]], later)
 
     def _look_before(
-        self, before: Iterator[Looked], ranges: Table, markers: Table, states: npt.NDArray[np.int8]
+        self, before: Iterator[Numbered], ranges: Table, markers: Table, states: npt.NDArray[np.int8]
     ) -> None:
         """Settle what is open since it came to transactions that had been aborted before the range."""
-        left, looked, together = LOOK_BACK_BYTES, 0, [markers]
+        left, together = LOOK_BACK_BYTES, [markers]
         while left > 0 and len(unknown := np.flatnonzero(states == OPEN)):
-            nearest: list[Looked] = []
+            nearest: list[Numbered] = []
             for each in islice(before, MOST_WORKERS):
                 nearest.append(each)
-                left -= sum(block.length for block in each.part.run.blocks)
+                left -= sum(block.length for block in each[1].part.run.blocks)
                 if left <= 0:
                     break
             if not nearest:
                 break
-            looked += len(nearest)
-            _, earlier = self._survey(nearest[::-1], -looked)
+            _, earlier = self._survey(nearest[::-1])
             together.insert(0, earlier)
             states[unknown] = outcomes(ranges[unknown][:, [0, 1, 3, 4]], np.concatenate(together))
 
-    def _survey(self, parts: Sequence[Looked], number: int) -> tuple[Table, Table]:
-        """Ranges (part, first, stop, most, least) and markers (part, entry, most, least, type) of parts.
-
-        The parts are numbered from `number`.
-        """
+    def _survey(self, parts: Sequence[Numbered]) -> tuple[Table, Table]:
+        """Ranges (part, first, stop, most, least) and markers (part, entry, most, least, type) of parts."""
         summaries = survey(
             self.tier,
-            [each.part for each in parts],
+            [each.part for _, each in parts],
             kept=self.kept,
             memory=self.memory,
             verify_checksums=self.verify_checksums,
         )
         ranges, markers = [np.empty((0, 5), dtype=np.int64)], [np.empty((0, 5), dtype=np.int64)]
-        for i, (looked, summary) in enumerate(zip(parts, summaries, strict=True), start=number):
+        for (number, looked), summary in zip(parts, summaries, strict=True):
             clipped, of_part = looked.clip(summary)
-            ranges.append(np.insert(clipped, 0, i, axis=1))
-            markers.append(np.insert(of_part[:, [0, 2, 3, 1]], 0, i, axis=1))
+            ranges.append(np.insert(clipped, 0, number, axis=1))
+            markers.append(np.insert(of_part[:, [0, 2, 3, 1]], 0, number, axis=1))
         return np.concatenate(ranges), np.concatenate(markers)
 
 

@@ -1,6 +1,6 @@
 """The parts of a topic's ledgers that are looked through for transactions, from a position on and back from it.
 
-Objects that a filter has cleaned are left out: what is left in them counts as committed.
+Of objects that a filter has cleaned only markers count: what else is left in them was committed.
 """
 
 from __future__ import annotations
@@ -29,11 +29,15 @@ END = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """A part that is looked through, and which of its entries count (`begin` … `end` − 1)."""
+    """A part that is looked through, and which of its entries count (`begin` … `end` − 1).
+
+    `markers_only` of what a filter has left: it is worth a look only while others have transactions that are open.
+    """
 
     part: Part
     begin: int
     end: int
+    markers_only: bool
 
     @property
     def first(self) -> Place:
@@ -70,10 +74,10 @@ class TopicParts:
             begin = start[1] if ledger.ledger_id == start[0] else 0
             for piece in ledger.pieces:
                 end = END if piece.stop_entry_id is None else piece.stop_entry_id
-                if _counts_as_committed(piece) or end <= begin:
+                if not piece.ledger.blocks or end <= begin:
                     continue
                 for part in self._split(_whole_part(self.topic, ledger, piece), begin, stop):
-                    yield Looked(part=part, begin=max(begin, piece.first_entry_id), end=end)
+                    yield _looked(piece, part, max(begin, piece.first_entry_id), end)
 
     def before(self, start: Place) -> Iterator[Looked]:
         """What there is before a position, the nearest first, block by block unless parts are whole."""
@@ -84,11 +88,11 @@ class TopicParts:
             stop = start[1] if ledger.ledger_id == start[0] else END
             for piece in reversed(read.pieces):
                 end = stop if piece.stop_entry_id is None else min(stop, piece.stop_entry_id)
-                if _counts_as_committed(piece) or end <= piece.first_entry_id:
+                if not piece.ledger.blocks or end <= piece.first_entry_id:
                     continue
                 whole = _whole_part(self.topic, ledger, piece)
                 for part in [whole] if self.whole else self._blocks_before(whole, end):
-                    yield Looked(part=part, begin=piece.first_entry_id, end=end)
+                    yield _looked(piece, part, piece.first_entry_id, end)
 
     def _ledgers(self, first_ledger: int, last_ledger: int) -> Iterator[Ledger]:
         """The ledgers from one on, with their indexes; those behind the last are read a few at a time."""
@@ -120,9 +124,8 @@ class TopicParts:
                 yield replace(whole, run=replace(whole.run, blocks=(block,)), is_whole=False)
 
 
-def _counts_as_committed(piece: Piece) -> bool:
-    """Whether there is nothing to be looked for in it: all that is left in it was committed, or nothing is left."""
-    return piece.stored.is_settled or not piece.ledger.blocks
+def _looked(piece: Piece, part: Part, begin: int, end: int) -> Looked:
+    return Looked(part=part, begin=begin, end=end, markers_only=piece.stored.is_settled)
 
 
 def _whole_part(topic: Topic, ledger: Ledger, piece: Piece) -> Part:
