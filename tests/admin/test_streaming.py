@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from commands import Offload
 from service import Service
+from transactional import NEVER, message
 
 from offload_core import open_tier
 from offload_core.admin import topics as admin_topics
@@ -19,6 +21,7 @@ from offload_core.catalogue import parse_topic
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (
     ManagedLedger,
+    TransactionalTopic,
     UpkeepLoop,
     open_environment,
     open_managed_ledger,
@@ -48,20 +51,29 @@ root = "{tmp_path}/cold"
 
 
 @pytest.fixture
-def topic(service: Service) -> Iterator[ManagedLedger]:
+def transactional(service: Service) -> Iterator[TransactionalTopic]:
     """Open here, and kept by its policies."""
     configuration = load_configuration(service.config)
     with ExitStack() as stack:
         store, policies = stack.enter_context(open_policies(configuration))
         environment = stack.enter_context(open_environment(configuration, store, policies))
-        topic = stack.enter_context(open_managed_ledger(environment, NAME))
+        managed = stack.enter_context(open_managed_ledger(environment, NAME))
+        topic = TransactionalTopic(environment, managed, NEVER)
         stack.enter_context(UpkeepLoop(lambda: [topic], policies_by_name(policies), interval_s=0.1))
         yield topic
 
 
-def stream(service: Service, topic: ManagedLedger) -> None:
+@pytest.fixture
+def topic(transactional: TransactionalTopic) -> ManagedLedger:
+    """The same without its transactions."""
+    return transactional.topic
+
+
+def stream(
+    service: Service, topic: ManagedLedger, policies: Mapping[str, str] = MappingProxyType({})
+) -> None:
     """Switch it on by the service, and wait until its owner has seen that."""
-    assert service.ask("POST", f"{TOPIC}/offloadPolicies", STREAMED).status == 204
+    assert service.ask("POST", f"{TOPIC}/offloadPolicies", {**STREAMED, **policies}).status == 204
     deadline = time.monotonic() + 30
     while not topic.is_streamed:
         assert time.monotonic() < deadline
@@ -107,6 +119,33 @@ def test_the_command_does_as_well(service: Service, topic: ManagedLedger, offloa
     topic.add_entry(b"three")
     told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
     assert json.loads(told.out) == {"first_unoffloaded": f"{at}:3"}
+
+
+def test_what_an_open_transaction_holds_up_is_said_by_both(
+    service: Service, transactional: TransactionalTopic, offload: Offload
+) -> None:
+    topic = transactional.topic
+    filtered = {"managedLedgerOffloadFilter": "transactions", "managedLedgerOffloadFilterMode": "gap"}
+    stream(service, topic, filtered)
+    open_one, other = transactional.begin(), transactional.begin()
+    transactional.add_entries([message(), message(other)])
+    transactional.abort(other)
+    transactional.add_entries([message(open_one), message()])
+    at = topic.last_position.ledger_id
+    told = offload("topics", "offload", "acme/n/orders", "--config", service.config)
+    assert told.code == 0
+    assert told.out.startswith(f"offloaded up to {at}:3\nwhat follows waits for ")
+    told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
+    said = json.loads(told.out)
+    assert said["first_unoffloaded"] == f"{at}:3"
+    assert said["waits_for"]
+    last = {"ledgerId": at, "entryId": 4, "partitionIndex": -1}
+    assert service.ask("PUT", f"{TOPIC}/offload", last).status == 204
+    status = service.ask("GET", f"{TOPIC}/offload").json
+    assert status["waitingLedgers"] == {str(at): f"waits for {said['waits_for']}"}
+    transactional.commit(open_one)
+    told = offload("topics", "offload", "acme/n/orders", "--json", "--config", service.config)
+    assert json.loads(told.out) == {"first_unoffloaded": f"{at}:6"}
 
 
 def test_an_owner_that_does_not_answer_is_told_and_stays_told(

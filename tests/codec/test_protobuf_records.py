@@ -146,6 +146,7 @@ LEDGER_INFO = st.builds(
     entries=st.none() | INT64S,
     size=st.none() | INT64S,
     timestamp_ms=st.none() | INT64S,
+    properties=st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
 )
 
 

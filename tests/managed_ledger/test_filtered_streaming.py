@@ -154,7 +154,9 @@ def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonethel
     assert findings(topic.tier, {NAME: topic.info}) == []
 
 
-def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic: Filtered) -> None:
+def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(
+    topic: Filtered, cold: TierReader
+) -> None:
     topic.filter.unwanted = {0, 1, 4, 5, 6, 7, 9}
     for count in (2, 3, 3, 2):
         topic.add(count)
@@ -165,6 +167,10 @@ def test_ledgers_of_which_nothing_is_left_lie_in_a_segment_with_others(topic: Fi
     assert (segment.begin, segment.end) == (topic.position(0), topic.position(9))
     assert topic.sparse_entries() == topic.kept()
     assert findings(topic.tier, {NAME: topic.info}) == []
+    scanned = cold.scan(topic="persistent://acme/cold/orders", level="entries").to_table().to_pylist()
+    assert [(row["__ledgerId"], row["__entryId"], row["value"]) for row in scanned] == [
+        (at.ledger_id, at.entry_id, payload) for at, payload in topic.kept()
+    ]
 
 
 def test_a_topic_that_is_held_is_asked_for_less_and_less_and_keeps_no_memory(
