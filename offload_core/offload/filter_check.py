@@ -18,7 +18,7 @@ from offload_core.codec.index import LedgerIndex
 from offload_core.filters import FilterRecord
 from offload_core.filters.indexed import indexed_filter
 from offload_core.filters.recorded import recorded_filter
-from offload_core.metadata import DriverMetadata, EntryPosition
+from offload_core.metadata import DriverMetadata
 from offload_core.transactions import BufferSnapshot, TransactionId
 from offload_hooks.errors import DataLossError, placed
 
@@ -93,7 +93,7 @@ def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | No
                 ledger_id=ledger_id,
                 hint="`offload topics transactions --reset` has the topic read anew. The hot copy is kept.",
             )
-        stop = _stop(snapshot)
+        stop = snapshot.stop
         if record.stop is not None and stop < record.stop:
             raise DataLossError(
                 "a filter took transactions as settled that are not",
@@ -121,12 +121,6 @@ def _least_bytes(index: LedgerIndex, record: FilterRecord) -> int:
 
 def _brief(record: FilterRecord) -> str:
     return record.pack(short=True)
-
-
-def _stop(snapshot: BufferSnapshot) -> EntryPosition:
-    """The first position that is not settled."""
-    stable = snapshot.stable_position
-    return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
 
 
 def _named(transactions: list[TransactionId]) -> str:

@@ -41,11 +41,15 @@ class BufferSnapshot:
     stable_position: EntryPosition | None
     aborted: Mapping[TransactionId, EntryPosition] = field(default_factory=dict)
 
+    @property
+    def stop(self) -> EntryPosition:
+        """The first position that is not settled."""
+        stable = self.stable_position
+        return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
+
     def is_behind(self, other: BufferSnapshot) -> bool:
         """Whether the other one is settled farther."""
-        if self.stable_position is None or other.stable_position is None:
-            return self.stable_position is None and other.stable_position is not None
-        return self.stable_position < other.stable_position
+        return self.stop < other.stop
 
 
 def pack_snapshot(snapshot: BufferSnapshot, topic: str) -> bytes:
