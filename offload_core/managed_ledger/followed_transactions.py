@@ -143,4 +143,4 @@ class FollowedTransactions:
         # only of a topic that was reset is that farther: what a filter left of it lacks the markers
         self._settled = settled if settled is not None and (stable is None or stable < settled) else None
         self.buffer = TransactionBuffer.restore(snapshot)
-        self._next = _START if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
+        self._next = snapshot.stop
