@@ -15,7 +15,7 @@ from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
 from offload_core.managed_ledger.policy_reads import PolicyReads
 from offload_core.managed_ledger.streaming.pool import StreamingPool
-from offload_core.managed_ledger.topic_filters import PolicyFilters
+from offload_core.managed_ledger.transactions.topic_filters import PolicyFilters
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from offload_core.filters import NO_FILTER, ChosenFilter
 from offload_core.managed_ledger.audit_log import AuditLog, LoggedDeletions
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
-from offload_core.managed_ledger.known_waits import KnownWaits
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.tail_cache import DEFAULT_CACHE_BYTES
+from offload_core.managed_ledger.transactions.known_waits import KnownWaits
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.offloads import Offloads

@@ -22,8 +22,8 @@ from offload_core.managed_ledger.streaming.status import StreamingStatus
 from offload_core.managed_ledger.streaming.topic_streaming import TopicStreaming
 from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
 from offload_core.managed_ledger.tail_cache import TailCache
-from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
+from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority, RetentionPolicies

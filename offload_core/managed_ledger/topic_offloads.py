@@ -21,7 +21,7 @@ from offload_core.managed_ledger.prefix_offload import (
     PrefixOffload,
     configured,
 )
-from offload_core.managed_ledger.topic_filters import open_filter
+from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_hooks.errors import OffloadError, UnknownTopicError
 

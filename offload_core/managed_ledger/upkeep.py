@@ -16,7 +16,7 @@ from offload_core.managed_ledger.streaming.completion_requests import requests_o
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
-from offload_core.managed_ledger.transactional_topic import TransactionalTopic
+from offload_core.managed_ledger.transactions.transactional_topic import TransactionalTopic
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
 from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError

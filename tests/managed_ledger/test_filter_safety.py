@@ -22,7 +22,7 @@ from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse
 from offload_core.filters.record import MARKER_CAUSE, RECORD_KEY, aborted_cause
 from offload_core.filters.recorded import settled_by_filters
 from offload_core.managed_ledger import FileAuditLog, keep_up, settle_transactions
-from offload_core.managed_ledger.topic_filters import open_filter
+from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,

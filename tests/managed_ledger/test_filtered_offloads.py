@@ -24,7 +24,7 @@ from offload_core.filters import FilterMode, parse_filter_record
 from offload_core.filters.disabled import OffloadFilterDisable
 from offload_core.filters.record import RECORD_KEY
 from offload_core.managed_ledger import keep_up, topic_offloads
-from offload_core.managed_ledger.topic_filters import open_filter
+from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies

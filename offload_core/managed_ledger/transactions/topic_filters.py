@@ -9,8 +9,8 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import ChosenFilter, FilterMode, FilterRun
 from offload_core.filters.recorded import has_unsettled_copies
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.known_waits import KnownWait
-from offload_core.managed_ledger.settlement import look_at_transactions, settle_transactions
+from offload_core.managed_ledger.transactions.known_waits import KnownWait
+from offload_core.managed_ledger.transactions.settlement import look_at_transactions, settle_transactions
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import ResolvedPolicies

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.followed_transactions import (
+from offload_core.managed_ledger.reading import EntriesRead, TopicReader
+from offload_core.managed_ledger.tail_cache import TailCache
+from offload_core.managed_ledger.transactions.followed_transactions import (
     READ_AT_ONCE,
     FollowedTransactions,
     TransactionStatus,
 )
-from offload_core.managed_ledger.reading import EntriesRead, TopicReader
-from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo

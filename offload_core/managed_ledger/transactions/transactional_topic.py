@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.followed_transactions import (
+from offload_core.managed_ledger.managed_ledger import ManagedLedger
+from offload_core.managed_ledger.reading import EntriesRead
+from offload_core.managed_ledger.transactions.followed_transactions import (
     READ_AT_ONCE,
     FollowedTransactions,
     TransactionStatus,
 )
-from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.reading import EntriesRead
 from offload_core.messages.new_entry import pack_marker
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority
