@@ -153,7 +153,9 @@ def test_a_topic_without_transactions_has_no_snapshot_and_is_not_read(
     status = topic.status()
     assert (status.state, status.stable_position) == (BufferState.NO_SNAPSHOT, last)
     assert status.persisted_position is None
-    assert topic.decide(last, None) == "undecided"
+    assert topic.decide(last, None) == "committed"
+    assert topic.decide(last, TransactionId(*ONE)) == "undecided"
+    assert topic.decide(next_to(last), None) == "undecided"
     assert topic.snapshot() is None
     assert not topic.snapshot_if_due()
     assert snapshots.read(NAME) is None

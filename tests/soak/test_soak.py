@@ -28,15 +28,17 @@ from offload_core.managed_ledger import (
     settle_transactions,
 )
 from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition
+from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.policies import ReadPriority
 from offload_core.transactions import BufferState, SnapshotStore
 
 SOAK_S = 60.0
 NIGHTLY_S = 20 * 60.0
 
-Added = dict[EntryPosition, tuple[int, int]]
-"""Acknowledged entries: producer and sequence number."""
+Added = dict[EntryPosition, tuple[int, int, TransactionId]]
+"""Acknowledged entries: producer, sequence number and transaction, or `NONE`."""
+
+NONE = TransactionId(0, 0)
 
 Ended = dict[TransactionId, bool]
 """Transactions whose end was acknowledged: whether they were committed."""
@@ -72,7 +74,10 @@ def has_done_all(seen: Counter[str]) -> bool:
     """Whether there was each thing that a soak is about; a slow machine takes longer for it."""
     return seen["owners"] > 2 and all(
         seen[what]
-        for what in ("looks", "offloaded", "segments", "cold only", "trimmed", "committed", "aborted", "open")
+        for what in (
+            *("looks", "offloaded", "segments", "cold only", "trimmed"),
+            *("committed", "aborted", "open", "filtered"),
+        )
     )
 
 
@@ -102,11 +107,11 @@ def run_owner(folder: Path, seed: str, generation: int, lines: int, added: Added
             ended[TransactionId(most, least)] = bool(commits)
             continue
         assert line.startswith("added "), line
-        producer, sequence, count, ledger_id, entry_id = map(int, line.split()[1:])
+        producer, sequence, count, ledger_id, entry_id, most, least = map(int, line.split()[1:])
         for i in range(count):
             position = EntryPosition(ledger_id, entry_id + i)
             assert position not in added
-            added[position] = producer, sequence + i
+            added[position] = producer, sequence + i, TransactionId(most, least)
     assert len(told) >= lines, errors.read_text()
 
 
@@ -136,13 +141,23 @@ def look(folder: Path, added: Added, ended: Ended, dice: random.Random, seen: Co
     check_trimmed(folder, {position.ledger_id for position in added}, set(ledgers), seen)
     for position in [each for each in added if each.ledger_id not in ledgers]:
         del added[position]
-    assert {position: found.get(position) for position in added} == added
+    for position, (producer, sequence, transaction) in added.items():
+        if position in found or transaction not in model.aborted:
+            assert found.get(position) == (producer, sequence), position
+        else:
+            assert has_cold_copy(ledgers[position.ledger_id], position), position
+            seen["filtered"] += 1
     assert [*found] == sorted(found)
     for ledger in ledgers.values():
         seen["offloaded"] += ledger.has_complete_copy
         seen["segments"] += ledger.has_complete_copy and bool(ledger.context and ledger.context.segments)
         seen["cold only"] += ledger.context is not None and ledger.context.bookkeeper_deleted
     seen["looks"] += 1
+
+
+def has_cold_copy(ledger: LedgerRecord, position: EntryPosition) -> bool:
+    """Whether an entry is offloaded, so that a filter may have dropped it."""
+    return position.entry_id < (ledger.offloaded_stop or 0)
 
 
 def check_transactions(

@@ -1,10 +1,10 @@
 """A process of the soak: it owns the topic, and is killed at some moment.
 
 `python soak_owner.py FOLDER SEED GENERATION` adds entries by several threads, some of them in transactions that are
-committed, aborted, or left open for a while; it offloads by ledgers and by segments in turn, deletes hot copies, trims,
-and reads from either copy, while metadata and tier fail now and then. It prints a line for each acknowledged call after
-it returned, `added PRODUCER SEQUENCE COUNT LEDGER ENTRY`, or `ended MOST LEAST COMMITS` of a transaction; and `wrong …`
-for what must never be.
+committed, aborted, or left open for a while; it offloads by ledgers and by segments in turn, through a filter or none,
+deletes hot copies, trims, and reads from either copy, while metadata and tier fail now and then. It prints a line for
+each acknowledged call after it returned, `added PRODUCER SEQUENCE COUNT LEDGER ENTRY MOST LEAST` with the transaction,
+or 0 and 0, or `ended MOST LEAST COMMITS` of a transaction; and `wrong …` for what must never be.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import stamina
 
 from offload_core import open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
+from offload_core.filters.transactions import TransactionOffloadFilter
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     EntriesRead,
@@ -66,6 +68,9 @@ CALLS_PER_ROUND = 60
 GENERATION = 1 << 32
 """A producer's sequence numbers of one process begin here times the process's number: so they always ascend."""
 
+TOMBSTONES = ChosenFilter(name="transactions", mode=FilterMode.TOMBSTONE, filter=TransactionOffloadFilter())
+"""By gaps nothing of transactions would be left to look at."""
+
 TIER_FAULTS = (
     "fail-before begin_data,write_block,write_index,stat,read_range,delete 3%; "
     "fail-after commit_data,write_index,delete 3%; truncate read_range,read_ranges 2%; duplicate delete 5%"
@@ -98,7 +103,7 @@ def entry_of(producer: int, sequence: int, transaction: TransactionId | None) ->
 
 
 def parse_entry(entry: bytes | memoryview) -> tuple[int, int] | None:
-    """Producer and sequence number; None of a marker. `ValueError` as `parse_payload`."""
+    """Producer and sequence number; None of a marker, and of a tombstone. `ValueError` as `parse_payload`."""
     parts = split_entry(bytes(entry))
     if parts.metadata.HasField("marker_type"):
         return None
@@ -119,7 +124,11 @@ def segments_of_some_size(dice: random.Random) -> StreamingSettings:
 
 @contextmanager
 def environment_in(
-    folder: Path, priority: ReadPriority, *, faults_by: str | None = None
+    folder: Path,
+    priority: ReadPriority,
+    *,
+    faults_by: str | None = None,
+    offload_filter: ChosenFilter = NO_FILTER,
 ) -> Iterator[tuple[Environment, TieredReaders]]:
     """Where the topic is, and readers of either copy; with `faults_by`, a seed, metadata and tier fail now and then."""
     layers = [] if faults_by is None else [("fault-plan", {"faults": TIER_FAULTS, "seed": faults_by})]
@@ -146,6 +155,7 @@ def environment_in(
             priority_of=lambda _: priority,
             cache_bytes=50_000,
             offloads=offloads,
+            filter_of=lambda _: offload_filter,
             streaming=streaming,
             audit=FileAuditLog(folder / "audit.jsonl"),
         )
@@ -240,7 +250,10 @@ class Owner:
             for i in range(count):
                 position = EntryPosition(first.ledger_id, first.entry_id + i)
                 self._acknowledged[position] = producer, sequence + i
-            self._say(f"added {producer} {sequence} {count} {first.ledger_id} {first.entry_id}")
+            most, least = transaction or (0, 0)
+            self._say(
+                f"added {producer} {sequence} {count} {first.ledger_id} {first.entry_id} {most} {least}"
+            )
             sequence += count
             if begun and dice.random() < 0.15:
                 ended = begun.pop(dice.randrange(len(begun)))
@@ -354,8 +367,13 @@ def main() -> None:
     stamina.instrumentation.set_on_retry_hooks([])  # with structlog it prints to where we tell
     folder, seed, generation = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     by = f"{seed} {generation}"
-    priority = random.Random(by).choice([ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST])
-    with environment_in(folder, priority, faults_by=by) as (environment, readers):
+    dice = random.Random(by)
+    priority = dice.choice([ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST])
+    offload_filter = TOMBSTONES if dice.random() < 0.7 else NO_FILTER
+    with environment_in(folder, priority, faults_by=by, offload_filter=offload_filter) as (
+        environment,
+        readers,
+    ):
         while True:
             try:
                 topic = TransactionalTopic(

@@ -164,10 +164,17 @@ class TransactionalTopic:
             return self._followed.status(self.topic.last_position)
 
     def decide(self, position: EntryPosition, transaction: TransactionId | None) -> Decision:
-        """What became of an entry, see `TransactionBuffer.decide`."""
+        """What became of an entry, see `TransactionBuffer.decide`.
+
+        Where no transaction was used yet, all that is acknowledged without one is settled.
+        """
         with self._lock:
             self._read_on()
-            return self._followed.buffer.decide(position, transaction)
+            if self._followed.is_used:
+                return self._followed.buffer.decide(position, transaction)
+            last = self.topic.last_position
+            is_there = last is not None and position <= last and transaction is None
+            return "committed" if is_there else "undecided"
 
     @property
     def persisted(self) -> BufferSnapshot | None:
