@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from itertools import islice
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.filtered_objects import FILTERED_TRANSACTIONS
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import LedgerIndex
 from offload_core.filters import FilterRecord
 from offload_core.filters.indexed import indexed_filter
 from offload_core.filters.recorded import recorded_filter
-from offload_core.metadata import DriverMetadata, EntryPosition
+from offload_core.metadata import DriverMetadata
 from offload_core.transactions import BufferSnapshot, TransactionId
 from offload_hooks.errors import DataLossError, placed
 
@@ -85,15 +86,17 @@ def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | No
         DataLossError: it was not, or it is not known.
     """
     for record in records:
-        if not record.total_dropped.entries or (record.stop is None and not record.aborted):
-            continue
+        aborted = record.aborted
+        is_settled = record.name == FILTERED_TRANSACTIONS and record.stop is not None
+        if not record.total_dropped.entries or not (is_settled or aborted):
+            continue  # of a filter that knows of no transactions; its stop is of something else
         if snapshot is None:
             raise DataLossError(
                 "a filter took entries of transactions out of a cold copy, and of its topic there is no snapshot",
                 ledger_id=ledger_id,
                 hint="`offload topics transactions --reset` has the topic read anew. The hot copy is kept.",
             )
-        stop = _stop(snapshot)
+        stop = snapshot.stop
         if record.stop is not None and stop < record.stop:
             raise DataLossError(
                 "a filter took transactions as settled that are not",
@@ -102,7 +105,7 @@ def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | No
                 found=f"up to {stop}",
                 hint="The hot copy is kept.",
             )
-        wrong = [each for each in record.aborted if each not in snapshot.aborted]
+        wrong = [each for each in aborted if each not in snapshot.aborted]
         if wrong:
             raise DataLossError(
                 "a filter dropped entries of transactions that were not aborted",
@@ -121,12 +124,6 @@ def _least_bytes(index: LedgerIndex, record: FilterRecord) -> int:
 
 def _brief(record: FilterRecord) -> str:
     return record.pack(short=True)
-
-
-def _stop(snapshot: BufferSnapshot) -> EntryPosition:
-    """The first position that is not settled."""
-    stable = snapshot.stable_position
-    return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
 
 
 def _named(transactions: list[TransactionId]) -> str:

@@ -41,6 +41,12 @@ class BufferSnapshot:
     stable_position: EntryPosition | None
     aborted: Mapping[TransactionId, EntryPosition] = field(default_factory=dict)
 
+    @property
+    def stop(self) -> EntryPosition:
+        """The first position that is not settled."""
+        stable = self.stable_position
+        return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
+
     def is_behind(self, other: BufferSnapshot) -> bool:
         """Whether the other one is settled farther."""
         if self.stable_position is None or other.stable_position is None:
