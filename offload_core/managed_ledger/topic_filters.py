@@ -15,7 +15,7 @@ from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier.registry import make_filter
-from offload_core.transactions import BufferSnapshot, SnapshotStore
+from offload_core.transactions import SnapshotStore
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 
 
@@ -76,19 +76,19 @@ class _Topic:
         if snapshot is None:
             return None
         waits_for = None
-        if _stop(snapshot) <= self._last:
+        if snapshot.stop <= self._last:
             sealed = self._sealed()
-            waits_for = environment.waits.find(name, KnownWait(snapshot, sealed))
+            waits_for = environment.waits.find(name, KnownWait(snapshot.stable_position, sealed))
             if waits_for is None:
                 snapshot = settle_transactions(environment, name, self._last)
                 if snapshot is None:
                     return None  # the topic is being deleted
-                if _stop(snapshot) <= self._last:
+                if snapshot.stop <= self._last:
                     waits_for = self._waits_for()
-                    environment.waits.keep(name, KnownWait(snapshot, sealed), waits_for)
+                    environment.waits.keep(name, KnownWait(snapshot.stable_position, sealed), waits_for)
         if waits_for is None:
             environment.waits.forget(name)
-        stop, known = _stop(snapshot), environment.records.read(name)
+        stop, known = snapshot.stop, environment.records.read(name)
         return SettledTransactions(
             stop=(stop.ledger_id, stop.entry_id),
             aborted=frozenset(snapshot.aborted),
@@ -105,9 +105,3 @@ class _Topic:
         status = look_at_transactions(self._environment, self._managed_ledger)
         found = next(iter(status.open_transactions.items()), None)
         return "its transactions" if found is None else f"transaction {found[0]}, open since entry {found[1]}"
-
-
-def _stop(snapshot: BufferSnapshot) -> EntryPosition:
-    """The first position that is not settled."""
-    stable = snapshot.stable_position
-    return EntryPosition(0, 0) if stable is None else EntryPosition(stable.ledger_id, stable.entry_id + 1)
