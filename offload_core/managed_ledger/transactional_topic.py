@@ -214,7 +214,6 @@ class TransactionalTopic:
                 self._read_on()
 
     def _end(self, transaction: TransactionId, *, commits: bool) -> EntryPosition:
-        self._use()
         with self._lock:
             self.topic.roll_if_due()  # what an append before left unknown is known from now on
             self._read_on()
@@ -225,6 +224,7 @@ class TransactionalTopic:
                     f"no transaction {transaction} is open in {self.topic.name}",
                     hint="It may have ended before, or was never begun.",
                 )
+            self._use()
             marker = pack_marker(transaction, commits=commits, publish_time_ms=self._now_ms())
             position = self.topic.add_entry(marker)
             self._begun.discard(transaction)

@@ -138,6 +138,16 @@ def test_an_end_of_unknown_outcome_can_be_asked_for_again_and_is_written_once(
     assert topic.decide(first, transaction) == "committed"
 
 
+def test_an_unknown_transaction_does_not_have_a_topic_followed(
+    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
+) -> None:
+    topic = anew()
+    topic.add_entries([message()])
+    with pytest.raises(UnknownTransactionError):
+        topic.commit(TransactionId(0, 1))
+    assert snapshots.read(NAME) is None
+
+
 def test_a_transaction_without_entries_can_be_ended(anew: Callable[..., TransactionalTopic]) -> None:
     topic = anew()
     topic.abort(topic.begin())
