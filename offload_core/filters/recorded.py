@@ -33,12 +33,13 @@ def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
 
 
 def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
-    """The last entry of the last copy in a tier that is settled by a filter's record; None if there is none.
+    """The last entry of the last copy in a tier that the filter of transactions settled; None if there is none.
 
-    All before it is settled as well: a filter takes nothing behind the first entry that is not. Errors as
-    `recorded_filter`.
+    All before it is settled as well: it takes nothing behind the first entry that is not. Another filter's stop may be
+    of something else. Errors as `recorded_filter`.
     """
-    return max((last for ledger in info.ledgers for last in _settled_ends(ledger)), default=None)
+    ends = (last for ledger in reversed(info.in_order) for last in _settled_ends(ledger))
+    return next(ends, None)
 
 
 def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
@@ -51,10 +52,10 @@ def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
 
 
 def _settled_ends(ledger: LedgerRecord) -> Iterator[EntryPosition]:
-    """The last entry of each of a ledger's copies that a filter has settled."""
-    for driver, end in _copies(ledger):
+    """The last entry of each of a ledger's copies that the filter has settled, the last one first."""
+    for driver, end in reversed(list(_copies(ledger))):
         record = recorded_filter(driver, ledger.ledger_id)
-        if record is not None and record.stop is not None:
+        if record is not None and record.name == FILTERED_TRANSACTIONS and record.stop is not None:
             yield EntryPosition(ledger.ledger_id, end)
 
 

@@ -64,6 +64,7 @@ class FilterRun:
         self.mode = mode
         self._filter = topic_filter
         self.stop, self.waits_for = self._bound()
+        self._named = 0  # so many causes are known to be text
         self._kept = DroppedEntries()
         self._dropped: defaultdict[str, DroppedEntries] = defaultdict(DroppedEntries)
 
@@ -151,6 +152,10 @@ class FilterRun:
             try:
                 causes = np.frombuffer(self._filter.look(ledger_id, entries), dtype=np.int32)
                 known = len(self._filter.causes)
+                for cause in self._filter.causes[self._named : known]:
+                    if not isinstance(cause, str):
+                        raise TypeError("a cause is text")
+                self._named = known
             except OffloadError:
                 raise
             except Exception as error:  # a plugin's own code

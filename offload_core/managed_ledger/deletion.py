@@ -144,6 +144,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
         SnapshotStore(environment.records.store).delete(name)
         try:
             environment.records.delete(name, known)
+            environment.waits.forget(name)
             environment.forget(name)
             return True
         except VersionConflictError:  # an offload that was under way has said that it failed

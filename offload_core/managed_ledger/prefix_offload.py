@@ -19,7 +19,7 @@ from offload_core.filters import FilterRun
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.offload import OffloadProgress
 from offload_core.offload.offloads import Offloads
-from offload_hooks.errors import OffloadError, OffloadStoppedError, OptionError, StoreError
+from offload_hooks.errors import OffloadError, OffloadStoppedError, OptionError, StoreError, placed
 
 STOP_TIMEOUT_S = 10.0
 """How long closing waits for an offload that was told to stop, which ends with the blocks that are on their way."""
@@ -150,7 +150,8 @@ class PrefixOffload:
             ledger_id = ledger.ledger_id
             try:
                 last = EntryPosition(ledger_id, (ledger.info.entries or 0) - 1)
-                filter_run = self._open_filter(last)
+                with placed(ledger_id=ledger_id):
+                    filter_run = self._open_filter(last)
                 if filter_run is not None and not filter_run.takes(last):
                     with self._lock:
                         return self._succeeded(info, _waiting(due, filter_run.waits_for))

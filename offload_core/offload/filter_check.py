@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
+from offload_core.codec.filtered_objects import FILTERED_TRANSACTIONS
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import LedgerIndex
 from offload_core.filters import FilterRecord
@@ -85,8 +86,10 @@ def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | No
         DataLossError: it was not, or it is not known.
     """
     for record in records:
-        if not record.total_dropped.entries or (record.stop is None and not record.aborted):
-            continue
+        aborted = record.aborted
+        is_settled = record.name == FILTERED_TRANSACTIONS and record.stop is not None
+        if not record.total_dropped.entries or not (is_settled or aborted):
+            continue  # of a filter that knows of no transactions; its stop is of something else
         if snapshot is None:
             raise DataLossError(
                 "a filter took entries of transactions out of a cold copy, and of its topic there is no snapshot",
@@ -102,7 +105,7 @@ def check_settled(records: Iterable[FilterRecord], snapshot: BufferSnapshot | No
                 found=f"up to {stop}",
                 hint="The hot copy is kept.",
             )
-        wrong = [each for each in record.aborted if each not in snapshot.aborted]
+        wrong = [each for each in aborted if each not in snapshot.aborted]
         if wrong:
             raise DataLossError(
                 "a filter dropped entries of transactions that were not aborted",

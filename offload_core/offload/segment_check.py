@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
@@ -34,9 +33,7 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> tuple[FilterRecor
         key = ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False)
         data, index = look_up(tiers.find(share.driver or context.driver), key, ledger.ledger_id)
         found = next((each for each in index.ledgers if each.ledger_id == ledger.ledger_id), None)
-        if index.data_length != data.size_bytes or not _holds(
-            found, share, stop, gaps=has_gaps(data.user_metadata)
-        ):
+        if index.data_length != data.size_bytes or not _holds(found, share, stop):
             raise DataLossError(
                 "a segment that is recorded as complete is not what its ledger's record says",
                 key=key.data_key,
@@ -60,16 +57,12 @@ def check_segments(tiers: KnownTiers, ledger: LedgerRecord) -> tuple[FilterRecor
     return tuple(records)
 
 
-def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int, *, gaps: bool) -> bool:
+def _holds(found: LedgerIndex | None, share: OffloadSegment, first: int) -> bool:
     """Whether an index has a share's entries. It tells where blocks begin, and how far the ledger went.
 
-    With gaps it may have no block of the ledger: a filter left out all of its entries.
+    Where a filter left nothing of them, it has a block all the same.
     """
-    if not share.complete or share.end_entry_id is None:
-        return False
-    if found is None:
-        return gaps
-    if found.first_entry_id < first or (found.first_entry_id > first and not gaps):
+    if found is None or not share.complete or share.end_entry_id is None or found.first_entry_id != first:
         return False
     entries = found.metadata.entries if isinstance(found.metadata, LedgerInfo) else None
     return found.blocks[-1].first_entry_id <= share.end_entry_id < (entries or 0)

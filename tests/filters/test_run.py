@@ -94,6 +94,14 @@ def test_what_is_not_decided_of_is_not_taken() -> None:
     assert (caught.value.ledger_id, caught.value.entry_id) == (5, 3)
 
 
+def test_a_cause_is_text() -> None:
+    plain = PlainFilter(lambda _: 1)
+    plain.causes = ((1, 2),)  # type: ignore[assignment]
+    with pytest.raises(BrokenPluginError, match="'answers'") as caught:
+        FilterRun("answers", FilterMode.GAP, plain).apply(5, EntryBatch.of(2, [b"a", b"b"]))
+    assert (caught.value.ledger_id, caught.value.entry_id) == (5, 2)
+
+
 @pytest.mark.parametrize("answer", [b"", b"\0\0\0", array("i", [0]), array("i", [0, 2]), array("i", [0, -1])])
 def test_a_decision_is_a_known_number_for_each_entry(answer: Any) -> None:
     class Answers(PlainFilter):

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from filtered import FilteredTopic, PlainFilter
+from filtered import FilteredTopic, PlainFilter, chosen
 from managed_ledgers import NAME, Audit
 from records import closed, managed_ledger
 
@@ -187,6 +187,29 @@ def test_a_filter_that_knows_of_no_transactions_needs_none(tmp_path: Path) -> No
     by_ledgers(topic)
     assert SnapshotStore(topic.records.store).read(NAME) is None
     assert len(topic.topic.topic.delete_hot_copies(0)) == 1
+
+
+def other(topic: FilteredTopic) -> FilteredTopic:
+    """The same topic, its filter one of another name."""
+    named = chosen(topic.mode, topic.filter, name="by-age")
+    topic.open(filter_of=lambda _: named)
+    return topic
+
+
+def test_another_filters_own_bound_is_not_one_of_transactions(tmp_path: Path) -> None:
+    topic = other(FilteredTopic(tmp_path, filter=PlainFilter(lambda _: 1, stop=(1 << 40, 0))))
+    topic.do("m", "m", "|")
+    by_ledgers(topic)
+    assert len(topic.topic.topic.delete_hot_copies(0)) == 1
+
+
+def test_what_another_filter_let_go_ends_no_transaction(tmp_path: Path) -> None:
+    topic = other(FilteredTopic(tmp_path, filter=PlainFilter(lambda _: 0, stop=(1 << 40, 0))))
+    topic.do("1", "m", "|")
+    by_ledgers(topic)
+    topic.open()
+    status = topic.topic.status()
+    assert (tuple(status.open_transactions), status.stable_position) == ((topic.begun[1],), None)
 
 
 # --- what is not, or is not known, stays -------------------------------------------------------

@@ -199,6 +199,20 @@ def test_entries_that_are_not_pulsars_are_refused_with_their_place(
     assert snapshots.read(NAME) == BufferSnapshot(stable_position=None)
 
 
+def test_what_is_before_an_entry_that_cannot_be_read_is_settled_and_kept(
+    environment: Environment, opened: Callable[..., ManagedLedger], snapshots: SnapshotStore
+) -> None:
+    with opened(rollover=ROLLED) as bare:
+        bare.add_entries([PLAIN.pack(0)] * 3)
+        good = bare.last_position
+        bare.add_entries([b"something else"])
+    snapshots.reset(NAME)
+    assert settle(environment, good) == good
+    with pytest.raises(FormatError):
+        settle_transactions(environment, NAME)
+    assert snapshots.read(NAME) == BufferSnapshot(stable_position=good)
+
+
 def test_aborted_transactions_of_ledgers_that_are_gone_are_forgotten(
     environment: Environment, topic: TransactionalTopic, snapshots: SnapshotStore
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from buffer_model import Model
@@ -290,3 +291,18 @@ def test_cold_entries_that_are_settled_are_read_while_hot_ones_cannot_be(tiered:
         topic.read_entries(read.next_position, 10)
     fails = False
     assert [at for at, _ in topic.read_entries(read.next_position, 10)] == [hot]
+
+
+def test_a_read_that_a_first_transaction_overtakes_gives_what_was_settled(
+    environment: Environment, opened: Callable[..., ManagedLedger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = TransactionalTopic(environment, opened(), NEVER)
+    last = topic.add_entries([message()])
+    read = topic.topic.read_entries
+
+    def overtaken(*given: Any, **named: Any) -> EntriesRead:
+        topic.add_entries([message(topic.begin())])
+        return read(*given, **named)
+
+    monkeypatch.setattr(topic.topic, "read_entries", overtaken)
+    assert [at for at, _ in topic.read_entries(START, 10)] == [last]

@@ -25,7 +25,12 @@ from offload_core.managed_ledger import (
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.policies import ReadPriority, RetentionPolicies
 from offload_core.transactions import BufferSnapshot, BufferState, SnapshotStore, TransactionId
-from offload_hooks.errors import FormatError, StoreUnavailableError, UnknownTransactionError
+from offload_hooks.errors import (
+    FormatError,
+    LedgerFailedError,
+    StoreUnavailableError,
+    UnknownTransactionError,
+)
 from offload_hooks.ledger_stores import LedgerReader
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 
@@ -103,6 +108,44 @@ def test_what_was_never_begun_or_has_ended_cannot_be_ended(anew: Callable[..., T
             with pytest.raises(UnknownTransactionError, match=r"is open in acme/cold/persistent/orders"):
                 end(unknown)
     assert topic.topic.last_position == before
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_an_end_of_unknown_outcome_can_be_asked_for_again_and_is_written_once(
+    anew: Callable[..., TransactionalTopic], monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    """Else a commit that is there would be followed by an abort, by which its entries would be dropped."""
+    topic = anew()
+    transaction = topic.begin()
+    first = topic.add_entries([message(transaction)])
+    add = topic.topic.add_entry
+
+    def fail(payload: bytes) -> EntryPosition:
+        if is_there:
+            add(payload)
+        raise LedgerFailedError("nobody knows")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(topic.topic, "add_entry", fail)
+        with pytest.raises(LedgerFailedError):
+            topic.commit(transaction)
+    if is_there:
+        for again in (topic.commit, topic.abort):
+            with pytest.raises(UnknownTransactionError):
+                again(transaction)
+    else:
+        topic.commit(transaction)
+    assert topic.decide(first, transaction) == "committed"
+
+
+def test_an_unknown_transaction_does_not_have_a_topic_followed(
+    anew: Callable[..., TransactionalTopic], snapshots: SnapshotStore
+) -> None:
+    topic = anew()
+    topic.add_entries([message()])
+    with pytest.raises(UnknownTransactionError):
+        topic.commit(TransactionId(0, 1))
+    assert snapshots.read(NAME) is None
 
 
 def test_a_transaction_without_entries_can_be_ended(anew: Callable[..., TransactionalTopic]) -> None:

@@ -18,7 +18,7 @@ from offload_hooks.errors import DataLossError, OffloadError
 
 
 @settings(max_examples=60, deadline=None)
-@given(topic=segmented_topics(), data=st.data())
+@given(topic=segmented_topics(gaps=False), data=st.data())
 def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
     topic: SegmentedTopic, data: st.DataObject
 ) -> None:
@@ -53,6 +53,16 @@ def put(topic: SegmentedTopic, uuid: UUID, of: UUID, *, only_data: bool = False)
     """An object in the place of another."""
     for end in ("",) if only_data else ("", "-index"):
         topic.driver.objects[f"{uuid}{end}"] = topic.driver.objects[f"{of}{end}"]
+
+
+def test_a_segment_with_gaps_that_has_no_block_of_a_ledger_is_refused() -> None:
+    """Also one of which a filter left nothing has a block for it."""
+    topic = segmented(sizes=[1, 1], segments=[2], left_out=lambda entries: frozenset(entries[:1]))
+    first, second = topic.info.ledgers
+    tiers = KnownTiers(topic.tier)
+    with pytest.raises(DataLossError, match="found none"):
+        check_segments(tiers, first)
+    check_segments(tiers, second)
 
 
 @pytest.mark.parametrize("other", [0, 2])

@@ -13,7 +13,13 @@ from hypothesis import strategies as st
 
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
-from offload_core.transactions import BufferSnapshot, SnapshotStore, pack_snapshot, parse_snapshot
+from offload_core.transactions import (
+    BufferSnapshot,
+    SnapshotStore,
+    pack_snapshot,
+    parse_snapshot,
+    snapshot_store,
+)
 from offload_hooks.errors import MetadataError
 from offload_hooks.testing import FaultyMetadataStore, MemoryMetadataStore
 
@@ -116,6 +122,24 @@ def test_nothing_is_written_where_nothing_is_new() -> None:
     for _ in range(3):
         store.write(NAME, at(3, 4, (0, 1)))
     assert [call.method for call in faulty.calls].count("put") == 1
+
+
+def test_what_was_written_or_read_last_is_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a hundred thousand aborted transactions that takes a second, and an owner persists every few."""
+    store = MemoryMetadataStore()
+    snapshots, other = SnapshotStore(store), SnapshotStore(store)
+    parsed: list[bytes] = []
+    parse = snapshot_store.parse_snapshot
+    monkeypatch.setattr(
+        snapshot_store, "parse_snapshot", lambda data, topic: (parsed.append(data), parse(data, topic))[1]
+    )
+    for entry_id in range(3):
+        snapshots.write(NAME, at(1, entry_id, (1, 1)))
+    assert (snapshots.read(NAME), parsed) == (at(1, 2, (1, 1)), [])
+    other.write(NAME, at(1, 3))
+    assert (snapshots.read(NAME), snapshots.read(NAME)) == (at(1, 3), at(1, 3))
+    assert len(parsed) == 2  # what the other one found, and what it left
+    assert snapshots.read("acme/cold/persistent/others") is None
 
 
 @pytest.mark.parametrize("fault", ["unknown-before", "unknown-after"])

@@ -27,8 +27,6 @@ from offload_core.transactions import (
 READ_AT_ONCE = 10_000
 """How many entries are read at once, at most; their payloads are bounded besides."""
 
-_START = EntryPosition(0, 0)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatus:
@@ -76,7 +74,7 @@ class FollowedTransactions:
         self._read = read
         self._read_info = read_info
         self._settled: EntryPosition | None = None
-        self._next = _START
+        self._next = EntryPosition(0, 0)
         self.buffer = TransactionBuffer()
         self.new_entries = 0
         self.persisted = snapshots.read(name)
@@ -98,7 +96,7 @@ class FollowedTransactions:
         """Give the buffer all entries up to a position that there is; nothing if it is not used.
 
         Raises:
-            FormatError: an entry is not Pulsar's, or damaged; those before it were taken.
+            FormatError: an entry is not Pulsar's, or damaged; what was read before it was taken, by batches.
             StoreError: of where entries are read; those that were read were taken.
         """
         while self.is_used and target is not None and self._next <= target:
@@ -138,9 +136,8 @@ class FollowedTransactions:
         )
 
     def _restore(self, snapshot: BufferSnapshot) -> None:
-        stable = snapshot.stable_position
         settled = settled_by_filters(self._read_info())
         # only of a topic that was reset is that farther: what a filter left of it lacks the markers
-        self._settled = settled if settled is not None and (stable is None or stable < settled) else None
+        self._settled = settled if settled is not None and snapshot.stop <= settled else None
         self.buffer = TransactionBuffer.restore(snapshot)
         self._next = snapshot.stop

@@ -1,7 +1,7 @@
 """What topics' transactions were found to wait for, kept until there is more to know of them.
 
-Who looks reads all behind the stable position, and upkeep looks every few seconds. Where no snapshot was persisted and
-no ledger sealed since, the answer is the same.
+Who looks reads all behind the stable position, and upkeep looks every few seconds. Where no snapshot was persisted that
+is settled farther, and no ledger sealed since, the answer is the same, whatever ended behind it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offload_core.metadata import EntryPosition
-from offload_core.transactions import BufferSnapshot
 
 
 @dataclass(frozen=True, slots=True)
 class KnownWait:
-    """What there was to know: the snapshot that was persisted then, and the last entry of the sealed ledgers."""
+    """What there was to know: the stable position that was persisted then, and the last entry of the sealed ledgers."""
 
-    snapshot: BufferSnapshot
+    stable_position: EntryPosition | None
     sealed: EntryPosition | None
 
 

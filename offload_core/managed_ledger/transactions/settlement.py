@@ -26,7 +26,7 @@ from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import ReadPriority
 from offload_core.transactions import BufferSnapshot, SnapshotStore, TransactionId
-from offload_hooks.errors import UnknownTopicError
+from offload_hooks.errors import OffloadError, UnknownTopicError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
 
@@ -38,7 +38,8 @@ def settle_transactions(
     It ends before the first entry of a transaction that is open, or that ends in the ledger that is written.
 
     Args:
-        up_to: if it is settled up to here, nothing is read; None for the end of the sealed ledgers.
+        up_to: if it is settled up to here, nothing is read, and what cannot be read behind it is no error; None for
+            the end of the sealed ledgers.
 
     Returns:
         None if there is no snapshot: then no entry that was acknowledged before is of a transaction.
@@ -46,14 +47,21 @@ def settle_transactions(
     Raises:
         UnknownTopicError: there is no such managed ledger.
         MetadataError, FormatError: the snapshot, or an entry behind it, is damaged, with the place.
-        StoreError: of the metadata, or of where entries are read; it can be called again.
+        StoreError: of the metadata, or of where entries are read; it can be called again. What was read is persisted.
     """
     snapshots = SnapshotStore(environment.records.store)
     if up_to is not None:
         known = snapshots.read(name)
         if known is None or _is_settled(known, up_to):
             return known
-    with _looked_through(environment, name) as (_, followed):
+    with _followed(environment, name) as (last, followed):
+        try:
+            followed.read_on(last)
+        except OffloadError:
+            snapshot = followed.persist()  # it is right for where it is: what was read need not be read again
+            if snapshot is None or up_to is None or not _is_settled(snapshot, up_to):
+                raise
+            return snapshot
         return followed.persist() if followed.is_used else None
 
 
@@ -62,7 +70,8 @@ def look_at_transactions(environment: Environment, name: str) -> TransactionStat
 
     Errors as `settle_transactions`.
     """
-    with _looked_through(environment, name) as (last, followed):
+    with _followed(environment, name) as (last, followed):
+        followed.read_on(last)
         return followed.status(last)
 
 
@@ -116,18 +125,16 @@ def _opened(environment: Environment, name: str) -> Iterator[_SealedTopic]:
 
 
 @contextmanager
-def _looked_through(
+def _followed(
     environment: Environment, name: str
 ) -> Iterator[tuple[EntryPosition | None, FollowedTransactions]]:
-    """The last entry of a topic's sealed ledgers, and its transaction buffer there."""
+    """The last entry of a topic's sealed ledgers, and its transaction buffer, which is to read on up to there."""
     with _opened(environment, name) as topic:
         # the record was read before the snapshot: if there is none, those ledgers have no entries of transactions
         snapshots = SnapshotStore(environment.records.store)
         followed = FollowedTransactions(snapshots, name, topic.read, topic.read_info)
-        last = topic.view.last_position()
-        followed.read_on(last)
-        yield last, followed
+        yield topic.view.last_position(), followed
 
 
 def _is_settled(snapshot: BufferSnapshot, up_to: EntryPosition) -> bool:
-    return snapshot.stable_position is not None and snapshot.stable_position >= up_to
+    return up_to < snapshot.stop

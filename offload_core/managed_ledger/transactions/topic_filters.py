@@ -78,14 +78,14 @@ class _Topic:
         waits_for = None
         if snapshot.stop <= self._last:
             sealed = self._sealed()
-            waits_for = environment.waits.find(name, KnownWait(snapshot, sealed))
+            waits_for = environment.waits.find(name, KnownWait(snapshot.stable_position, sealed))
             if waits_for is None:
                 snapshot = settle_transactions(environment, name, self._last)
                 if snapshot is None:
                     return None  # the topic is being deleted
                 if snapshot.stop <= self._last:
                     waits_for = self._waits_for()
-                    environment.waits.keep(name, KnownWait(snapshot, sealed), waits_for)
+                    environment.waits.keep(name, KnownWait(snapshot.stable_position, sealed), waits_for)
         if waits_for is None:
             environment.waits.forget(name)
         stop, known = snapshot.stop, environment.records.read(name)

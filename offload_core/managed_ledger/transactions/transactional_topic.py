@@ -201,8 +201,8 @@ class TransactionalTopic:
             self.snapshot()
             return True
 
-    def _readable_to(self, position: EntryPosition) -> EntryPosition | None:
-        """The last entry that is settled; None where no transaction was used."""
+    def _readable_to(self, position: EntryPosition) -> EntryPosition:
+        """The last entry that is settled; where no transaction was used, of those that there are now."""
         with self._lock:
             try:
                 self._read_on()
@@ -210,7 +210,7 @@ class TransactionalTopic:
                 if position > (self._followed.buffer.stable_position or _NOWHERE):
                     raise
             if not self._followed.is_used:
-                return None
+                return self.topic.last_position or _NOWHERE
             return self._followed.buffer.stable_position or _NOWHERE
 
     def _use(self) -> None:
@@ -221,14 +221,17 @@ class TransactionalTopic:
                 self._read_on()
 
     def _end(self, transaction: TransactionId, *, commits: bool) -> EntryPosition:
-        self._use()
         with self._lock:
+            self.topic.roll_if_due()  # what an append before left unknown is known from now on
             self._read_on()
-            if transaction not in self._begun and not self._followed.buffer.is_open(transaction):
+            if self._followed.buffer.is_open(transaction):
+                self._begun.discard(transaction)  # its entries tell from now on whether it has ended
+            elif transaction not in self._begun:
                 raise UnknownTransactionError(
                     f"no transaction {transaction} is open in {self.topic.name}",
                     hint="It may have ended before, or was never begun.",
                 )
+            self._use()
             marker = pack_marker(transaction, commits=commits, publish_time_ms=self._now_ms())
             position = self.topic.add_entry(marker)
             self._begun.discard(transaction)
