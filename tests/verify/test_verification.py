@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -304,6 +305,24 @@ def test_an_object_of_which_very_much_is_wrong_is_given_up() -> None:
     found = scene.findings()
     assert [each.code for each in found] == [Code.MESSAGE_CHECKSUM] * 100 + [Code.MORE]
     assert [each.entry_id for each in found[:100]] == list(range(100))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("entry_id", [2**63 - 2, 2**63 - 1])
+def test_an_id_that_no_entry_can_have_ends_its_block(entry_id: int) -> None:
+    """Where ids may be missing, any id that is greater is one."""
+    scene = SCENES["filtered"]()
+    scene.set(scene.key(), "q", 128 + 4, entry_id)
+    assert {each.code for each in scene.findings()} == {Code.ENTRY_WRONG_ID}
+
+
+@pytest.mark.timeout(60)
+def test_a_block_that_by_its_index_begins_with_such_an_id_ends_there() -> None:
+    scene = streaming(records=False)
+    index = scene.objects[scene.index_key(1)].data
+    at = index.rindex(struct.pack(">qi", 3, 3))  # ledger 8's last block
+    scene.set(scene.index_key(1), "q", at, 2**63 - 1)
+    assert {Code.BLOCK_WRONG_FIRST_ENTRY, Code.ENTRY_WRONG_ID} <= {each.code for each in scene.findings()}
 
 
 def test_what_was_looked_at_is_counted() -> None:
