@@ -271,7 +271,7 @@ class Verification:
             elif not stored.has_data:
                 yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
         copies = survey.unrecorded_ledgers()
-        yield from check_copies(copy for copy in copies if not is_orphan(copy[0]))
+        yield from check_copies((copy for copy in copies if not is_orphan(copy[0])), survey.has_broken)
 
     # --- what may have changed meanwhile -------------------------------------------------------
 

@@ -315,6 +315,13 @@ def streaming(*, records: bool = True, gone: bool = False) -> Scene:
     return scene
 
 
+def trimmed() -> Scene:
+    """What is left once ledger 7, of which a segment holds ledger 8 as well, was deleted."""
+    scene = Scene()
+    scene.add(second_segment(), 1)
+    return scene
+
+
 def share(uuid: UUID, end: int | None, **changes: object) -> OffloadSegment:
     """A ledger's share of a segment."""
     return segment(uuid, end, **changes)
@@ -385,6 +392,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "streaming": streaming,
     "streaming-without-records": lambda: streaming(records=False),
     "streaming-hot-copy-gone": lambda: streaming(gone=True),
+    "streaming-trimmed-without-records": trimmed,
     "mapfile-record": mapfiles,
     "mapfile-block": lambda: mapfiles(FileCompression.BLOCK),
     "mapfile-plain": lambda: mapfiles(FileCompression.NONE),
