@@ -400,3 +400,14 @@ def test_many_objects_are_listed_some_at_a_time() -> None:
             scene.objects[name].metadata["managedledgername"] = f"{MANAGED_LEDGER}-{number}"
     verification = scene.verification(deep=False)
     assert (list(verification), verification.summary.objects) == ([], 2500)
+
+
+def test_findings_are_given_as_objects_are_looked_at() -> None:
+    """Also of objects whose indexes cannot be read: there may be any number of them."""
+    scene = Scene()
+    for number in range(3):
+        scene.add(one_ledger(), number)
+        scene.cut(scene.index_key(number), 10)
+    verification = scene.verification(deep=False)
+    found = next(iter(verification))
+    assert (found.code, verification.summary.objects) == (Code.INDEX_TRUNCATED, 1)
