@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 from entries import PUBLISH_TIME_MS, batch_entry, entry
-from filtered_topics import MARKED, FilteredLedger, FilteredTopic, Layout, filtered_topics
+from filtered_topics import (
+    MARKED,
+    FilteredLedger,
+    FilteredTopic,
+    Layout,
+    filtered_topics,
+    pip17_with_gaps,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
@@ -226,3 +233,27 @@ def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_tim
     scan = TierReader(Tier(driver)).scan(topic=TOPIC, start_time=PUBLISH_TIME_MS - 100_000)
     assert len(driver.reads) <= 3, "the index, and a probe of each block"
     assert scan.to_table().num_rows == 1
+
+
+@pytest.mark.parametrize("emptied", [{16}, {15, 16, 17}, {8, 16, 24}, set(range(14, 20))])
+def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied: set[int]) -> None:
+    """By halving, as without them; one that tells nothing costs a request, not half of the ledger."""
+    payloads = [entry(b"v" * 50, publish_time=PUBLISH_TIME_MS + i * 1_000_000) for i in range(64)]
+
+    def requests(emptied: set[int], **times: int) -> int:
+        parts = [
+            (2 * i, {} if i in emptied else dict(enumerate(payloads[2 * i :][:2], 2 * i))) for i in range(32)
+        ]
+        written = pip17_with_gaps(3, parts, payloads)
+        stored = {written.key.data_key: written.data, written.key.index_key: written.index}
+        driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=200)
+        scan = TierReader(Tier(driver)).scan(topic=TOPIC, isolation="uncommitted", **times)
+        assert scan.to_table().num_rows == 2
+        return len(driver.reads)
+
+    for times in (
+        {"start_time": PUBLISH_TIME_MS + 62_000_000},
+        {"stop_time": PUBLISH_TIME_MS + 1_500_000},
+        {"start_time": PUBLISH_TIME_MS + 40_000_000, "stop_time": PUBLISH_TIME_MS + 41_500_000},
+    ):
+        assert requests(emptied, **times) <= requests(set(), **times) + len(emptied) + 2
