@@ -8,7 +8,7 @@ name no cluster (MapFiles) belong to the one that offloaded the rest of their to
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -118,12 +118,17 @@ class Ledger:
     `pieces` is empty if no attempt is complete, or if the index of the one that is has not been read. `record` is what
     its managed ledger's record says; None for a catalogue from the bucket alone. By a record a ledger may have no
     attempts: it is in BookKeeper only.
+
+    Attributes:
+        may_be_trimmed: nothing tells whether its first entries are lost, or it was trimmed and left here what lies in
+            one object with a later ledger. Of a topic's first ledger, without a record.
     """
 
     ledger_id: int
     pieces: tuple[Piece, ...]
     attempts: tuple[StoredObject, ...]
     record: LedgerRecord | None = None
+    may_be_trimmed: bool = False
 
     @property
     def entries(self) -> int | None:
@@ -266,11 +271,14 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
         for ledger_id in ledger_ids:
             if ledger_id is not None:
                 topic.setdefault(ledger_id, []).append(stored)
+    unknown = {stored.managed_ledger for stored in strays}
     topics = [
         Topic(
             cluster=cluster,
             name=None if managed_ledger is None else topic_of_managed_ledger(managed_ledger),
-            ledgers=tuple(_build_ledger(ledger_id, ledgers[ledger_id]) for ledger_id in sorted(ledgers)),
+            ledgers=_build_ledgers(
+                ledgers, is_all=managed_ledger is not None and managed_ledger not in unknown
+            ),
         )
         for (cluster, managed_ledger), ledgers in attempts.items()
     ]
@@ -285,6 +293,17 @@ def _clusters(objects: Sequence[StoredObject]) -> dict[str | None, str]:
         if stored.managed_ledger is not None and stored.cluster is not None:
             found.setdefault(stored.managed_ledger, set()).add(stored.cluster)
     return {name: clusters.pop() for name, clusters in found.items() if len(clusters) == 1}
+
+
+def _build_ledgers(attempts: Mapping[int, Sequence[StoredObject]], *, is_all: bool) -> tuple[Ledger, ...]:
+    """A topic's ledgers, by the attempts at each; `is_all` if of no object of it is unknown what it holds."""
+    ledgers = [_build_ledger(ledger_id, attempts[ledger_id]) for ledger_id in sorted(attempts)]
+    first = ledgers[0]
+    if is_all and first.pieces and first.pieces[0].first_entry_id:
+        index = first.pieces[0].stored.index
+        with_later = index is not None and any(each.ledger_id > first.ledger_id for each in index.ledgers)
+        ledgers[0] = replace(first, may_be_trimmed=with_later)
+    return tuple(ledgers)
 
 
 def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:

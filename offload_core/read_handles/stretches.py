@@ -23,7 +23,7 @@ from offload_core.codec.index import IndexedBlock
 from offload_core.codec.kernels import frames as kernels
 from offload_core.read_handles.cold_copy import ColdPiece
 from offload_core.read_handles.known_places import KnownPlaces, Start
-from offload_core.read_handles.windows import BlockBytes, Windows
+from offload_core.read_handles.windows import BlockBytes, FrameHead, Windows
 from offload_hooks.errors import EntryOrderError, placed
 
 _AT_ONCE = 16384
@@ -122,6 +122,7 @@ def _walk(
                 yield Located(ids, data.array, offsets, lengths, data.base)
         if status == kernels.OUT_OF_ROOM or (status == kernels.BAD_FRAME and count):
             if entry_id >= stop:
+                _check_behind(stretch, data.frame_head(at), data.base + at)
                 return
         elif status == kernels.ALL_READ:
             _check_end(stretch, entry_id, data.base + at)
@@ -131,6 +132,7 @@ def _walk(
         else:
             head = data.frame_head(at)
             if head is not None and head.entry_id >= stop:
+                _check_behind(stretch, head, data.base + at)
                 return
             if head is not None and head.entry_id >= first:
                 data.reach(at, head.frame_bytes)
@@ -140,6 +142,20 @@ def _walk(
             else:
                 data.extend(at, far=start.walk_to if entry_id < first else None)
             at = 0
+
+
+def _check_behind(stretch: Stretch, head: FrameHead | None, place: int) -> None:
+    """Where ids may be missing, what stands behind a read is no entry that the block cannot have; if it was fetched."""
+    end = stretch.block.end_entry_id
+    if head is None or end is None or head.entry_id < end or not stretch.piece.has_gaps:
+        return
+    raise EntryOrderError(
+        "an entry has an id that its block cannot have",
+        entry_id=head.entry_id,
+        offset=place,
+        expected=f"entries up to {end - 1}",
+        found=f"entry id {head.entry_id}",
+    )
 
 
 def _check_end(stretch: Stretch, entry_id: int, place: int) -> None:

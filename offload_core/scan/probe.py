@@ -12,7 +12,7 @@ import numpy as np
 from offload_core.catalogue import Piece
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.cursor import open_cursor
-from offload_core.codec.frames import FRAME_HEADER_BYTES
+from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.codec.index import IndexedBlock
 from offload_core.messages.kernels import entries
 from offload_core.messages.kernels import fields as f
@@ -46,6 +46,8 @@ def probe_block(tier: Tier, piece: Piece, block: IndexedBlock) -> Probe | None:
     size = min(block.length, PROBE_BYTES)
     while True:
         data = tier.read_range(piece.stored.key.data_key, block.offset, size)
+        if piece.stored.has_gaps and data[BLOCK_HEADER_BYTES:][: len(PADDING)] == PADDING:
+            return None  # a filter left nothing of it, and its padding may be long
         try:
             found = _look(data, piece, block)
         except FormatError:

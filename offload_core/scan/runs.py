@@ -79,8 +79,14 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
         return
     there = ledger.pieces[0].begin_entry_id
     if there is not None and asked.start < there and (asked.stop is None or asked.start < asked.stop):
-        what = f"the first entries of a ledger of {share.label} have no copy here"
-        lose(what, ledger.ledger_id, fail, found=f"entries from {there} on")
+        what, found = (
+            f"the first entries of a ledger of {share.label} have no copy here",
+            f"entries from {there} on",
+        )
+        if ledger.may_be_trimmed and not asked.start:
+            _log.warning("%s (ledger %d): %s. They were trimmed, or are lost", what, ledger.ledger_id, found)
+        else:
+            lose(what, ledger.ledger_id, fail, found=found)
     yield from _runs(share)
 
 

@@ -21,6 +21,9 @@ from offload_hooks.errors import OptionError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
+_MOST_PASSED = 8
+"""So many blocks, or ledgers, are looked at for one that tells of times."""
+
 
 def time_range(start: int | datetime | None, stop: int | datetime | None, slack_ms: int) -> TimeRange | None:
     """A range of publish times: milliseconds since the epoch, or times that know their zone. None without bounds.
@@ -119,17 +122,19 @@ class _Search:
 def _cut_before(search: _Search, shares: list[LedgerShare], border_ms: int) -> list[LedgerShare]:
     """Leave out what lies before entries that are all older than the border."""
 
-    def is_old(probe: Probe | None) -> bool:
-        return probe is not None and probe.latest_ms < border_ms
+    def is_near(probe: Probe | None) -> bool | None:
+        return None if probe is None else probe.latest_ms >= border_ms
 
     readable = [i for i, share in enumerate(shares) if share.ledger.is_readable]
-    ledgers = _count_until(len(readable), lambda i: not is_old(search.probe_ledger(shares[readable[i]])))
+    ledgers = _count_until(
+        len(readable), lambda i: is_near(search.probe_ledger(shares[readable[i]])), unknown=True
+    )
     if not ledgers:
         return shares
     at = readable[ledgers - 1]
     share = search.read(shares[at])
     blocks = search.blocks(share)
-    number = _count_until(len(blocks), lambda i: not is_old(search.probe(blocks[i])))
+    number = _count_until(len(blocks), lambda i: is_near(search.probe(blocks[i])), unknown=True)
     first = search.probe(blocks[number - 1]) if number else None
     if first is not None and first.entry_id > share.asked.start:
         share = replace(share, asked=replace(share.asked, start=first.entry_id, start_batch=0))
@@ -139,18 +144,20 @@ def _cut_before(search: _Search, shares: list[LedgerShare], border_ms: int) -> l
 def _cut_after(search: _Search, shares: list[LedgerShare], border_ms: int) -> list[LedgerShare]:
     """Leave out what lies behind entries of which none is older than the border."""
 
-    def is_new(probe: Probe | None) -> bool:
-        return probe is not None and probe.earliest_ms >= border_ms
+    def is_new(probe: Probe | None) -> bool | None:
+        return None if probe is None else probe.earliest_ms >= border_ms
 
     readable = [i for i, share in enumerate(shares) if share.ledger.is_readable]
-    ledgers = _count_until(len(readable), lambda i: is_new(search.probe_ledger(shares[readable[i]])))
+    ledgers = _count_until(
+        len(readable), lambda i: is_new(search.probe_ledger(shares[readable[i]])), unknown=False
+    )
     kept = shares[: readable[ledgers]] if ledgers < len(readable) else shares
     if not ledgers:
         return kept
     at = readable[ledgers - 1]
     share = search.read(kept[at])
     blocks = search.blocks(share)
-    number = _count_until(len(blocks), lambda i: is_new(search.probe(blocks[i])))
+    number = _count_until(len(blocks), lambda i: is_new(search.probe(blocks[i])), unknown=False)
     first = search.probe(blocks[number]) if number < len(blocks) else None
     asked = share.asked
     if first is not None and (asked.stop is None or first.entry_id < asked.stop):
@@ -159,17 +166,26 @@ def _cut_after(search: _Search, shares: list[LedgerShare], border_ms: int) -> li
     return [*kept[:at], share, *kept[at + 1 :]]
 
 
-def _count_until(count: int, holds: Callable[[int], bool]) -> int:
+def _count_until(count: int, holds: Callable[[int], bool | None], *, unknown: bool) -> int:
     """How many of 0 … `count` − 1 come before the first that `holds`, by halving; `count` if none does.
+
+    For one of which `holds` does not tell, such as a block of which a filter left nothing, the next one counts that it
+    tells of; `unknown` where none of a few does.
 
     Where it does not hold for all that follow one that it holds for, the answer is the border of some such run: what is
     cut off there is as right to cut off as elsewhere.
     """
     low, high = 0, count
     while low < high:
-        middle = (low + high) // 2
-        if holds(middle):
-            high = middle
+        middle = at = (low + high) // 2
+        found = holds(at)
+        while found is None and at + 1 < min(high, middle + _MOST_PASSED):
+            at += 1
+            found = holds(at)
+        if found is None:
+            found, at = unknown, middle
+        if found:
+            high = at
         else:
-            low = middle + 1
+            low = at + 1
     return low

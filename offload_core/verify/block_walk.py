@@ -139,6 +139,9 @@ class BlockWalk:
                     offsets=offsets[:count],
                     lengths=lengths[:count],
                 )
+            if self.next_entry_id == _NO_STOP:
+                self._refuse_id()
+                return
             if status == kernels.CUT_OFF:
                 self._rest = array[int(position) :]
                 return
@@ -187,6 +190,17 @@ class BlockWalk:
                 f"the end after entry {self.next_entry_id - 1}",
                 entry_id=self.next_entry_id,
             )
+
+    def _refuse_id(self) -> None:
+        """Ends the walk: behind such an entry nothing can come, and the kernel would go no farther."""
+        self.is_done = True
+        self._add(
+            Code.ENTRY_WRONG_ID,
+            self.reached - self._block.offset,
+            f"an entry id less than {_NO_STOP - 1}",
+            "one that no entry can have",
+            entry_id=_NO_STOP - 1,
+        )
 
     def _explain(self, array: Bytes, base: int, position: int, end: int) -> None:
         self.is_done = True

@@ -178,6 +178,12 @@ class Code(enum.Enum):
         "the index of a streaming object says that a ledger has more or fewer entries here",
         "none is lost by it; readers go by the blocks",
     )
+    KEPT = (
+        "ledger.kept-entries",
+        _ERROR,
+        "an object with gaps does not have the entries that its filter kept, as the index counts them",
+        _DATA,
+    )
     WRONG_SIZE = (
         "ledger.wrong-size",
         _WARNING,

@@ -1,12 +1,12 @@
 """Copies that no record tells of: of each ledger that is in several objects, which is read, and do they go together.
 
 As readers choose without records: the newest whole copy; without one, of segments that begin with the same entry the
-newest. Source: offload_core/catalogue/model.py.
+newest. Of a topic's first ledger here the beginning may have been trimmed. Source: offload_core/catalogue/model.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
 from offload_core.codec.object_format import ObjectFormat
@@ -18,10 +18,17 @@ from offload_core.verify.survey import Surveyed
 Copy = tuple[Surveyed, LedgerExtent]
 """A ledger's entries in one object."""
 
+HasBroken = Callable[[str | None, str | None], bool]
 
-def check_copies(copies: Iterable[Copy]) -> Iterator[Finding]:
-    """What is wrong with the copies of ledgers; those of one ledger together, segments by their first entries."""
+
+def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Finding]:
+    """What is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
+
+    `has_broken` tells of cluster and managed ledger whether there are objects of which nobody knows what they hold.
+    """
+    topic_before: tuple[str | None, str | None] | None = None
     for (cluster, managed_ledger, _), of_ledger in groupby(copies, key=_ledger_of):
+        is_first, topic_before = (cluster, managed_ledger) != topic_before, (cluster, managed_ledger)
         if cluster is None and managed_ledger is None:
             continue  # ids of two clusters collide: nothing tells whether these are of one ledger
         found = list(of_ledger)
@@ -30,7 +37,8 @@ def check_copies(copies: Iterable[Copy]) -> Iterator[Finding]:
         if whole:
             yield from _check_whole(whole, segments)
         else:
-            yield from _check_segments(segments)
+            is_first = is_first and managed_ledger is not None and not has_broken(cluster, managed_ledger)
+            yield from _check_segments(segments, is_first=is_first)
 
 
 def _ledger_of(copy: Copy) -> tuple[str | None, str | None, int]:
@@ -57,13 +65,15 @@ def _check_whole(whole: Sequence[Copy], segments: Sequence[Copy]) -> Iterator[Fi
         yield _superseded(copy, newest)
 
 
-def _check_segments(segments: Sequence[Copy]) -> Iterator[Finding]:
+def _check_segments(segments: Sequence[Copy], *, is_first: bool) -> Iterator[Finding]:
     chosen: list[Copy] = []
     for _, same in groupby(segments, key=lambda copy: copy[1].first_entry_id):
         *older, newest = sorted(same, key=_age)
         yield from (_superseded(copy, newest) for copy in older)
         chosen.append(newest)
-    stop: int | None = 0
+    # What was trimmed stays in an object as long as a later ledger is in it.
+    may_be_trimmed = is_first and (chosen[0][0].last_ledger_id or 0) > chosen[0][1].ledger_id
+    stop: int | None = chosen[0][1].first_entry_id if may_be_trimmed else 0
     has_gaps = False
     for copy in chosen:
         first = copy[1].first_entry_id

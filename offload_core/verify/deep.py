@@ -16,6 +16,8 @@ from offload_core.codec.cursor import open_cursor
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.filters.indexed import indexed_filter
+from offload_core.filters.record import DroppedEntries
 from offload_core.messages.decode import BATCH_BYTES
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
@@ -26,7 +28,14 @@ from offload_core.verify.codes import Code
 from offload_core.verify.findings import Finding, Findings, of_error
 from offload_core.verify.message_check import MessageCheck
 from offload_core.verify.objects import extent_of
-from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError, placed
+from offload_hooks.errors import (
+    FormatError,
+    ObjectNotFoundError,
+    OffloadError,
+    StoreError,
+    UnsupportedVersionError,
+    placed,
+)
 
 _ENTRIES_AT_ONCE = 16384
 
@@ -245,7 +254,10 @@ class _ObjectCheck:
 
     def _check_counts(self, ledger: LedgerIndex, counted: _Counted) -> None:
         """What was counted against what the index says, where all was right up to here."""
-        if not counted.is_right or self._task.has_gaps or self._found.is_full:
+        if not counted.is_right or self._found.is_full:
+            return
+        if self._task.has_gaps:
+            self._check_kept(ledger, counted)
             return
         extent, stop, key = extent_of(ledger), counted.next_entry_id, self._task.key
         if extent.entries is None and extent.stop_entry_id not in (None, stop):
@@ -255,6 +267,33 @@ class _ObjectCheck:
         is_whole = extent.first_entry_id == 0 and extent.entries == stop and not self._task.is_filtered
         if is_whole and extent.size is not None and extent.size != counted.payload_bytes:
             self._found.add(_wrong(Code.WRONG_SIZE, key, ledger, extent.size, counted.payload_bytes))
+
+    def _check_kept(self, ledger: LedgerIndex, counted: _Counted) -> None:
+        """Where ids may be missing, only what the filter counted tells whether all that it kept is there."""
+        key = self._task.key
+        try:
+            record = indexed_filter(ledger)
+        except UnsupportedVersionError:
+            return
+        except FormatError as error:
+            self._found.add(of_error(Code.INDEX_BAD_METADATA, error, key=key.index_key))
+            return
+        if record is None:
+            return
+        found = DroppedEntries(entries=counted.entries, payload_bytes=counted.payload_bytes)
+        if found != record.kept:
+            expected, given = (
+                f"{each.entries} entries, {each.payload_bytes} bytes" for each in (record.kept, found)
+            )
+            self._found.add(
+                Finding(
+                    code=Code.KEPT,
+                    what=Code.KEPT.meaning,
+                    ledger_id=ledger.ledger_id,
+                    expected=f"{expected} by the index",
+                    found=given,
+                )
+            )
 
 
 def _jumps(expected: int, entry_ids: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -18,15 +18,17 @@ from offload_core.verify.objects import Examined, LedgerExtent
 _TABLES = """
     CREATE TABLE objects (
         id INTEGER PRIMARY KEY, key TEXT, uuid BLOB, cluster TEXT, managed_ledger TEXT,
-        has_data INTEGER, has_index INTEGER, is_sound INTEGER, has_gaps INTEGER, modified_at REAL,
+        has_data INTEGER, has_index INTEGER, is_sound INTEGER, has_gaps INTEGER, modified_at REAL, last_ledger INTEGER,
         is_recorded INTEGER DEFAULT 0);
     CREATE TABLE extents (
         object INTEGER, ledger INTEGER, first INTEGER, last_block INTEGER, stop INTEGER, entries INTEGER, size INTEGER,
         PRIMARY KEY (object, ledger)) WITHOUT ROWID;
     CREATE INDEX by_uuid ON objects (uuid);
+    CREATE INDEX broken ON objects (managed_ledger, cluster) WHERE NOT is_sound;
 """
 _OBJECT = (
-    "id, objects.key, objects.cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at"
+    "id, objects.key, objects.cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at, "
+    "last_ledger"
 )
 _EXTENT = "extents.ledger, first, last_block, stop, entries, size"
 
@@ -39,6 +41,7 @@ class Surveyed:
         number: in the survey.
         key: of the data object, whether that is there or not.
         is_sound: both objects are there and go together.
+        last_ledger_id: the last of the ledgers in it; None if it is not sound.
     """
 
     number: int
@@ -50,6 +53,7 @@ class Surveyed:
     is_sound: bool
     has_gaps: bool
     modified_at: float
+    last_ledger_id: int | None
 
 
 class Survey:
@@ -75,7 +79,7 @@ class Survey:
         times = [each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None]
         cursor = self._file.execute(
             "INSERT INTO objects (key, uuid, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, "
-            "modified_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "modified_at, last_ledger) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 found.key.data_key,
                 found.key.uuid.bytes,
@@ -86,6 +90,7 @@ class Survey:
                 found.is_sound,
                 found.has_gaps,
                 max(times),
+                max((each.ledger_id for each in found.extents), default=None),
             ),
         )
         number = int(cursor.lastrowid or 0)
@@ -132,6 +137,11 @@ class Survey:
         query = "SELECT DISTINCT cluster FROM objects WHERE is_recorded AND cluster IS NOT NULL"
         return {cluster for (cluster,) in self._file.execute(query)}
 
+    def has_broken(self, cluster: str | None, managed_ledger: str | None) -> bool:
+        """Whether a topic has objects of which nobody knows what they hold."""
+        query = "SELECT 1 FROM objects WHERE NOT is_sound AND managed_ledger IS ? AND cluster IS ? LIMIT 1"
+        return self._file.execute(query, (managed_ledger, cluster)).fetchone() is not None
+
     def unrecorded(self) -> Iterator[Surveyed]:
         """The pairs that no record names, by key."""
         query = f"SELECT {_OBJECT} FROM objects WHERE NOT is_recorded ORDER BY key"  # noqa: S608
@@ -144,11 +154,11 @@ class Survey:
             "WHERE NOT is_recorded ORDER BY cluster, managed_ledger, ledger, first, modified_at, key"
         )
         for row in self._file.execute(query):
-            yield _object(row[:9]), _extent(row[9:])
+            yield _object(row[:10]), _extent(row[10:])
 
 
 def _object(row: Sequence[Any]) -> Surveyed:
-    number, key, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at = row
+    number, key, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at, last = row
     parsed = parse_key(key)
     assert parsed is not None
     return Surveyed(
@@ -161,6 +171,7 @@ def _object(row: Sequence[Any]) -> Surveyed:
         is_sound=bool(is_sound),
         has_gaps=bool(has_gaps),
         modified_at=modified_at,
+        last_ledger_id=last,
     )
 
 

@@ -136,13 +136,12 @@ class Verification:
     # --- objects -------------------------------------------------------------------------------
 
     def _objects(self, survey: Survey) -> Iterator[Finding]:
-        tasks = self._tasks(survey)
         if self._deep:
-            for result in self._executor.run(DeepCheck(tier=self._tier), tasks):
+            for result in self._executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
                 self._take(survey, result)
                 yield from self._drain()
         else:
-            for _ in tasks:
+            for _ in self._surveyed(survey):
                 yield from self._drain()
         yield from self._drain()
 
@@ -150,8 +149,8 @@ class Verification:
         while self._found:
             yield self._found.popleft()
 
-    def _tasks(self, survey: Survey) -> Iterator[DeepTask]:
-        """The objects of the tier, each in the survey, its findings in `_found`; those that can be verified deeply."""
+    def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
+        """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
         pairs = stream_pairs(self._tier, self._prefix)
         while some := list(islice(pairs, _PAIRS_AT_ONCE)):
             for examined in concurrently(self._examine, some):
@@ -163,18 +162,26 @@ class Verification:
                     self.summary.object_bytes += examined.size_bytes
                     self._found.extend(examined.findings)
                     self._listener(self.summary)
-                    if examined.index is not None:
-                        yield from self._task(survey, number, examined)
+                    yield number, examined
+
+    def _tasks(self, survey: Survey) -> Iterator[DeepTask]:
+        """Those of the objects that can be verified deeply, and were not before."""
+        for number, examined in self._surveyed(survey):
+            if examined.index is not None:
+                yield from self._task(survey, number, examined)
 
     def _examine(self, pair: Pair) -> Examined | OffloadError | None:
         try:
-            return examine(self._tier, pair)
+            examined = examine(self._tier, pair)
         except StoreError as error:
             return error.at(key=pair.key.data_key)
+        if examined is not None and not self._deep:
+            examined.index = None  # it may be large, and is not needed any more
+        return examined
 
     def _task(self, survey: Survey, number: int, examined: Examined) -> Iterator[DeepTask]:
         pair = examined.pair
-        if self._deep and self._state is not None:
+        if self._state is not None:
             counts = self._state.find(pair)
             if counts is not None:
                 self.summary.skipped += 1
@@ -192,8 +199,6 @@ class Verification:
             has_gaps=examined.has_gaps,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
         )
-        if not self._deep:
-            del self._under_way[number]
 
     def _take(self, survey: Survey, result: DeepResult) -> None:
         pair = self._under_way.pop(result.task.number)
@@ -271,7 +276,7 @@ class Verification:
             elif not stored.has_data:
                 yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
         copies = survey.unrecorded_ledgers()
-        yield from check_copies(copy for copy in copies if not is_orphan(copy[0]))
+        yield from check_copies((copy for copy in copies if not is_orphan(copy[0])), survey.has_broken)
 
     # --- what may have changed meanwhile -------------------------------------------------------
 

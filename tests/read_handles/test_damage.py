@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterator
 
 import pytest
@@ -77,6 +78,18 @@ def test_gaps_in_an_object_that_is_not_filtered_are_damage() -> None:
     error = raised.value
     assert (error.ledger_id, error.block, error.entry_id) == (7, 1, 7)
     assert (error.expected, error.found) == ("entry id 7", "entry id 8")
+
+
+def test_an_entry_whose_id_lies_behind_its_block_is_no_gap() -> None:
+    copy = gapped_copy({i: each for i, each in enumerate(PAYLOADS) if i % 3 == 1}, 60)
+    (key,) = (each for each in copy.driver.objects if not each.endswith("index"))
+    data = copy.driver.objects[key]
+    frame = data.rindex(struct.pack(">iq", len(PAYLOADS[58]), 58)) + 4
+    copy.driver.objects[key] = data[:frame] + struct.pack(">q", 580) + data[frame + 8 :]
+    for first in (0, 58):
+        with pytest.raises(EntryOrderError) as caught:
+            copy.open().read_sparse(first, 59, 1 << 20)
+        assert (caught.value.entry_id, caught.value.offset) == (580, frame - 4)
 
 
 def test_an_objects_block_whose_length_is_wrong_is_refused_where_it_begins() -> None:

@@ -51,6 +51,15 @@ def closed_with(written: WrittenObject, entries: int) -> WrittenObject:
     return WrittenObject(key=written.key, data=written.data, index=packed, entries=written.entries)
 
 
+def ending_one(first: int) -> WrittenObject:
+    """A segment with the rest of ledger 5, and ledger 6."""
+    parts = [
+        LedgerPart(ledger_id=5, blocks=[payloads(5, first, first + 2)], first_entry_id=first),
+        LedgerPart(ledger_id=6, blocks=[payloads(6, 0, 3)]),
+    ]
+    return streaming_object(parts)
+
+
 def read(tier: TierReader, **options: Any) -> list[bytes]:
     table = tier.scan(level="entries", columns=["value"], **options).to_table()
     values: list[bytes] = table["value"].to_pylist()
@@ -379,3 +388,29 @@ def test_golden_segments_are_read_as_one_ledger_and_alone_they_are_not_whole(tmp
     with open_tier(tmp_path) as tier:
         ids = tier.scan(ledger=30, level="entries", columns=["__entryId"]).to_table()["__entryId"].to_pylist()
     assert ids == list(range(300))
+
+
+def test_what_was_trimmed_and_lies_beside_a_later_ledger_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
+    """Without records: a segment stays until all its ledgers are gone."""
+    tier = in_memory(ending_one(4))
+    assert read(tier, topic=TOPIC) == payloads(5, 4, 6) + payloads(6, 0, 3)
+    assert "They were trimmed, or are lost" in caplog.text
+    assert lose(tier, topic=TOPIC, start=at(5, 2)).ledger_id == 5
+
+
+@pytest.mark.parametrize(
+    "before",
+    [pytest.param(whole(4), id="an-earlier-ledger"), pytest.param(segment(5, 0, 3), id="an-earlier-segment")],
+)
+def test_behind_what_was_not_trimmed_it_is_loss(before: WrittenObject) -> None:
+    assert lose(in_memory(before, ending_one(4)), topic=TOPIC).ledger_id == 5
+
+
+def test_it_is_loss_where_an_object_does_not_tell_what_it_holds() -> None:
+    broken = segment(5, 0, 4)
+    broken = WrittenObject(key=broken.key, data=broken.data, index=broken.index[:-1], entries=())
+    assert lose(in_memory(broken, ending_one(4)), topic=TOPIC).ledger_id == 5
+
+
+def test_a_segment_of_one_ledger_would_have_gone_with_it() -> None:
+    assert lose(in_memory(segment(5, 4, 6), whole(6)), topic=TOPIC).ledger_id == 5

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 from entries import PUBLISH_TIME_MS, batch_entry, entry
-from filtered_topics import FilteredLedger, FilteredTopic, Layout, filtered_topics
+from filtered_topics import (
+    MARKED,
+    FilteredLedger,
+    FilteredTopic,
+    Layout,
+    filtered_topics,
+    pip17_with_gaps,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiers import TOPIC, MemoryDriver, Names
+from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
+from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BlockHeader, pack_block_header
+from offload_core.codec.frames import padding
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Condition, Operator, Position, Scan, read_task
 from offload_core.tier import Tier
 from offload_hooks.errors import DataLossError, EntryOrderError, FormatError
@@ -194,3 +208,52 @@ def test_payloads_of_many_runs_of_entries_come_in_one_batch() -> None:
     for level in ("entries", "messages"):
         batches = list(FilteredTopic(ledgers=[ledger]).tier().scan(topic=TOPIC, level=level))  # type: ignore[arg-type]
         assert [batch.num_rows for batch in batches] == [2000]
+
+
+def test_the_padding_of_a_block_of_which_nothing_is_left_is_not_searched_for_times() -> None:
+    """A store's least block is of some MiB, also where a filter left nothing of it."""
+    blocks = [b"", b""]
+    for number, (first, payload) in enumerate([(0, None), (5, entry(b"x", publish_time=PUBLISH_TIME_MS))]):
+        frame = b"" if payload is None else struct.pack(">iq", len(payload), first) + payload
+        length = 200_000
+        header = BlockHeader(
+            object_format=ObjectFormat.STREAMING, block_length=length, first_entry_id=first, ledger_id=3
+        )
+        rest = padding(length - BLOCK_HEADER_BYTES - len(frame))
+        blocks[number] = pack_block_header(header) + frame + rest
+    index = [
+        BlockEntry(first_entry_id=first, part_number=1 + i, offset=200_000 * i)
+        for i, first in enumerate((0, 5))
+    ]
+    info = LedgerInfo(ledger_id=3, entries=6, timestamp_ms=1)
+    key = ObjectKey(folder="", uuid=uuid_of(0), ledger_id=None, is_index=False)
+    data = b"".join(blocks)
+    stored = {key.data_key: data, key.index_key: pack_streaming_index([(info, index)], len(data))}
+    driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=1 << 20)
+    scan = TierReader(Tier(driver)).scan(topic=TOPIC, start_time=PUBLISH_TIME_MS - 100_000)
+    assert len(driver.reads) <= 3, "the index, and a probe of each block"
+    assert scan.to_table().num_rows == 1
+
+
+@pytest.mark.parametrize("emptied", [{16}, {15, 16, 17}, {8, 16, 24}, set(range(14, 20))])
+def test_blocks_of_which_nothing_is_left_do_not_hide_where_a_time_is(emptied: set[int]) -> None:
+    """By halving, as without them; one that tells nothing costs a request, not half of the ledger."""
+    payloads = [entry(b"v" * 50, publish_time=PUBLISH_TIME_MS + i * 1_000_000) for i in range(64)]
+
+    def requests(emptied: set[int], **times: int) -> int:
+        parts = [
+            (2 * i, {} if i in emptied else dict(enumerate(payloads[2 * i :][:2], 2 * i))) for i in range(32)
+        ]
+        written = pip17_with_gaps(3, parts, payloads)
+        stored = {written.key.data_key: written.data, written.key.index_key: written.index}
+        driver = MemoryDriver(stored, metadata={**Names().as_metadata("data"), **MARKED}, range_bytes=200)
+        scan = TierReader(Tier(driver)).scan(topic=TOPIC, isolation="uncommitted", **times)
+        assert scan.to_table().num_rows == 2
+        return len(driver.reads)
+
+    for times in (
+        {"start_time": PUBLISH_TIME_MS + 62_000_000},
+        {"stop_time": PUBLISH_TIME_MS + 1_500_000},
+        {"start_time": PUBLISH_TIME_MS + 40_000_000, "stop_time": PUBLISH_TIME_MS + 41_500_000},
+    ):
+        assert requests(emptied, **times) <= requests(set(), **times) + len(emptied) + 2

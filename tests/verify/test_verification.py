@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -306,6 +307,24 @@ def test_an_object_of_which_very_much_is_wrong_is_given_up() -> None:
     assert [each.entry_id for each in found[:100]] == list(range(100))
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("entry_id", [2**63 - 2, 2**63 - 1])
+def test_an_id_that_no_entry_can_have_ends_its_block(entry_id: int) -> None:
+    """Where ids may be missing, any id that is greater is one."""
+    scene = SCENES["filtered"]()
+    scene.set(scene.key(), "q", 128 + 4, entry_id)
+    assert {each.code for each in scene.findings()} == {Code.ENTRY_WRONG_ID}
+
+
+@pytest.mark.timeout(60)
+def test_a_block_that_by_its_index_begins_with_such_an_id_ends_there() -> None:
+    scene = streaming(records=False)
+    index = scene.objects[scene.index_key(1)].data
+    at = index.rindex(struct.pack(">qi", 3, 3))  # ledger 8's last block
+    scene.set(scene.index_key(1), "q", at, 2**63 - 1)
+    assert {Code.BLOCK_WRONG_FIRST_ENTRY, Code.ENTRY_WRONG_ID} <= {each.code for each in scene.findings()}
+
+
 def test_what_was_looked_at_is_counted() -> None:
     scene = SCENES["no-checksums"]()
     scene.add(one_ledger(), 3)
@@ -381,3 +400,14 @@ def test_many_objects_are_listed_some_at_a_time() -> None:
             scene.objects[name].metadata["managedledgername"] = f"{MANAGED_LEDGER}-{number}"
     verification = scene.verification(deep=False)
     assert (list(verification), verification.summary.objects) == ([], 2500)
+
+
+def test_findings_are_given_as_objects_are_looked_at() -> None:
+    """Also of objects whose indexes cannot be read: there may be any number of them."""
+    scene = Scene()
+    for number in range(3):
+        scene.add(one_ledger(), number)
+        scene.cut(scene.index_key(number), 10)
+    verification = scene.verification(deep=False)
+    found = next(iter(verification))
+    assert (found.code, verification.summary.objects) == (Code.INDEX_TRUNCATED, 1)

@@ -12,15 +12,31 @@ from offload_core.codec.block_header import BlockHeader, pack_block_header
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.frames import padding
 from offload_core.codec.object_format import ObjectFormat
+from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
+from offload_core.filters.record import RECORD_KEY
 
 
 def filtered_object(
-    payloads: Sequence[bytes], *, keep: Callable[[int], bool], ledger_id: int
+    payloads: Sequence[bytes],
+    *,
+    keep: Callable[[int], bool],
+    ledger_id: int,
+    counts: Callable[[int], bool] | None = None,
 ) -> WrittenObject:
-    """The object of all these payloads, with padding for those that are not kept; each block keeps its length."""
-    whole = pip17_object(
-        payloads, ledger_id=ledger_id, max_block_bytes=1000, metadata=ledger_metadata(payloads)
+    """The object of all these payloads, with padding for those that are not kept; each block keeps its length.
+
+    `counts` are those that its index says were kept, if others.
+    """
+    sizes = [len(each) for i, each in enumerate(payloads) if (counts or keep)(i)]
+    record = FilterRecord.of(
+        "transactions",
+        FilterMode.GAP,
+        None,
+        DroppedEntries(entries=len(sizes), payload_bytes=sum(sizes)),
+        {"marker": DroppedEntries(entries=len(payloads) - len(sizes))},
     )
+    metadata = replace(ledger_metadata(payloads), custom=((RECORD_KEY, record.pack().encode()),))
+    whole = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=1000, metadata=metadata)
     data = b""
     for block in parse_index(whole.index, whole.key).ledgers[0].blocks:
         assert block.end_entry_id is not None

@@ -6,7 +6,7 @@ from entries import pip17_object
 
 from damage.corpus import Place, damage
 from damage.in_indexes import alone, segments
-from damage.scenes import FIRST, LEDGER, PAYLOADS, Scene, first_segment, one_ledger, second_segment
+from damage.scenes import FIRST, FOLLOWING, LEDGER, PAYLOADS, Scene, first_segment, one_ledger, second_segment
 from offload_core.verify import Code
 
 
@@ -37,6 +37,7 @@ def a_segmented_ledger_has_a_whole_copy(scene: Scene) -> Place:
 
 @damage(segments, Code.GAP)
 def the_first_segment_is_gone(scene: Scene) -> Place:
+    scene.add(pip17_object(FOLLOWING, ledger_id=LEDGER - 1), 2)  # so that it was not trimmed
     del scene.objects[scene.key(0)], scene.objects[scene.index_key(0)]
     return {"key": scene.key(1), "ledger_id": LEDGER, "entry_id": 0}
 

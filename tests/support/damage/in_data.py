@@ -324,3 +324,15 @@ def batch_goes_on_behind_its_last_message(scene: Scene) -> Place:
 def index_says_another_size(scene: Scene) -> Place:
     scene.with_index(repacked(scene, length=1))
     return of_index(scene, ledger_id=LEDGER)
+
+
+@damage(lambda: filtered(without=5), Code.KEPT, deep=True)
+def an_entry_that_a_filter_kept_is_left_out(scene: Scene) -> Place:
+    return {"key": scene.key(), "ledger_id": LEDGER}
+
+
+@damage(filtered, Code.INDEX_BAD_METADATA, deep=True)
+def what_a_filter_did_is_damaged(scene: Scene) -> Place:
+    index = scene.objects[scene.index_key()].data
+    scene.write(scene.index_key(), index.index(b'{"version"'), b"[")
+    return {"key": scene.index_key(), "ledger_id": LEDGER}

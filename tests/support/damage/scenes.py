@@ -315,6 +315,13 @@ def streaming(*, records: bool = True, gone: bool = False) -> Scene:
     return scene
 
 
+def trimmed() -> Scene:
+    """What is left once ledger 7, of which a segment holds ledger 8 as well, was deleted."""
+    scene = Scene()
+    scene.add(second_segment(), 1)
+    return scene
+
+
 def share(uuid: UUID, end: int | None, **changes: object) -> OffloadSegment:
     """A ledger's share of a segment."""
     return segment(uuid, end, **changes)
@@ -337,10 +344,20 @@ def mapfiles(
     return scene
 
 
-def filtered() -> Scene:
-    """A ledger whose filter took entries out, in the middle, at blocks' borders and at the end."""
+def filtered(without: int | None = None) -> Scene:
+    """A ledger whose filter took entries out, in the middle, at blocks' borders and at the end.
+
+    `without` is an entry that it kept, and that is not there.
+    """
+
+    def counts(entry_id: int) -> bool:
+        return entry_id % 3 != 1 and entry_id != 15
+
     scene = Scene()
-    key = scene.add(filtered_object(PAYLOADS, keep=lambda i: i % 3 != 1 and i != 15, ledger_id=LEDGER), 0)
+    written = filtered_object(
+        PAYLOADS, keep=lambda i: counts(i) and i != without, ledger_id=LEDGER, counts=counts
+    )
+    key = scene.add(written, 0)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
     scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(key.uuid)))}
@@ -385,6 +402,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "streaming": streaming,
     "streaming-without-records": lambda: streaming(records=False),
     "streaming-hot-copy-gone": lambda: streaming(gone=True),
+    "streaming-trimmed-without-records": trimmed,
     "mapfile-record": mapfiles,
     "mapfile-block": lambda: mapfiles(FileCompression.BLOCK),
     "mapfile-plain": lambda: mapfiles(FileCompression.NONE),
