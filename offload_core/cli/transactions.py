@@ -20,7 +20,6 @@ from offload_core.managed_ledger import (
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import PolicyStore
-from offload_core.transactions import SnapshotStore
 
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/topic, or a partition.")
@@ -42,7 +41,7 @@ def transactions(
     name = managed_ledger_of_topic(parse_topic(topic))
     if reset:
         if environment.records.read(name) is not None:
-            SnapshotStore(environment.records.store).reset(name)
+            environment.snapshots.reset(name)
         settle_transactions(environment, name)
     status = look_at_transactions(environment, name)
     begun = begin_times_ms(environment, name, status)

@@ -19,7 +19,6 @@ from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import needed_objects
-from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
 _TRIES = 10
@@ -141,7 +140,7 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
             return True  # another process has ended it
         for ledger_id in unrecorded:
             delete_hot(environment, Deletion(managed_ledger=name, ledger_id=ledger_id, copy="hot", why=why))
-        SnapshotStore(environment.records.store).delete(name)
+        environment.snapshots.delete(name)
         try:
             environment.records.delete(name, known)
             environment.waits.forget(name)

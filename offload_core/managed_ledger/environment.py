@@ -16,6 +16,7 @@ from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.offloads import Offloads
 from offload_core.policies import ReadPriority
+from offload_core.transactions import SnapshotStore
 from offload_hooks.ledger_stores import LedgerReader
 
 
@@ -48,6 +49,7 @@ class Environment:
         audit: where each deletion is recorded.
         forget: told of each managed ledger whose record is deleted, by its name: what else is kept of its topic goes.
         now_ms: the time, in ms since 1970, UTC.
+        snapshots: of their transactions.
     """
 
     records: ManagedLedgerRecords
@@ -62,6 +64,11 @@ class Environment:
     audit: AuditLog = field(default_factory=LoggedDeletions)
     forget: Callable[[str], None] = _nothing_else
     now_ms: Callable[[], int] = system_now_ms
+    snapshots: SnapshotStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Snapshots are where the records are."""
+        object.__setattr__(self, "snapshots", SnapshotStore(self.records.store))
 
     def open_ledger(self, record: LedgerRecord, priority: ReadPriority, name: str) -> LedgerReader:
         """Open a ledger for reading."""

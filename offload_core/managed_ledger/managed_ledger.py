@@ -57,7 +57,7 @@ class ManagedLedger:
                 self._cache,
                 forget,
                 lambda: self._offloads.offload_status.state == "running",
-                partial(open_filter, environment, owned.name),
+                lambda last: open_filter(environment, owned.name, last, owned.info),
             )
 
     def __repr__(self) -> str:

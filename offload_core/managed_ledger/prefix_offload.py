@@ -74,7 +74,7 @@ class PrefixOffload:
         self,
         name: str,
         offloads: Offloads | None,
-        open_filter: Callable[[EntryPosition], FilterRun | None],
+        open_filter: Callable[[EntryPosition, ManagedLedgerInfo], FilterRun | None],
         read: Callable[[], ManagedLedgerInfo],
         offloaded: Callable[[int], None],
         announce: Callable[[LedgerRecord, UUID, str], None],
@@ -151,7 +151,7 @@ class PrefixOffload:
             try:
                 last = EntryPosition(ledger_id, (ledger.info.entries or 0) - 1)
                 with placed(ledger_id=ledger_id):
-                    filter_run = self._open_filter(last)
+                    filter_run = self._open_filter(last, info)
                 if filter_run is not None and not filter_run.takes(last):
                     with self._lock:
                         return self._succeeded(info, _waiting(due, filter_run.waits_for))

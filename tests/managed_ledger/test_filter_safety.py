@@ -70,7 +70,7 @@ def by_segments(topic: FilteredTopic) -> None:
             stop = ledger.info.entries or 0
             for first, end in ((0, stop // 2), (stop // 2, stop)):
                 at, last = EntryPosition(ledger.ledger_id, first), EntryPosition(ledger.ledger_id, end - 1)
-                run = open_filter(topic.environment, NAME, last)
+                run = open_filter(topic.environment, NAME, last, topic.topic.topic.read_info())
                 assert run is not None
                 bounds = SegmentBounds(max_segment_bytes=1 << 20, block_bytes=4096)
                 segment = segments.assign(at, bounds, last, SegmentFilter(run, None))

@@ -119,7 +119,7 @@ def test_of_the_proposals_example_cut_in_any_way(tmp_path: Path) -> None:
             ends.append(added - 1)
             for end, ledger in zip(ends, topic.ledgers, strict=True):
                 last = EntryPosition(ledger.ledger_id, (ledger.info.entries or 0) - 1)
-                run = open_filter(topic.environment, NAME, last)
+                run = open_filter(topic.environment, NAME, last, topic.topic.topic.read_info())
                 assert run is not None
                 assert run.takes(last) == (end <= STABLE[added - 1]), (cuts, added, end)
 

@@ -25,7 +25,7 @@ from offload_core.managed_ledger.view import LedgersView
 from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import ReadPriority
-from offload_core.transactions import BufferSnapshot, SnapshotStore, TransactionId
+from offload_core.transactions import BufferSnapshot, TransactionId
 from offload_hooks.errors import OffloadError, UnknownTopicError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
@@ -49,7 +49,7 @@ def settle_transactions(
         MetadataError, FormatError: the snapshot, or an entry behind it, is damaged, with the place.
         StoreError: of the metadata, or of where entries are read; it can be called again. What was read is persisted.
     """
-    snapshots = SnapshotStore(environment.records.store)
+    snapshots = environment.snapshots
     if up_to is not None:
         known = snapshots.read(name)
         if known is None or _is_settled(known, up_to):
@@ -131,7 +131,7 @@ def _followed(
     """The last entry of a topic's sealed ledgers, and its transaction buffer, which is to read on up to there."""
     with _opened(environment, name) as topic:
         # the record was read before the snapshot: if there is none, those ledgers have no entries of transactions
-        snapshots = SnapshotStore(environment.records.store)
+        snapshots = environment.snapshots
         followed = FollowedTransactions(snapshots, name, topic.read, topic.read_info)
         yield topic.view.last_position(), followed
 

@@ -12,10 +12,9 @@ from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.transactions.known_waits import KnownWait
 from offload_core.managed_ledger.transactions.settlement import look_at_transactions, settle_transactions
 from offload_core.managed_ledger.view import LedgersView
-from offload_core.metadata import EntryPosition
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier.registry import make_filter
-from offload_core.transactions import SnapshotStore
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 
 
@@ -49,35 +48,43 @@ class PolicyFilters:
         return ChosenFilter(name=policies.filter_name, mode=FilterMode(policies.filter_mode), filter=made)
 
 
-def open_filter(environment: Environment, name: str, last: EntryPosition) -> FilterRun | None:
+def open_filter(
+    environment: Environment, name: str, last: EntryPosition, info: ManagedLedgerInfo
+) -> FilterRun | None:
     """The run of a managed ledger's filter over what is offloaded next, up to `last`; None if nothing is filtered.
 
     It may not take `last` (see `FilterRun.takes`): then that may not be offloaded yet.
 
+    Args:
+        info: the record as it is now; of many ledgers it takes long to read.
+
     Raises:
         OffloadError: of the filter, the metadata, and where entries are read to settle transactions.
     """
-    return environment.filter_of(name).open(_Topic(environment, name, last))
+    return environment.filter_of(name).open(_Topic(environment, name, last, info))
 
 
 class _Topic:
     """See `FilteredTopic`."""
 
-    def __init__(self, environment: Environment, managed_ledger: str, last: EntryPosition) -> None:
+    def __init__(
+        self, environment: Environment, managed_ledger: str, last: EntryPosition, info: ManagedLedgerInfo
+    ) -> None:
         self.name = topic_of_managed_ledger(managed_ledger).full
         self._environment = environment
         self._managed_ledger = managed_ledger
         self._last = last
+        self._info = info
 
     def settle(self) -> SettledTransactions | None:
         """See `FilteredTopic`."""
         environment, name = self._environment, self._managed_ledger
-        snapshot = SnapshotStore(environment.records.store).read(name)
+        snapshot = environment.snapshots.read(name)
         if snapshot is None:
             return None
         waits_for = None
         if snapshot.stop <= self._last:
-            sealed = self._sealed()
+            sealed = LedgersView.of(self._info, None).last_position()
             waits_for = environment.waits.find(name, KnownWait(snapshot.stable_position, sealed))
             if waits_for is None:
                 snapshot = settle_transactions(environment, name, self._last)
@@ -88,18 +95,12 @@ class _Topic:
                     environment.waits.keep(name, KnownWait(snapshot.stable_position, sealed), waits_for)
         if waits_for is None:
             environment.waits.forget(name)
-        stop, known = snapshot.stop, environment.records.read(name)
         return SettledTransactions(
-            stop=(stop.ledger_id, stop.entry_id),
+            stop=(snapshot.stop.ledger_id, snapshot.stop.entry_id),
             aborted=frozenset(snapshot.aborted),
             waits_for=waits_for or "",
-            markers_matter=known is not None and has_unsettled_copies(known.info),
+            markers_matter=has_unsettled_copies(self._info),
         )
-
-    def _sealed(self) -> EntryPosition | None:
-        """The last entry of the sealed ledgers."""
-        known = self._environment.records.read(self._managed_ledger)
-        return None if known is None else LedgersView.of(known.info, None).last_position()
 
     def _waits_for(self) -> str:
         status = look_at_transactions(self._environment, self._managed_ledger)

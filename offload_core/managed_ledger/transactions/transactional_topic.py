@@ -31,7 +31,6 @@ from offload_core.policies import ReadPriority
 from offload_core.transactions import (
     BufferSnapshot,
     Decision,
-    SnapshotStore,
     TransactionId,
     find_events,
 )
@@ -88,7 +87,7 @@ class TransactionalTopic:
         self._numbers = itertools.count()
         self._begun: set[TransactionId] = set()
         self._followed = FollowedTransactions(
-            SnapshotStore(environment.records.store),
+            environment.snapshots,
             topic.name,
             lambda position: topic.read_entries(
                 position, READ_AT_ONCE, priority=ReadPriority.BOOKKEEPER_FIRST
