@@ -11,7 +11,6 @@ from tiers import TOPIC
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.offload.segment_check import check_segments
 from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, Copy, FallbackReason, ReadMemory, TieredReaders
 from offload_core.scan import Position, Selection
@@ -105,9 +104,6 @@ def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data
         return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
 
     assert scanned(topic.info) == topic.cold_entries()
-    for ledger in topic.info.ledgers:
-        if ledger.context is not None and ledger.context.complete:
-            check_segments(KnownTiers(topic.tier), ledger)
     first = data.draw(st.sampled_from(topic.info.ledgers)).ledger_id
     trimmed = condemn_ledgers(topic.info, [each for each in topic.payloads if each <= first])
     left = [each for each in topic.cold_entries() if each[0] > first]
