@@ -68,6 +68,11 @@ def rows_of(scan: Scan) -> list[tuple[int, ...]]:
     return found
 
 
+def positioned(ledgers: Mapping[int, Sequence[Event]]) -> list[tuple[Position, Event]]:
+    """What happened in all ledgers, in order, and where."""
+    return [((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)]
+
+
 def settled(happened: Sequence[tuple[Position, Event]]) -> tuple[Position | None, TransactionBuffer]:
     """The stable position at the end of a topic, and what knows of its transactions."""
     buffer = TransactionBuffer.restore(BufferSnapshot(stable_position=None))
@@ -94,9 +99,7 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
     ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
 ) -> None:
     """From the first ledger on, each that is settled by now, or some of them; the others are as they were."""
-    in_order = [
-        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
-    ]
+    in_order = positioned(ledgers)
     stable, buffer = settled(in_order)
     dropped: dict[int, set[int]] = {}
     for ledger_id, happened in ledgers.items():
@@ -124,9 +127,7 @@ def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_
     ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
 ) -> None:
     """A filter is switched on and off, while transactions go on."""
-    in_order = [
-        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
-    ]
+    in_order = positioned(ledgers)
     stable, buffer = settled(in_order)
     dropped: dict[int, set[int]] = {}
     for ledger_id, happened in ledgers.items():
@@ -154,9 +155,7 @@ def test_markers_that_a_filter_has_left_count_where_a_transaction_began_in_anoth
     ledgers = {5: [PLAIN, of(ONE)], 6: [PLAIN, end(ONE), PLAIN], 7: [PLAIN, *late, PLAIN]}
     if end is commit and late:
         return  # nothing comes to a transaction after its commit
-    in_order = [
-        ((each, i), event) for each, of_ledger in ledgers.items() for i, event in enumerate(of_ledger)
-    ]
+    in_order = positioned(ledgers)
     seen = simulate(in_order, (0, 0), (99, 0))
     tier = tier_of(copy_of(ledgers, {6: set()}, "transactions", "tombstone"))
     assert rows_of(tier.scan(topic=TOPIC, columns=COLUMNS)) == seen.committed
