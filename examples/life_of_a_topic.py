@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from offload_core import open_tier
+from offload_core.audit import FileAuditLog
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.topics import managed_ledger_of_topic
@@ -23,7 +24,6 @@ from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
-    FileAuditLog,
     HotLedgers,
     ManagedLedger,
     RolloverPolicy,

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,6 +24,7 @@ from offload_core.cli.rollback_views import (
 )
 from offload_core.cli.shared import (
     AsJson,
+    AuditLogFile,
     Debug,
     Driver,
     Layers,
@@ -33,6 +33,8 @@ from offload_core.cli.shared import (
     RecordsOptions,
     StorageOptions,
     Url,
+    Yes,
+    audit_of,
     err,
     named,
     opened,
@@ -41,7 +43,6 @@ from offload_core.cli.shared import (
     reported,
     size,
 )
-from offload_core.managed_ledger import FileAuditLog
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
 from offload_core.rollback import (
     Allowed,
@@ -118,10 +119,7 @@ def list_objects(
 
 def delete(
     url: Url,
-    yes: Annotated[
-        bool,
-        typer.Option("--yes", help="Delete; needs --records. Without it what would be deleted is shown."),
-    ] = False,
+    yes: Yes = False,
     accept_loss: Annotated[
         bool,
         typer.Option("--accept-loss", help="Also what is a ledger's only copy by its record."),
@@ -134,12 +132,7 @@ def delete(
             "a metadata store that can be written.",
         ),
     ] = False,
-    audit_log: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Where each deletion is recorded before it is made; needed with --yes."
-        ),
-    ] = None,
+    audit_log: AuditLogFile = None,
     topic: Topics = None,
     prefix: Prefix = "",
     records: Records = None,
@@ -156,8 +149,7 @@ def delete(
     each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming object is kept.
     """
     with reported(debug):
-        if yes and audit_log is None:
-            raise OptionError("each deletion is recorded", expected="--audit-log FILE")
+        log = audit_of(yes, audit_log)
         if yes and records is None:
             raise OptionError(
                 "whose the objects are, and who needs them, only records tell", expected="--records URL"
@@ -167,15 +159,12 @@ def delete(
         wanted = [parse_topic(each) for each in topic or ()]
         allowed = Allowed(recorded=not release, loss=accept_loss)
         freed: dict[TopicName, Released] = {}
-        log = FileAuditLog(audit_log) if yes and audit_log is not None else None
         with opened(url, driver, option, layer) as tier:
 
             def read(source: str) -> Mapping[TopicName, ManagedLedgerInfo]:
                 given = named(records_option, "the records")
                 if not release:
                     return tier.records(source, given)
-                if log is not None:
-                    log.check_writable()
                 with closing(open_metadata_store(source, given)) as store:
                     found = release_recorded(ManagedLedgerRecords(store), wanted, dry_run=not yes)
                 freed.update(found.topics)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import stamina
@@ -18,6 +19,7 @@ from rich.logging import RichHandler
 from rich.text import Text
 
 from offload_core.api import TierReader, open_tier
+from offload_core.audit import FileAuditLog
 from offload_hooks.errors import OffloadError, OptionError
 
 Url = Annotated[
@@ -65,6 +67,18 @@ KeyProvider = Annotated[
         help="Who has the keys of encrypted messages: pem:directory=/keys, for instance.",
     ),
 ]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", help="Do it; needs --audit-log. Without it what would be done is shown, and why."),
+]
+AuditLogFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit-log",
+        metavar="FILE",
+        help="Where each change is recorded before it is made; needed with --yes.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 
@@ -94,6 +108,22 @@ def reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
             raise
         err.print(printable(f"offload: {error}"), style="red", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(2 if isinstance(error, OptionError) else failed) from None
+
+
+def audit_of(yes: bool, path: Path | None) -> FileAuditLog | None:
+    """Where changes are recorded; None in a dry run.
+
+    Raises:
+        OptionError: it is to be done, and there is no such place.
+        StoreError: the file cannot be written.
+    """
+    if not yes:
+        return None
+    if path is None:
+        raise OptionError("each change is recorded", expected="--audit-log FILE")
+    log = FileAuditLog(path)
+    log.check_writable()
+    return log
 
 
 def opened(

@@ -1,6 +1,5 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
-from offload_core.managed_ledger.audit_log import AuditLog, Deletion, FileAuditLog, LoggedDeletions
 from offload_core.managed_ledger.configured import open_environment, policies_by_name
 from offload_core.managed_ledger.deletion import delete_managed_ledger
 from offload_core.managed_ledger.environment import Environment
@@ -33,15 +32,11 @@ from offload_core.offload.clock import system_now_ms
 __all__ = [
     "FIRST_WAIT_S",
     "LONGEST_WAIT_S",
-    "AuditLog",
-    "Deletion",
     "DueLedgers",
     "EntriesRead",
     "Environment",
-    "FileAuditLog",
     "HotLedgers",
     "LedgerEntries",
-    "LoggedDeletions",
     "ManagedLedger",
     "OffloadStatus",
     "OpenReader",

@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 
-from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.audit import Deletion
 from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord

@@ -7,9 +7,9 @@ from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from typing import Any
 
+from offload_core.audit import FileAuditLog, LoggedChanges
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.configuration import Configuration, TierSettings
-from offload_core.managed_ledger.audit_log import FileAuditLog, LoggedDeletions
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads
@@ -91,7 +91,7 @@ def open_environment(
             filter_of=PolicyFilters(policies_of).choose,
             streaming=streaming,
             forget=lambda name: policies.forget_topic(topic_of_managed_ledger(name)),
-            audit=LoggedDeletions() if path is None else FileAuditLog(path),
+            audit=LoggedChanges() if path is None else FileAuditLog(path),
         )
 
 

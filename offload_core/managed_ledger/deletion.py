@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from uuid import uuid4
 
-from offload_core.managed_ledger.audit_log import Deletion
+from offload_core.audit import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from offload_core.audit import AuditLog, LoggedChanges
 from offload_core.filters import NO_FILTER, ChosenFilter
-from offload_core.managed_ledger.audit_log import AuditLog, LoggedDeletions
 from offload_core.managed_ledger.hot_ledgers import HotLedgers
 from offload_core.managed_ledger.open_readers import OpenReader
 from offload_core.managed_ledger.streaming.pool import StreamingPool
@@ -61,7 +61,7 @@ class Environment:
     filter_of: Callable[[str], ChosenFilter] = _not_filtered
     waits: KnownWaits = field(default_factory=KnownWaits)
     streaming: StreamingPool | None = None
-    audit: AuditLog = field(default_factory=LoggedDeletions)
+    audit: AuditLog = field(default_factory=LoggedChanges)
     forget: Callable[[str], None] = _nothing_else
     now_ms: Callable[[], int] = system_now_ms
     snapshots: SnapshotStore = field(init=False)

@@ -17,8 +17,8 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 
+from offload_core.audit import Deletion
 from offload_core.filters.recorded import recorded_filters
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger

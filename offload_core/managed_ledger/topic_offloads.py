@@ -12,8 +12,8 @@ from functools import partial
 from typing import Literal
 from uuid import UUID
 
+from offload_core.audit import Deletion
 from offload_core.filters import FilterRecord
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.prefix_offload import (
     STOP_TIMEOUT_S,

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from offload_core.audit import AuditLog, Deletion
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, managed_ledger_of_topic
-from offload_core.managed_ledger.audit_log import AuditLog, Deletion
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.rollback.judging import Allowed, Judged
 from offload_core.tier import Tier

@@ -209,7 +209,7 @@ def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", record, "--yes"]
     result = offload(*arguments)
     assert (result.code, keys(tier)) == (2, before)
-    assert "each deletion is recorded: expected --audit-log FILE" in result.err
+    assert "each change is recorded: expected --audit-log FILE" in result.err
     arguments += ["--audit-log", tmp_path / "audit.jsonl"]
     result = offload(*arguments)
     assert (result.code, result.out.splitlines()[-1]) == (1, "1 streaming objects, 1.1 kB, deleted; 2 kept")

@@ -16,12 +16,13 @@ from filtered import FilteredTopic, PlainFilter, chosen
 from managed_ledgers import NAME, Audit
 from records import closed, managed_ledger
 
+from offload_core.audit import FileAuditLog
 from offload_core.codec.index import IndexedBlock, LedgerIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_core.filters.record import MARKER_CAUSE, RECORD_KEY, aborted_cause
 from offload_core.filters.recorded import settled_by_filters
-from offload_core.managed_ledger import FileAuditLog, keep_up, settle_transactions
+from offload_core.managed_ledger import keep_up, settle_transactions
 from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import (
     DriverMetadata,

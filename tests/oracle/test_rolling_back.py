@@ -12,9 +12,10 @@ from segmented import SegmentedOffloads
 from servers.zookeeper import ZooKeeper
 from stores import Store
 
+from offload_core.audit import LoggedChanges
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, LoggedDeletions, open_managed_ledger
+from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.metadata.record_parts import join_uuid
 from offload_core.metadata.zookeeper import ZooKeeperStore
@@ -70,7 +71,7 @@ def test_pulsars_classes_before_and_after_a_rollback(
             with pytest.raises(OracleError):
                 read_as_a_broker_would(place)
         judged = judge_tier(cold, lambda: release_recorded(records, [], dry_run=False).infos)
-        delete_judged(cold, judged, LoggedDeletions(), allowed=Allowed(recorded=False))
+        delete_judged(cold, judged, LoggedChanges(), allowed=Allowed(recorded=False))
         assert list(cold.list_objects()) == []
         assert [context_of(place) for place in (0, 1)] == [None, None]
         topic.offload_prefix(EntryPosition(1 << 40, 0))

@@ -27,8 +27,8 @@ from rollback_topics import (
 )
 from tiers import MANAGED_LEDGER, Names, lay_out_broker_objects, lay_out_case, put, uuid_of
 
+from offload_core.audit import Deletion, FileAuditLog
 from offload_core.catalogue import TopicName
-from offload_core.managed_ledger import Deletion, FileAuditLog
 from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,

@@ -13,8 +13,8 @@ from rollback_topics import keys
 from stores import Store
 from tiers import MANAGED_LEDGER, put_broker_objects
 
+from offload_core.audit import FileAuditLog
 from offload_core.catalogue.known_tiers import tier_record
-from offload_core.managed_ledger import FileAuditLog
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords, OffloadContext
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.rollback import (

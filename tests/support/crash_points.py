@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Literal, get_args
 
-from offload_core.managed_ledger.audit_log import AuditLog, Deletion
+from offload_core.audit import AuditLog, Deletion
 from offload_hooks import hookimpl
 from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter

@@ -25,11 +25,11 @@ from crash_points import FAULTS, Fault, Metadata, PointedAudit, PointedLedgers, 
 from managed_ledgers import NAME, ColdLedger
 
 from offload_core import open_tier
+from offload_core.audit import FileAuditLog
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
-    FileAuditLog,
     HotLedgers,
     ManagedLedger,
     delete_managed_ledger,

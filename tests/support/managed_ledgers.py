@@ -12,10 +12,10 @@ from pathlib import Path
 
 from entries import read_object
 
+from offload_core.audit import Deletion
 from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
-from offload_core.managed_ledger.audit_log import Deletion
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_hooks.errors import OffloadError

@@ -22,6 +22,7 @@ from zlib import crc32
 import stamina
 
 from offload_core import open_tier
+from offload_core.audit import FileAuditLog
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
 from offload_core.filters.transactions import TransactionOffloadFilter
@@ -29,7 +30,6 @@ from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     EntriesRead,
     Environment,
-    FileAuditLog,
     HotLedgers,
     RolloverPolicy,
     SnapshotPolicy,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
-from offload_core.managed_ledger.audit_log import AuditLog, Deletion
+from offload_core.audit import AuditLog, Deletion
 from offload_core.managed_ledger.streaming.retry_pause import RetryPause
 from offload_core.managed_ledger.streaming.status import StreamingState, StreamingStatus
 from offload_core.offload import OffloadedSegment

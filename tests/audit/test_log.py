@@ -1,4 +1,4 @@
-"""The audit log: a line for each deletion, durable, after whatever a crash left; it fails rather than lie."""
+"""The audit log: a line for each change, durable, after whatever a crash left; it fails rather than lie."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from managed_ledgers import NAME, Clock
 
-from offload_core.managed_ledger import Deletion, FileAuditLog, LoggedDeletions
+from offload_core.audit import Change, ChangeAction, Deletion, FileAuditLog, LoggedChanges
 from offload_hooks.errors import StoreError
 
 GOLDEN = Path(__file__).parents[1] / "docs" / "audit-log-v1.jsonl"
@@ -52,7 +52,41 @@ def test_what_cannot_be_recorded_is_an_error(tmp_path):
 
 def test_deletions_are_in_the_programs_log_otherwise(caplog):
     with caplog.at_level(logging.INFO):
-        LoggedDeletions().record(COLD)
+        LoggedChanges().record(COLD)
     assert [record.getMessage() for record in caplog.records] == [
         f"deleting the cold copy of ledger 7 of {NAME}: 1048576 bytes are newer; retention keeps 1 MB"
+    ]
+
+
+MOVED = Change(
+    action=ChangeAction.MOVE,
+    why="its index is lost",
+    uuid=COLD.uuid,
+    key="a-ledger-7",
+    after="quarantine/a-ledger-7",
+)
+
+
+def test_another_change_is_a_line_with_all_that_is_known(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    FileAuditLog(path, now_ms=Clock()).record(MOVED)
+    assert json.loads(path.read_text()) == {
+        "version": 1,
+        "at": json.loads(GOLDEN.read_text().splitlines()[0])["at"],
+        "action": "move",
+        "managed_ledger": None,
+        "ledger_id": None,
+        "uuid": str(COLD.uuid),
+        "key": "a-ledger-7",
+        "before": None,
+        "after": "quarantine/a-ledger-7",
+        "why": "its index is lost",
+    }
+
+
+def test_other_changes_are_in_the_programs_log_otherwise(caplog):
+    with caplog.at_level(logging.INFO):
+        LoggedChanges().record(MOVED)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"move: uuid {COLD.uuid}, key a-ledger-7, after quarantine/a-ledger-7: its index is lost"
     ]
