@@ -149,13 +149,13 @@ def delete(
     each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming object is kept.
     """
     with reported(debug):
-        log = audit_of(yes, audit_log)
         if yes and records is None:
             raise OptionError(
                 "whose the objects are, and who needs them, only records tell", expected="--records URL"
             )
         if release and records is None:
             raise OptionError("where are the records whose segments are released?", expected="--records URL")
+        log = audit_of(yes, audit_log)
         wanted = [parse_topic(each) for each in topic or ()]
         allowed = Allowed(recorded=not release, loss=accept_loss)
         freed: dict[TopicName, Released] = {}
