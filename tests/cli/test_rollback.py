@@ -317,7 +317,7 @@ def test_records_that_are_none_are_an_error_and_nothing_goes(
         assert (result.code, result.out) == (1, "")
         assert "a managed ledger's record" in result.err
     assert keys(tier) == before
-    assert not (tmp_path / "audit").exists()
+    assert (tmp_path / "audit").read_bytes() == b""
 
 
 def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> None:
