@@ -71,10 +71,15 @@ def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
 
 
 def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same one by one, as the listing comes: what belongs together stands together in the order of keys."""
+    """The same one by one, as the listing comes."""
+    return pair_up(tier.list_objects(prefix))
+
+
+def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
+    """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
     pair: Pair | None = None
     checksums: dict[str, ListedObject] = {}
-    for listed in tier.list_objects(prefix):
+    for listed in objects:
         key = parse_key(listed.key)
         if key is None:
             if listed.key.endswith(".crc"):
