@@ -43,7 +43,7 @@ class Recovered:
 
 def recover_records(
     tier: Tier,
-    records: ManagedLedgerRecords,
+    records: ManagedLedgerRecords | None,
     audit: AuditLog | None,
     *,
     wanted: Callable[[TopicName | None], bool] = lambda _: True,
@@ -53,6 +53,7 @@ def recover_records(
     """Rebuild the records of a tier's topics, and write those that are missing; one after another, by topic.
 
     Args:
+        records: where they are written; None to see only what they would be.
         audit: where each record is told of before it is written; None writes none, and shows what would be.
         wanted: whether a topic's record is rebuilt; None are objects that name no topic.
         cluster: see `rebuild_topics`.
@@ -68,11 +69,13 @@ def recover_records(
 
 
 def _write(
-    records: ManagedLedgerRecords, rebuilt: RebuiltTopic, tier: Tier, audit: AuditLog | None
+    records: ManagedLedgerRecords | None, rebuilt: RebuiltTopic, tier: Tier, audit: AuditLog | None
 ) -> Outcome:
     name, info = rebuilt.name, rebuilt.info
     if name is None or info is None:
         return Outcome.NONE
+    if records is None:
+        return Outcome.NEW
     there = _compared(records, name, info)
     if there is not Outcome.NEW or audit is None:
         return there

@@ -34,6 +34,11 @@ class Unknown(enum.Enum):
         self.code = code
         self.meaning = meaning
 
+    @property
+    def leaves_something(self) -> bool:
+        """Whether entries that may be there are not in the record, or may be lost."""
+        return self in (Unknown.GAP, Unknown.BROKEN_DATA, Unknown.CLUSTERS, Unknown.NO_TOPIC, Unknown.FOLDER)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownFact:

@@ -1,9 +1,9 @@
-"""Records that were wiped come back from the objects: all that these can tell, and nothing that was there is changed."""
+"""Records that were wiped come back from the objects: all that these tell; and what is there is never changed."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, Points
 from entries import LedgerPart, pip17_object, streaming_object
 from filtered import FilteredTopic
-from golden import STREAMING_CASES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed_ledgers import NAME, Clock
@@ -27,9 +26,8 @@ from verified import findings
 
 from offload_core import TierReader, open_tier
 from offload_core.audit import Change
-from offload_core.catalogue import TopicName, parse_topic
+from offload_core.catalogue import parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import FilterMode
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
@@ -46,7 +44,7 @@ from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_core.recover import Outcome, Recovered, Unknown, UnknownFact, recover_records
-from offload_core.tier import Tier, open_store
+from offload_core.tier import Tier
 from offload_hooks.errors import StoreError
 from offload_hooks.testing import MemoryDriver, MemoryMetadataStore
 
@@ -156,7 +154,9 @@ def entries_of(environment: Environment, cold: TierReader) -> list[tuple[EntryPo
         hot = FileLedgerStore(empty, sync="never")
         readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store)))
         managed = open_managed_ledger(
-            replace(environment, hot=HotLedgers(hot), offloads=None, streaming=None, open_reader=readers.open),
+            replace(
+                environment, hot=HotLedgers(hot), offloads=None, streaming=None, open_reader=readers.open
+            ),
             NAME,
             create=False,
         )
@@ -177,7 +177,9 @@ def wiped(environment: Environment) -> tuple[ManagedLedgerInfo, Environment]:
 
 
 steps = st.lists(
-    st.sampled_from(["add", "add", "roll", "run", "age", "complete", "offload", "stream"]), min_size=3, max_size=25
+    st.sampled_from(["add", "add", "roll", "run", "age", "complete", "offload", "stream"]),
+    min_size=3,
+    max_size=25,
 )
 
 
@@ -226,7 +228,9 @@ def do(topic: Topic, step: str, clock: Clock) -> None:
     elif step == "complete":
         topic.ledger.complete_segment()
     elif step == "stream":
-        topic.ledger.set_streaming(StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block_bytes=300))
+        topic.ledger.set_streaming(
+            StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block_bytes=300)
+        )
     elif topic.status.state == "off" and not topic.segments:
         topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
 
@@ -256,7 +260,10 @@ def test_filtered_ledgers_come_back_with_what_was_filtered(tmp_path: Path, mode:
 def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Tier) -> None:
     open_ = LedgerPart(ledger_id=6, blocks=[[b"abc"] * 3, [b"d"]])
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 2]), open_])
-    for part, key, data in (("data", written.key.data_key, written.data), ("index", written.key.index_key, written.index)):
+    for part, key, data in (
+        ("data", written.key.data_key, written.data),
+        ("index", written.key.index_key, written.index),
+    ):
         put(tier, key, data, NAMED.as_metadata(part))
     info, unknown = recovered(tier)
     six = ledger(info, 6)
@@ -267,7 +274,9 @@ def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Ti
         UnknownFact(what=Unknown.OPEN_LEDGER, ledger_id=ledger_id, last_entry_id=last)
         for ledger_id, last in ((5, 1), (6, 3))
     )
-    assert [(each.begin, each.end) for each in segments_of(info)] == [(EntryPosition(5, 0), EntryPosition(6, 3))]
+    assert [(each.begin, each.end) for each in segments_of(info)] == [
+        (EntryPosition(5, 0), EntryPosition(6, 3))
+    ]
 
 
 def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(tier: Tier) -> None:
@@ -340,7 +349,12 @@ def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: Mana
 
 def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
     written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 3])])
-    put(tier, written.key.data_key, written.data[:140] + b"\xff" * 4 + written.data[144:], NAMED.as_metadata("data"))
+    put(
+        tier,
+        written.key.data_key,
+        written.data[:140] + b"\xff" * 4 + written.data[144:],
+        NAMED.as_metadata("data"),
+    )
     put(tier, written.key.index_key, written.index, NAMED.as_metadata("index"))
     (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
     assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (Outcome.NONE, [Unknown.BROKEN_DATA])
@@ -379,10 +393,12 @@ def test_only_wanted_topics_are_recovered(tier: Tier, records: ManagedLedgerReco
 
 class Refusing:
     def record(self, change: Change) -> None:
-        raise StoreError("no room")
+        raise StoreError(f"no room for {change.managed_ledger}")
 
 
-def test_what_cannot_be_recorded_in_the_audit_log_is_not_written(tier: Tier, records: ManagedLedgerRecords) -> None:
+def test_what_cannot_be_recorded_in_the_audit_log_is_not_written(
+    tier: Tier, records: ManagedLedgerRecords
+) -> None:
     put_segment(tier, 1, (5, 0, 3))
     with pytest.raises(StoreError, match="no room"):
         list(recover_records(tier, records, Refusing()))
@@ -397,10 +413,8 @@ def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fa
     whole = MemoryMetadataStore()
     recover(tier, ManagedLedgerRecords(whole))
     store, points, audit = MemoryMetadataStore(), Points(at, fault), Kept()
-    try:
+    with suppress(StoreError, Killed):
         list(recover_records(tier, ManagedLedgerRecords(Metadata(store, points)), audit))
-    except (StoreError, Killed):
-        pass
     written = ManagedLedgerRecords(store)
     assert {each.managed_ledger for each in audit.changes} >= set(written.names())
     outcomes = {each.outcome for each in recover(tier, written)}

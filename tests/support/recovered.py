@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OffloadSegment, SegmentStatus
+from offload_core.metadata import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadSegment,
+    SegmentStatus,
+)
 from offload_core.metadata.segment_shares import covered_stop
 
 UNKNOWN_TIME = 1
