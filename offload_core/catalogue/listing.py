@@ -132,6 +132,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             is_filtered=is_filtered(metadata),
             has_gaps=has_gaps(metadata),
             is_settled=is_settled(metadata),
+            storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
         )
         judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):

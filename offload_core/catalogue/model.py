@@ -51,6 +51,7 @@ class StoredObject:
         index_checksum_bytes: size of the index's file of checksums, where there is one.
         is_filtered: whether a filter took entries out of it, so that it is not as large as its ledger's record says.
         has_gaps: whether nothing took their place, so that any ids may be missing.
+        storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
         is_settled: whether entries of transactions in it count as committed, also without a marker.
     """
 
@@ -68,6 +69,7 @@ class StoredObject:
     is_filtered: bool = False
     has_gaps: bool = False
     is_settled: bool = False
+    storage_class: str | None = None
 
     @property
     def is_complete(self) -> bool:
