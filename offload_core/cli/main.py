@@ -18,6 +18,7 @@ def main() -> None:
     from offload_core.cli.config import show as show_settings
     from offload_core.cli.configured import on_topics
     from offload_core.cli.doctor import doctor
+    from offload_core.cli.du import du
     from offload_core.cli.export import export
     from offload_core.cli.inspect import inspect
     from offload_core.cli.layout import layout
@@ -39,7 +40,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, verify, recover, cat, export, doctor, serve):
+    for command in (ls, du, inspect, verify, recover, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

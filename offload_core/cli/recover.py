@@ -13,7 +13,7 @@ from rich.table import Table
 
 from offload_core.catalogue import TopicName, parse_topic
 from offload_core.catalogue.topics import UNKNOWN_TOPIC
-from offload_core.cli.json_document import print_document
+from offload_core.cli.json_document import print_streamed
 from offload_core.cli.recorded import record_to_json
 from offload_core.cli.shared import (
     AsJson,
@@ -124,7 +124,7 @@ def recover(
                 )
             )
             if as_json:
-                print_document(
+                print_streamed(
                     {
                         "topics": (_to_json(each, written=yes) for each in found),
                         "never_known": NEVER_KNOWN,
