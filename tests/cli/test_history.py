@@ -26,13 +26,8 @@ def lay_out_some(root: Path) -> tuple[str, Path]:
         moment = CLOSED + timedelta(hours=hours)
         lay_out(cold, pip17_object([b"a", b"b"], ledger_id=3), attempt=number, modified_at=moment)
     parts = [LedgerPart(ledger_id=5, blocks=[[b"c"]])]
-    lay_out(
-        cold,
-        streaming_object(parts),
-        attempt=4,
-        modified_at=CLOSED + timedelta(hours=3),
-        names=Names(managed_ledger=None),
-    )
+    moment, nameless = CLOSED + timedelta(hours=3), Names(managed_ledger=None)
+    lay_out(cold, streaming_object(parts), attempt=4, modified_at=moment, names=nameless)
     lay_out(
         cold, pip17_object([b"z"], ledger_id=9), attempt=9, names=Names(managed_ledger="a/b/persistent/other")
     )
@@ -125,6 +120,12 @@ def test_a_topic_of_which_nothing_is_known_is_an_error(offload: Offload, tmp_pat
     result = offload("history", tmp_path / "cold", "acme/cold/nothing")
     assert result.code == 1
     assert "nothing is known of this topic" in result.err
+
+
+def test_when_a_ledger_was_opened_is_in_its_index(offload: Offload, broker: Path) -> None:
+    events = json.loads(offload("history", broker, "acme/cold/big", "--json").out)["events"]
+    assert [each["what"] for each in events] == ["opened", "opened", "written", "written"]
+    assert events[0]["at"] < events[2]["at"]
 
 
 # --- reading audit logs ------------------------------------------------------------------------
