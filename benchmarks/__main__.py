@@ -43,6 +43,7 @@ SUITES = (
     "topics",
     "reads",
     "verify",
+    "listing",
 )
 FOLDER = Path(".bench")
 

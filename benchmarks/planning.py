@@ -18,6 +18,7 @@ from uuid import UUID
 from entries import pip17_object
 from tiers import MemoryDriver, Names
 
+from benchmarks.many_objects import LISTED_AT_ONCE, REQUEST_S
 from benchmarks.material import message_entries
 from benchmarks.measure import Result
 from benchmarks.memory import forget_peak, peak
@@ -29,9 +30,6 @@ from offload_hooks import hookimpl
 from offload_hooks.values import ListedObject, ObjectStat
 
 LEDGERS = 100_000
-REQUEST_S = 0.03
-LISTED_AT_ONCE = 1000
-"""Keys that one request of a listing answers, as in S3."""
 
 
 def run(folder: Path) -> Iterator[Result]:
@@ -67,7 +65,7 @@ def work() -> None:
 class SlowDriver(MemoryDriver):
     """Ledgers in memory, all of the same bytes; each request takes a while."""
 
-    def __init__(self, ledgers: int = LEDGERS, roles: bool = True) -> None:
+    def __init__(self, ledgers: int = LEDGERS) -> None:
         entries = message_entries(100, 10, Compression.NONE)[:4]
         written = pip17_object(entries)
         self.messages = 10 * len(entries)
@@ -76,10 +74,7 @@ class SlowDriver(MemoryDriver):
             key = replace(written.key, uuid=UUID(int=number), ledger_id=number)
             objects[key.data_key] = written.data
             objects[key.index_key] = written.index
-        metadata = Names().as_metadata("data")
-        if not roles:
-            del metadata["role"]
-        super().__init__(objects, metadata=metadata)
+        super().__init__(objects, metadata=Names().as_metadata("data"))
         self.requests = 0
 
     @hookimpl

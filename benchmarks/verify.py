@@ -1,7 +1,7 @@
 """Verifying: every byte of a tier against a scan of its messages with checksums, and the metadata of many objects.
 
-The second lies in the memory of the process that verifies, behind a driver that answers each request after 30 ms; what
-the store takes is measured before and not counted.
+The second are a million, behind a driver that answers each request after 30 ms, without records and with those of 1,000
+topics; what the store takes is measured before and not counted.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from entries import pip17_object
 from tiers import lay_out
 
+from benchmarks.many_objects import REQUEST_S, Many, ManyObjects, write_records
 from benchmarks.material import message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from benchmarks.memory import forget_peak, peak
-from benchmarks.planning import REQUEST_S, SlowDriver
 from offload_core import TierReader, open_tier
+from offload_core.catalogue import open_records
 from offload_core.export import ThreadExecutor
 from offload_core.messages.compression import Compression
 from offload_core.tier import Tier
@@ -29,8 +31,7 @@ from offload_core.verify import Verification
 
 LEDGER_BYTES = 64 << 20
 LEDGERS = 3
-OBJECTS = 100_000
-"""Data and index objects."""
+MANY = Many()
 
 CASES = (
     (1024, 100, Compression.NONE),
@@ -45,7 +46,7 @@ def run(folder: Path) -> Iterator[Result]:
     with one_core():
         for size, per_batch, compression in CASES:
             yield _deep(folder, size, per_batch, compression)
-    yield from _metadata()
+    yield from _metadata(folder)
 
 
 def _deep(folder: Path, size: int, per_batch: int, compression: Compression) -> Result:
@@ -77,27 +78,34 @@ def _scan(tier: TierReader) -> int:
     return sum(batch.num_rows for batch in tier.scan())
 
 
-def _metadata() -> Iterator[Result]:
-    code = "from benchmarks.verify import work; work()"
-    printed = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout
-    seconds, used, objects = json.loads(printed)
-    name = f"metadata of {objects:,} objects, {REQUEST_S * 1000:.0f} ms a request"
-    ours = f"{seconds:.1f} s, {used / 2**20:.0f} MiB"
-    yield Result(
-        name=f"{name}: s", ours=ours, peer="", ratio=seconds, limit=900 * objects / 1e6, at_most=True
-    )
-    yield Result(name=f"{name}: GiB", ours=ours, peer="", ratio=used / 2**30, limit=2, at_most=True)
+def _metadata(folder: Path) -> Iterator[Result]:
+    code = f"from benchmarks.verify import work; work({str(folder)!r})"
+    for records in (False, True):
+        asked = [sys.executable, "-c", code.replace(")", f", records={records})")]
+        printed = subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout
+        seconds, used, requests = json.loads(printed)
+        name = f"metadata of {MANY.objects:,} objects" + (f", {MANY.topics:,} records" if records else "")
+        ours = f"{seconds:.0f} s, {used / 2**20:.0f} MiB, {requests:,} requests of {REQUEST_S * 1000:.0f} ms"
+        limit = 900 * MANY.objects / 1e6
+        yield Result(name=f"{name}: s", ours=ours, peer="", ratio=seconds, limit=limit, at_most=True)
+        yield Result(name=f"{name}: GiB", ours=ours, peer="", ratio=used / 2**30, limit=2, at_most=True)
 
 
-def work() -> None:
-    """Verify the metadata; print the seconds, the bytes above what the store took, and the objects."""
-    driver = SlowDriver(OBJECTS // 2, roles=False)
+def work(folder: str, *, records: bool) -> None:
+    """Verify the metadata; print the seconds, the bytes above what the store took, and the requests."""
+    driver = ManyObjects(MANY)
     tier = Tier(driver)
+    opened = None
+    if records:
+        file = Path(folder) / "records.db"
+        file.unlink(missing_ok=True)
+        opened = partial(open_records, write_records(file, MANY, driver), tier, {})
     before = forget_peak()
     began = time.perf_counter()
-    verification = Verification(tier)
-    findings = list(verification)
+    verification = Verification(tier, records=opened)
+    findings = sum(1 for _ in verification)
     seconds = time.perf_counter() - began
-    if findings or verification.summary.objects != OBJECTS // 2:
-        raise AssertionError(f"{verification.summary}")
-    print(json.dumps([seconds, peak() - before, OBJECTS]))
+    summary = verification.summary
+    if findings or (summary.objects, summary.ledgers) != (MANY.ledgers, MANY.ledgers if records else 0):
+        raise AssertionError(f"{summary}")
+    print(json.dumps([seconds, peak() - before, driver.requests]))

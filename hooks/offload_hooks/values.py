@@ -63,11 +63,16 @@ class StaleUpload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedObject:
-    """An object as a listing shows it."""
+    """An object as a listing shows it.
+
+    `storage_class` is the store's own word for how it keeps the object (`STANDARD_IA`, `NEARLINE`, `Cool`); None where
+    its listing does not say. No request is made for it.
+    """
 
     key: str
     size_bytes: int
     modified_at: datetime
+    storage_class: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,10 +71,15 @@ def list_pairs(tier: Tier, prefix: str = "") -> list[Pair]:
 
 
 def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
-    """The same one by one, as the listing comes: what belongs together stands together in the order of keys."""
+    """The same one by one, as the listing comes."""
+    return pair_up(tier.list_objects(prefix))
+
+
+def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
+    """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
     pair: Pair | None = None
     checksums: dict[str, ListedObject] = {}
-    for listed in tier.list_objects(prefix):
+    for listed in objects:
         key = parse_key(listed.key)
         if key is None:
             if listed.key.endswith(".crc"):
@@ -127,6 +132,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             is_filtered=is_filtered(metadata),
             has_gaps=has_gaps(metadata),
             is_settled=is_settled(metadata),
+            storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
         )
         judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):

@@ -51,6 +51,7 @@ class StoredObject:
         index_checksum_bytes: size of the index's file of checksums, where there is one.
         is_filtered: whether a filter took entries out of it, so that it is not as large as its ledger's record says.
         has_gaps: whether nothing took their place, so that any ids may be missing.
+        storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
         is_settled: whether entries of transactions in it count as committed, also without a marker.
     """
 
@@ -68,6 +69,7 @@ class StoredObject:
     is_filtered: bool = False
     has_gaps: bool = False
     is_settled: bool = False
+    storage_class: str | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -297,16 +299,22 @@ def _clusters(objects: Sequence[StoredObject]) -> dict[str | None, str]:
 
 def _build_ledgers(attempts: Mapping[int, Sequence[StoredObject]], *, is_all: bool) -> tuple[Ledger, ...]:
     """A topic's ledgers, by the attempts at each; `is_all` if of no object of it is unknown what it holds."""
-    ledgers = [_build_ledger(ledger_id, attempts[ledger_id]) for ledger_id in sorted(attempts)]
-    first = ledgers[0]
-    if is_all and first.pieces and first.pieces[0].first_entry_id:
-        index = first.pieces[0].stored.index
-        with_later = index is not None and any(each.ledger_id > first.ledger_id for each in index.ledgers)
-        ledgers[0] = replace(first, may_be_trimmed=with_later)
+    ledgers = [build_ledger(ledger_id, attempts[ledger_id]) for ledger_id in sorted(attempts)]
+    if is_all:
+        ledgers[0] = as_first(ledgers[0])
     return tuple(ledgers)
 
 
-def _build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
+def as_first(ledger: Ledger) -> Ledger:
+    """The first ledger of a topic of which no object is unknown what it holds; it may have been trimmed."""
+    if not ledger.pieces or not ledger.pieces[0].first_entry_id:
+        return ledger
+    index = ledger.pieces[0].stored.index
+    with_later = index is not None and any(each.ledger_id > ledger.ledger_id for each in index.ledgers)
+    return replace(ledger, may_be_trimmed=with_later)
+
+
+def build_ledger(ledger_id: int, attempts: Sequence[StoredObject]) -> Ledger:
     """A ledger of these attempts, in any order; one whose index is unread is its only complete one."""
     ordered = sorted(attempts, key=lambda stored: (stored.modified_at or _NEVER, stored.key.data_key))
     return Ledger(ledger_id=ledger_id, pieces=_choose_pieces(ledger_id, ordered), attempts=tuple(ordered))

@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from offload_core.catalogue.reading import read_index
+from offload_core.cli.dump import show_hex
 from offload_core.cli.filtered import filter_note, filter_to_json
 from offload_core.cli.recorded import Mention, find_mentions, record_to_json, recorded_state
 from offload_core.cli.shared import (
@@ -45,6 +46,16 @@ _STRETCH_BEGIN_BYTES = 1 << 16
 def inspect(
     url: Url,
     key: Annotated[str, typer.Argument(help="Key of a data object or of its index.", show_default=False)],
+    as_hex: Annotated[
+        bool,
+        typer.Option("--hex", help="The bytes of a block, or of the index if it is KEY, and what each is."),
+    ] = False,
+    block: Annotated[
+        int | None, typer.Option(min=1, help="With --hex: which block, in the order of their places.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="With --hex: the block that has this byte of the data object.")
+    ] = None,
     records: Records = None,
     records_option: RecordsOptions = None,
     driver: Driver = None,
@@ -65,6 +76,11 @@ def inspect(
                 expected="<uuid>[-ledger-<id>][-index], or <managed ledger>/<id>-<uuid>/data or /index",
                 found=key,
             )
+        if as_hex:
+            show_hex(tier.store, parsed, block, offset, as_json=as_json)
+            return
+        if block is not None or offset is not None:
+            raise OptionError("--block and --offset are of --hex", expected="--hex")
         named_by = (
             None
             if records is None

@@ -5,6 +5,8 @@ Progress comes in lumps, a file at a time. So the rate is the mean since the bar
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from rich.filesize import decimal
@@ -25,6 +27,15 @@ def byte_bar(*, shown: bool = True) -> Progress:
         disable=not (shown and err.is_terminal),
         transient=True,
     )
+
+
+@contextmanager
+def count_bar(what: str) -> Iterator[Callable[[int], None]]:
+    """A line on the standard error that says how many there are by now, while it is a terminal; gone in the end."""
+    columns = (TextColumn("{task.completed:,} {task.description}"),)
+    with Progress(*columns, console=err, disable=not err.is_terminal, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda count: progress.update(task, completed=count)
 
 
 class _Rate(ProgressColumn):

@@ -39,6 +39,16 @@ Layers = Annotated[
     ),
 ]
 Prefix = Annotated[str, typer.Option(help="Only objects whose keys begin so.")]
+TopicGlobs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="PATTERN",
+        help="Only topics of such names: acme/cold/*, a topic with its partitions, a tenant, a namespace; may be given "
+        "again.",
+    ),
+]
 Records = Annotated[
     str | None,
     typer.Option(

@@ -6,16 +6,23 @@ zero and not looked at. Source: docs/formats/pip17.md and docs/formats/streaming
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
+from offload_core.codec.named_fields import NamedFields
 from offload_core.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, BadMagicError, TruncatedError
 
 BLOCK_HEADER_BYTES = 128
 BLOCK_MAGIC = {ObjectFormat.PIP17: 0xFBDBABCB, ObjectFormat.STREAMING: 0x26A66D32}
 
-_HEADER = struct.Struct(">Iqqqq")
+HEADER_FIELDS = NamedFields(
+    ("magic", "I"),
+    ("header length", "q"),
+    ("block length", "q"),
+    ("first entry id", "q"),
+    ("ledger id (streaming)", "q"),
+)
+_HEADER = HEADER_FIELDS.struct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,16 +7,17 @@ docs/formats/pip17.md.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from offload_core.codec.named_fields import NamedFields
 from offload_hooks.errors import BadLengthError, EntryOrderError, PaddingError, TruncatedError
 
 FRAME_HEADER_BYTES = 12
 PADDING = bytes.fromhex("FEDCDEAD")
 
-_FRAME = struct.Struct(">iq")
+FRAME_FIELDS = NamedFields(("entry length", "i"), ("entry id", "q"))
+_FRAME = FRAME_FIELDS.struct
 
 
 class Frame(NamedTuple):

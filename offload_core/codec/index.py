@@ -13,6 +13,7 @@ from offload_core.codec.entry_directory import DirectoryPlace
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.mapfile.header import SequenceFile
+from offload_core.codec.named_fields import NamedFields
 from offload_core.codec.object_format import ObjectFormat
 from offload_hooks.errors import BadLengthError, EntryOrderError
 
@@ -79,6 +80,10 @@ class ObjectIndex:
     ledgers: tuple[LedgerIndex, ...]
     sequence_file: SequenceFile | None = None
     directory: DirectoryPlace | None = None
+
+
+BLOCK_FIELDS = NamedFields(("first entry id", "q"), ("part number", "i"), ("offset of its header", "q"))
+"""A line of an index's list of blocks, in PIP-17 and streaming indexes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ An entry larger than a block gets a block of its own. Source: docs/formats/pip17
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -18,6 +17,7 @@ from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.entry_directory import find_directory
 from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import (
+    BLOCK_FIELDS,
     BlockEntry,
     LedgerIndex,
     ObjectIndex,
@@ -26,6 +26,7 @@ from offload_core.codec.index import (
     index_blocks,
 )
 from offload_core.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata, parse_ledger_metadata
+from offload_core.codec.named_fields import NamedFields
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_hooks.errors import (
     BadLengthError,
@@ -36,8 +37,16 @@ from offload_hooks.errors import (
     placed,
 )
 
-_HEAD = struct.Struct(">IiqqiI")
-_BLOCK = struct.Struct(">qiq")
+HEAD_FIELDS = NamedFields(
+    ("magic", "I"),
+    ("index length", "i"),
+    ("data object length", "q"),
+    ("block header length", "q"),
+    ("number of blocks", "i"),
+    ("metadata length", "I"),
+)
+_HEAD = HEAD_FIELDS.struct
+_BLOCK = BLOCK_FIELDS.struct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

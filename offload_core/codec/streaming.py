@@ -6,11 +6,11 @@ relied on. Bytes after the index's declared length are tolerated. Source: docs/f
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.index import (
+    BLOCK_FIELDS,
     BlockEntry,
     LedgerIndex,
     ObjectIndex,
@@ -19,15 +19,20 @@ from offload_core.codec.index import (
     index_blocks,
 )
 from offload_core.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
+from offload_core.codec.named_fields import NamedFields
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat
 from offload_hooks.errors import BadLengthError, BadMagicError, IndexMismatchError, TruncatedError, placed
 
 LEAST_PADDING_BYTES = 4
 """What must stay free at a streaming block's end so that Pulsar's reader finds the end of its entries."""
 
-_HEAD = struct.Struct(">Iiqq")
-_LEDGER = struct.Struct(">qii")
-_BLOCK = struct.Struct(">qiq")
+HEAD_FIELDS = NamedFields(
+    ("magic", "I"), ("index length", "i"), ("data object length", "q"), ("block header length", "q")
+)
+LEDGER_FIELDS = NamedFields(("ledger id", "q"), ("number of blocks", "i"), ("metadata length", "i"))
+_HEAD = HEAD_FIELDS.struct
+_LEDGER = LEDGER_FIELDS.struct
+_BLOCK = BLOCK_FIELDS.struct
 
 
 def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:

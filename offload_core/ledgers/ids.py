@@ -21,10 +21,13 @@ _MAGIC = b"PuLI"
 
 
 @contextmanager
-def next_ledger_id(root: str, timeout_s: float, has_ledgers: Callable[[], bool]) -> Iterator[int]:
+def next_ledger_id(
+    root: str, timeout_s: float, has_ledgers: Callable[[], bool], *, at_least: int = 0
+) -> Iterator[int]:
     """A new id, durably taken; others wait until the block ends.
 
     Args:
+        at_least: no less than this.
         has_ledgers: asked where no id was ever given.
 
     Raises:
@@ -45,6 +48,7 @@ def next_ledger_id(root: str, timeout_s: float, has_ledgers: Callable[[], bool])
                 hint="No ledger can be created before the greatest id ever used is known.",
             )
         is_new = not given
+        given = max(given, at_least)
         is_damaged = counts[place] is None and _is_written(slots[place])
         given += is_damaged  # it may have been one more
         for _ in range(2 if is_damaged else 1):  # so that the slots are one apart again

@@ -86,6 +86,19 @@ class FileLedgerStore:
         """See `LedgerStore`."""
         return LedgerStoreDescription(name="embedded", location=self._root, max_entry_bytes=MAX_ENTRY_BYTES)
 
+    def skip_ids(self, last: int) -> None:
+        """Give no ledger an id up to this one any more, durably: a topic has such that this store did not create.
+
+        Raises:
+            ChecksumError: the file of ids is damaged.
+            StoreError: the folder cannot be written.
+        """
+        self._check_open()
+        with translated("skip ledger ids", self._root):
+            self._make_root()
+            with next_ledger_id(self._root, self._lock_timeout_s, lambda: bool(self._list()), at_least=last):
+                pass  # it is at least `last`, and was not given before
+
     def create(self, custom_metadata: Mapping[str, bytes]) -> FileLedgerWriter:
         """See `LedgerStore`. The metadata has 4 KiB."""
         self._check_open()

@@ -22,7 +22,7 @@ from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.metadata.segments import with_ledger_closed
-from offload_hooks.errors import OwnershipLostError, TopicDeletedError, TopicTerminatedError
+from offload_hooks.errors import OwnershipLostError, StoreError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
 OWNER_PROPERTY = "pulsar-offload.owner"
@@ -80,10 +80,19 @@ def begin_ledger(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
 
     Raises:
         TopicTerminatedError: the topic takes no more entries.
+        StoreError: it would not be the topic's last: the hot tier has not created the ledgers that are recorded.
     """
     if info.ledger(ledger_id) is not None:
         return info
     check_not_terminated(info)
+    greatest = max((each.ledger_id for each in info.ledgers), default=-1)
+    if ledger_id < greatest:
+        raise StoreError(
+            "the hot tier gives a ledger an id that is smaller than those of the topic",
+            ledger_id=ledger_id,
+            expected=f"an id greater than {greatest}",
+            hint=f"The record is older than the hot tier. Skip the ids: FileLedgerStore.skip_ids({greatest}).",
+        )
     return replace(info, ledgers=(*info.ledgers, LedgerRecord(info=LedgerInfo(ledger_id=ledger_id))))
 
 

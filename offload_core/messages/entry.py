@@ -66,6 +66,34 @@ class Message:
     value: bytes | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntryLayout:
+    """Where the parts of an entry lie: half-open ranges of its bytes, each behind its magic or its length.
+
+    `broker` is the broker's metadata, behind 2 bytes of magic and 4 of length; `checksum` the CRC-32C, behind 2 of
+    magic; `metadata` the message's, behind 4 of length. The payload is the rest.
+    """
+
+    broker: tuple[int, int] | None
+    checksum: tuple[int, int] | None
+    metadata: tuple[int, int]
+
+
+def locate_parts(entry: bytes) -> EntryLayout:
+    """Where the parts of an entry lie; nothing in them is looked at.
+
+    Raises:
+        TruncatedError, BadLengthError: with the offset in the entry.
+    """
+    position = skip_broker_metadata(entry)
+    broker = (6, position) if position else None
+    checksum = None
+    if _magic(entry, position) == CHECKSUM_MAGIC:
+        checksum = (position + 2, position + 6)
+        position += 6
+    return EntryLayout(broker=broker, checksum=checksum, metadata=_sized(entry, position, "message metadata"))
+
+
 def split_entry(entry: bytes, *, verify_checksum: bool = True) -> EntryParts:
     """Take an entry apart.
 

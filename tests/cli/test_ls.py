@@ -6,6 +6,7 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from commands import Offload
 from entries import LedgerPart, pip17_object, streaming_object
 from tiers import CLUSTER, MODIFIED_AT, TOPIC, Names, lay_out
@@ -29,10 +30,10 @@ def test_topics_are_listed_with_their_ledgers_entries_and_sizes(offload: Offload
     result = offload("ls", broker)
     assert (result.code, result.err) == (0, "")
     header, *lines = result.out.splitlines()
-    assert words(header) == ["topic", "ledgers", "entries", "size", "format", "newest"]
+    assert words(header) == ["topic", "ledgers", "entries", "size", "attempts", "format", "oldest", "newest"]
     assert len(lines) == 13
-    assert words(lines[2])[:6] == ["acme/cold/big", "2", "1,300", "15.0", "MB", "pip17"]
-    assert words(lines[11])[:6] == ["acme/cold/nobatch", "3", "2,500", "705.6", "kB", "pip17"]
+    assert words(lines[2])[:7] == ["acme/cold/big", "2", "1,300", "15.0", "MB", "2", "pip17"]
+    assert words(lines[11])[:7] == ["acme/cold/nobatch", "3", "2,500", "705.6", "kB", "3", "pip17"]
 
 
 def test_problems_and_superseded_copies_are_counted_and_problems_named(
@@ -43,15 +44,17 @@ def test_problems_and_superseded_copies_are_counted_and_problems_named(
     assert result.code == 0
     header, topic, problems, problem = result.out.splitlines()
     assert words(header)[-1] == "problems"
-    assert words(topic)[:8] == [
+    assert words(topic)[:10] == [
         "acme/cold/orders",
         "3",
         "5",
         "1.2",
         "kB",
+        "4",
         "pip17,",
         "streaming",
         "2024-05-01",
+        "12:00Z",
     ]
     assert topic.rstrip().endswith("15:00Z  1 not readable, 1 superseded")
     assert words(problems) == ["problem", "object", "what", "is", "wrong"]
@@ -74,16 +77,20 @@ def test_ledgers_are_listed_with_their_copies(offload: Offload, tmp_path: Path) 
         "blocks",
         "attempts",
         "format",
+        "oldest",
         "newest",
         "data",
         "object",
     ]
     assert lines[1:4] == [
-        ["acme/cold/orders", "3", "2", "154", "bytes", "1", "2", "pip17", "2024-05-01", "15:00Z",
+        ["acme/cold/orders", "3", "2", "154", "bytes", "1", "2", "pip17",
+         "2024-05-01", "12:00Z", "2024-05-01", "15:00Z",
          "00000000-0000-4000-8000-000000000002-ledger-3"],
-        ["acme/cold/orders", "4", "–", "0", "bytes", "0", "1", "–", "2024-05-01", "12:00Z",
+        ["acme/cold/orders", "4", "–", "0", "bytes", "0", "1", "–",
+         "2024-05-01", "12:00Z", "2024-05-01", "12:00Z",
          "none", "that", "is", "complete"],
-        ["acme/cold/orders", "5", "3", "1.0", "kB", "2", "1", "streaming", "2024-05-01", "12:00Z",
+        ["acme/cold/orders", "5", "3", "1.0", "kB", "2", "1", "streaming",
+         "2024-05-01", "12:00Z", "2024-05-01", "12:00Z",
          "00000000-0000-4000-8000-000000000004"],
     ]  # fmt: skip
 
@@ -123,6 +130,7 @@ def test_json_says_all_of_it(offload: Offload, tmp_path: Path) -> None:
         "format": "pip17",
         "data_bytes": 154,
         "index_bytes": len(pip17_object([b"a", b"b"], ledger_id=3).index),
+        "storage_class": None,
         "modified_at": "2024-05-01T15:00:00+00:00",
         "complete": True,
         "problem": None,
@@ -149,3 +157,71 @@ def test_lines_are_not_broken_in_a_pipe(offload: Offload, tmp_path: Path) -> Non
     name = "n" * 200
     lay_out(tmp_path, pip17_object([b"a"]), names=Names(managed_ledger=f"a/b/persistent/{name}"))
     assert offload("ls", "-l", tmp_path).out.splitlines()[1].startswith(f"a/b/{name} ")
+
+
+def test_lines_are_of_tenants_namespaces_ledgers_or_objects(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    other = Names(managed_ledger="acme/warm/persistent/orders")
+    lay_out(tmp_path, pip17_object([b"g"], ledger_id=9), attempt=9, names=other)
+
+    def rows(level: str, *given: str) -> list[list[str]]:
+        result = offload("ls", tmp_path, "--by", level, *given)
+        assert result.code == 0
+        return [words(line) for line in result.out.splitlines()][1:]
+
+    assert rows("tenant")[0][:7] == ["acme", "2", "4", "6", "1.3", "kB", "5"]
+    assert [row[:4] for row in rows("namespace")][:2] == [
+        ["acme/cold", "1", "3", "5"],
+        ["acme/warm", "1", "1", "1"],
+    ]
+    objects = rows("segment")
+    assert [row[1] for row in objects[:5]] == ["3", "3", "4", "5", "9"]
+    assert [row[-2] for row in objects[:5]] == ["superseded", "15:00Z", "no-index", "12:00Z", "12:00Z"]
+    assert [row[:2] for row in rows("ledger", "--sort", "size", "--limit", "2")][:2] == [
+        ["acme/cold/orders", "5"],
+        ["acme/cold/orders", "3"],
+    ]
+    said = json.loads(offload("ls", tmp_path, "--by", "segment", "--sort", "newest", "--json").out)
+    assert said["by"] == "segment"
+    assert said["rows"][0]["keys"] == ["00000000-0000-4000-8000-000000000002-ledger-3"]
+    assert [each["problem"] for each in said["rows"]].count("no-index") == 1
+    assert len(said["problems"]) == 1
+
+
+def test_a_segment_over_ledgers_is_one_line_and_is_read_if_one_of_them_is(
+    offload: Offload, tmp_path: Path
+) -> None:
+    parts = [LedgerPart(ledger_id=number, blocks=[[b"d"]]) for number in (5, 6)]
+    lay_out(tmp_path, streaming_object(parts), attempt=4)
+    (row,) = json.loads(offload("ls", tmp_path, "--by", "segment", "--json").out)["rows"]
+    assert (row["ledgers"], row["blocks"], row["superseded"], row["attempts"]) == (2, 2, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "topics"),
+    [
+        ("acme/cold/*", 3),
+        ("acme/cold", 3),
+        ("acme", 4),
+        ("acme/cold/parted", 2),
+        ("persistent://acme/warm/or?ers", 1),
+        ("*/orders", 2),
+        ("other", 0),
+    ],
+)
+def test_topics_are_chosen_by_patterns(offload: Offload, tmp_path: Path, pattern: str, topics: int) -> None:
+    names = [
+        "cold/persistent/orders",
+        "cold/persistent/parted-partition-0",
+        "cold/persistent/parted-partition-1",
+    ]
+    for number, name in enumerate([*names, "warm/persistent/orders"]):
+        named = Names(managed_ledger=f"acme/{name}")
+        lay_out(tmp_path, pip17_object([b"a"], ledger_id=number), attempt=number, names=named)
+    lay_out(tmp_path, pip17_object([b"a"], ledger_id=8), attempt=8, names=Names(managed_ledger=None))
+    assert len(json.loads(offload("ls", tmp_path, "--topic", pattern, "--json").out)["topics"]) == topics
+
+
+def test_wrong_use_is_told(offload: Offload, tmp_path: Path) -> None:
+    assert offload("ls", tmp_path, "--ledgers", "--by", "topic").code == 2
+    assert offload("ls", tmp_path, "--sort", "colour").code == 2

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Clock
+from recovered import knowable, partly_offloaded
 from streamed_topics import SETTINGS, Topic, pool_of
 from verified import findings
 
 from offload_core import TierReader
+from offload_core.audit import LoggedChanges
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.filters import NO_FILTER, ChosenFilter, DroppedEntries, FilterMode, parse_filter_record
@@ -19,11 +21,13 @@ from offload_core.filters.record import RECORD_KEY
 from offload_core.filters.recorded import recorded_filter, settled_by_filters
 from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
 from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
-from offload_core.metadata import EntryPosition
+from offload_core.metadata import EntryPosition, ManagedLedgerRecords
 from offload_core.offload.segment_check import check_segments
 from offload_core.read_handles import ColdReaders
+from offload_core.recover import Unknown, recover_records
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError, UnresolvedTransactionError
+from offload_hooks.testing import MemoryMetadataStore
 
 
 class Asked(PlainFilter):
@@ -471,3 +475,21 @@ def test_what_comes_after_the_filter_was_asked_is_not_taken_before_it_is_asked_a
     topic.run()
     assert topic.status.next_position == topic.position(5)
     assert topic.filter.opened > opened
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_records_come_back_from_filtered_segments(topic: Filtered, rolls: bool) -> None:
+    topic.filter.unwanted = {0, 1, 5, 9, 10, 11, *range(14, 20)}
+    topic.add(13)
+    if rolls:
+        topic.ledger.roll()
+    topic.add(14)
+    topic.ledger.complete_segment()
+    original = topic.info
+    records = ManagedLedgerRecords(MemoryMetadataStore())
+    (recovered,) = recover_records(topic.tier, records, LoggedChanges())
+    back = records.read(NAME)
+    assert back is not None
+    assert knowable(back.info, partly=partly_offloaded(original)) == knowable(original)
+    assert {fact.what for fact in recovered.rebuilt.unknown} <= {Unknown.OPEN_LEDGER}
+    assert not findings(topic.tier, {NAME: back.info})

@@ -239,7 +239,12 @@ class AzureDriver:
         for blob in list_blobs(self._container.listed(), run, first, after):
             key = self._keys.key(blob.name)
             if key is not None and not is_folder(blob.metadata):
-                yield ListedObject(key=key, size_bytes=blob.size, modified_at=blob.last_modified)
+                yield ListedObject(
+                    key=key,
+                    size_bytes=blob.size,
+                    modified_at=blob.last_modified,
+                    storage_class=blob.blob_tier,
+                )
 
     @hookimpl
     def delete(self, keys: Sequence[str]) -> int:

@@ -29,7 +29,12 @@ def list_keys(bucket: Bucket, keys: KeySpace, prefix: str, start_after: str) -> 
         for found in page:
             key = keys.key(found.name)
             if key is not None and key.encode() > after:
-                yield ListedObject(key=key, size_bytes=found.size_bytes, modified_at=found.modified_at)
+                yield ListedObject(
+                    key=key,
+                    size_bytes=found.size_bytes,
+                    modified_at=found.modified_at,
+                    storage_class=found.storage_class,
+                )
 
 
 def list_stale(bucket: Bucket, uploads: GcsUploads, prefix: str) -> Iterator[StaleUpload]:

@@ -20,7 +20,7 @@ from offload_hooks.errors import StoreError
 RESOURCE = "name,size,updated,contentType,metadata,crc32c,generation"
 """The fields of a resource that are asked for."""
 
-LISTED = "name,size,updated,crc32c,generation"
+LISTED = "name,size,updated,crc32c,generation,storageClass"
 """The fields of a resource that a listing is asked for."""
 
 _SUMMED_AT_ONCE = 256 << 10
@@ -28,7 +28,9 @@ _SUMMED_AT_ONCE = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """An object as the store answers it; `crc32c` is in base 64, as the store writes it."""
+    """An object as the store answers it; `crc32c` is in base 64, as the store writes it.
+
+    `storage_class` is None unless it was asked for, as listings do."""
 
     name: str
     size_bytes: int
@@ -37,6 +39,7 @@ class StoredObject:
     user_metadata: Mapping[str, str] = field(default_factory=dict)
     crc32c: str = ""
     generation: str = ""
+    storage_class: str | None = None
 
     def as_stat(self, key: str) -> ObjectStat:
         """What `stat` answers of it."""
@@ -84,6 +87,7 @@ def stored(resource: Mapping[str, Any]) -> StoredObject:
             user_metadata=resource.get("metadata") or {},
             crc32c=resource.get("crc32c", ""),
             generation=resource.get("generation", ""),
+            storage_class=resource.get("storageClass"),
         )
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise StoreError("the store's answer is not that of Google Cloud Storage") from error

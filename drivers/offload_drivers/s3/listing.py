@@ -29,7 +29,10 @@ def list_objects(call: Call, keys: KeySpace, prefix: str, start_after: str) -> I
             key = keys.key(found["Key"])
             if key is not None and key.encode() > after:
                 yield ListedObject(
-                    key=key, size_bytes=found["Size"], modified_at=found["LastModified"].astimezone(UTC)
+                    key=key,
+                    size_bytes=found["Size"],
+                    modified_at=found["LastModified"].astimezone(UTC),
+                    storage_class=found.get("StorageClass"),
                 )
         if not page.get("IsTruncated"):
             return

@@ -7,10 +7,12 @@ read, is `CutOffError`, which says how much is needed; what goes on behind the s
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 
 from offload_hooks.errors import BadLengthError, TruncatedError
 
 Buffer = bytes | bytearray | memoryview
+Note = Callable[[int, int, str], None]
 
 _I32 = struct.Struct(">i")
 _I64 = struct.Struct(">q")
@@ -30,13 +32,17 @@ class FieldReader:
     Args:
         window: bytes of the file; they begin at the file's byte `offset`.
         end: where in the window's count the stretch ends that is read; it may lie behind the window.
+        note: told of each field that is taken: its place, its length, its name.
     """
 
-    def __init__(self, window: Buffer, position: int, end: int, offset: int) -> None:
+    def __init__(
+        self, window: Buffer, position: int, end: int, offset: int, note: Note | None = None
+    ) -> None:
         self._window = memoryview(window)
         self.position = position
         self._end = end
         self._offset = offset
+        self._note = note
 
     @property
     def place(self) -> int:
@@ -54,6 +60,8 @@ class FieldReader:
         stop = self.position + length
         if stop > len(self._window):
             raise CutOffError(stop)
+        if self._note is not None:
+            self._note(self.place, length, what)
         taken = self._window[self.position : stop]
         self.position = stop
         return taken

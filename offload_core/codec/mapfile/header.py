@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from offload_core.codec.mapfile.fields import Buffer, CutOffError, FieldReader, pack_counted
+from offload_core.codec.mapfile.fields import Buffer, CutOffError, FieldReader, Note, pack_counted
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,
@@ -69,7 +69,9 @@ class SequenceFile:
     length: int
 
 
-def parse_header(data: Buffer, value_class: str, *, end: int | None = None) -> SequenceHeader:
+def parse_header(
+    data: Buffer, value_class: str, *, end: int | None = None, note: Note | None = None
+) -> SequenceHeader:
     """The header at the start of `data`, which is the beginning of a file of `end` bytes (None: all of it).
 
     Raises:
@@ -77,7 +79,7 @@ def parse_header(data: Buffer, value_class: str, *, end: int | None = None) -> S
         FormatError: a subclass that names the byte.
     """
     length = len(data) if end is None else end
-    reader = FieldReader(data, 0, min(length, MAX_HEADER_BYTES), 0)
+    reader = FieldReader(data, 0, min(length, MAX_HEADER_BYTES), 0, note)
     magic = bytes(reader.take(3, "the magic of a SequenceFile"))
     if magic != MAGIC:
         raise BadMagicError("this is not a SequenceFile", offset=0, expected=MAGIC.hex(), found=magic.hex())

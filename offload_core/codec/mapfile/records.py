@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from offload_core.codec.mapfile.fields import Buffer, FieldReader
+from offload_core.codec.mapfile.fields import Buffer, FieldReader, Note
 from offload_core.codec.mapfile.header import SYNC_BYTES
 from offload_hooks.errors import BadLengthError, BadMagicError, EntryOrderError
 
@@ -30,7 +30,14 @@ class Record(NamedTuple):
 
 
 def walk_records(
-    window: Buffer, start: int, end: int, sync: bytes, previous_key: int, *, offset: int = 0
+    window: Buffer,
+    start: int,
+    end: int,
+    sync: bytes,
+    previous_key: int,
+    *,
+    offset: int = 0,
+    note: Note | None = None,
 ) -> Iterator[Record]:
     """The records in `window[start:end]`, whose keys ascend from above `previous_key`.
 
@@ -40,7 +47,7 @@ def walk_records(
         CutOffError: a record goes on behind the window, but not behind `end`.
         FormatError: a subclass: the first fault there is.
     """
-    reader = FieldReader(window, start, end, offset)
+    reader = FieldReader(window, start, end, offset, note)
     while reader.remaining:
         place = reader.place
         length = reader.i32("a record's length")

@@ -88,6 +88,13 @@ class ListingCases(SuiteBase):
             assert each.modified_at.utcoffset() == timedelta(0), "an aware time in UTC"
             assert abs(each.modified_at - datetime.now(UTC)) < timedelta(seconds=self.clock_skew_s)
 
+    def test_a_storage_class_is_the_stores_word_or_none(self, store: Store) -> None:
+        _fill(store, KEYS[:2])
+        store.put("data/1", content(10))
+        classes = {each.storage_class for each in store.listing()}
+        assert len(classes) == 1, "what was written alike is kept alike"
+        assert all(each is None or (each and each.isprintable()) for each in classes)
+
     def test_uploads_and_other_things_of_the_drivers_own_are_not_listed(self, store: Store) -> None:
         store.put("k/1", b"x", user_metadata={"role": "data"})
         store.write_index("k/2", b"x", {"role": "index"})

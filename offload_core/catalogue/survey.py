@@ -1,0 +1,178 @@
+"""All ledgers of a tier, one after another, however many there are: the catalogue in a temporary file.
+
+As `list_catalogue`, from a bucket alone, by the same rules; but what was found of each object is kept in a file without
+a name, and ledgers are put together when they are asked for, in the order of topic, cluster and id. So memory depends
+on the largest ledger's attempts only. Only the thread that made it uses it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from types import TracebackType
+from typing import Self
+
+from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
+from offload_core.catalogue.model import Ledger, StoredObject, as_first, build_ledger
+from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
+from offload_core.tier import Tier
+from offload_hooks.errors import ObjectNotFoundError
+
+PAIRS_AT_ONCE = 2048
+_UNPACKED = 64
+"""Objects with many ledgers are unpacked once for those that follow one another."""
+
+_TABLES = """
+    CREATE TABLE objects (
+        id INTEGER PRIMARY KEY, label TEXT, managed_ledger TEXT, cluster TEXT, is_stray INTEGER, key TEXT, packed BLOB);
+    CREATE TABLE parts (object INTEGER, ledger INTEGER);
+    CREATE INDEX strays ON objects (managed_ledger) WHERE is_stray;
+"""
+_SETTLED = """
+    CREATE TABLE owners AS SELECT managed_ledger, min(cluster) AS cluster FROM objects
+        WHERE managed_ledger IS NOT NULL AND cluster IS NOT NULL
+        GROUP BY managed_ledger HAVING count(DISTINCT cluster) = 1;
+    CREATE INDEX by_owner ON owners (managed_ledger);
+    UPDATE objects SET cluster = (SELECT cluster FROM owners WHERE owners.managed_ledger = objects.managed_ledger)
+        WHERE cluster IS NULL AND managed_ledger IS NOT NULL;
+"""
+_LEDGERS = """
+    SELECT managed_ledger, cluster, ledger, object FROM parts JOIN objects ON object = id
+    ORDER BY managed_ledger IS NULL, label, managed_ledger, coalesce(cluster, ''), cluster IS NOT NULL, ledger, object
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundLedger:
+    """A ledger, and whose it is: managed ledger and cluster are None where no object says them."""
+
+    managed_ledger: str | None
+    cluster: str | None
+    ledger: Ledger
+
+    @property
+    def topic(self) -> TopicName | None:
+        """The topic, if it is known."""
+        return None if self.managed_ledger is None else topic_of_managed_ledger(self.managed_ledger)
+
+
+class LedgerSurvey:
+    """What is found in a tier; a context manager."""
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect("")  # a file without a name, gone with the connection
+        self._file.executescript(_TABLES)
+        self._unpacked: dict[int, StoredObject] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def fill(
+        self,
+        tier: Tier,
+        *,
+        prefix: str = "",
+        wanted: Callable[[TopicName | None], bool] = lambda _: True,
+        listener: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """List a tier and look at its objects, once.
+
+        Args:
+            prefix: only objects whose keys begin so.
+            wanted: whether the objects of a topic are looked for; of the others no index is read that need not be.
+            listener: told how many pairs of objects were looked at.
+
+        Raises:
+            StoreError: the tier fails.
+        """
+        pairs = stream_pairs(tier, prefix)
+        count = 0
+        while some := list(islice(pairs, PAIRS_AT_ONCE)):
+            for stored in concurrently(partial(_described, tier, wanted), some):
+                if stored is not None:
+                    self._add(stored)
+            count += len(some)
+            listener(count)
+        self._file.executescript(_SETTLED)
+
+    def ledgers(self) -> Iterator[FoundLedger]:
+        """All ledgers, by topic, cluster and id."""
+        rows = self._file.execute(_LEDGERS)
+        for (managed_ledger, cluster), of_topic in groupby(rows, key=itemgetter(0, 1)):
+            is_first = managed_ledger is not None and not self._has_strays(managed_ledger)
+            for ledger_id, parts in groupby(of_topic, key=itemgetter(2)):
+                ledger = build_ledger(ledger_id, [self._unpack(number) for *_, number in parts])
+                yield FoundLedger(
+                    managed_ledger=managed_ledger,
+                    cluster=cluster,
+                    ledger=as_first(ledger) if is_first else ledger,
+                )
+                is_first = False
+
+    def strays(self) -> Iterator[StoredObject]:
+        """The objects that belong to no known ledger, by key."""
+        query = "SELECT packed FROM objects WHERE is_stray ORDER BY key"
+        return (_unpacked(packed) for (packed,) in self._file.execute(query))
+
+    def _add(self, stored: StoredObject) -> None:
+        ledger_ids = [each.ledger_id for each in stored.index.ledgers] if stored.index else []
+        if stored.index is None and stored.key.ledger_id is not None:
+            ledger_ids = [stored.key.ledger_id]
+        name = stored.managed_ledger
+        cursor = self._file.execute(
+            "INSERT INTO objects (label, managed_ledger, cluster, is_stray, key, packed) VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                UNKNOWN_TOPIC if name is None else topic_of_managed_ledger(name).full,
+                name,
+                stored.cluster,
+                not ledger_ids,
+                stored.key.data_key,
+                pickle.dumps(stored, pickle.HIGHEST_PROTOCOL),
+            ),
+        )
+        parts = [(cursor.lastrowid, ledger_id) for ledger_id in ledger_ids]
+        self._file.executemany("INSERT INTO parts VALUES (?, ?)", parts)
+
+    def _has_strays(self, managed_ledger: str) -> bool:
+        query = "SELECT 1 FROM objects WHERE is_stray AND managed_ledger = ? LIMIT 1"
+        return self._file.execute(query, (managed_ledger,)).fetchone() is not None
+
+    def _unpack(self, number: int) -> StoredObject:
+        found = self._unpacked.pop(number, None)
+        if found is None:
+            query = "SELECT packed FROM objects WHERE id = ?"
+            found = _unpacked(self._file.execute(query, (number,)).fetchone()[0])
+        self._unpacked[number] = found
+        if len(self._unpacked) > _UNPACKED:
+            del self._unpacked[next(iter(self._unpacked))]
+        return found
+
+
+def _unpacked(packed: bytes) -> StoredObject:
+    stored: StoredObject = pickle.loads(packed)  # noqa: S301 (written by this process, to a file that has no name)
+    return stored
+
+
+def _described(tier: Tier, wanted: Callable[[TopicName | None], bool], pair: Pair) -> StoredObject | None:
+    """What is known of a pair; None if it vanished, or is not wanted."""
+    stored = describe_pair(tier, pair, read_indexes=False)
+    if stored is None:
+        return None
+    name = stored.managed_ledger
+    if not wanted(None if name is None else topic_of_managed_ledger(name)):
+        return None
+    try:
+        return with_index(tier, stored) if stored.is_unread else stored
+    except ObjectNotFoundError:
+        return None

@@ -1,0 +1,217 @@
+"""`offload recover`: managed ledgers' records from a bucket alone, into a metadata store that lacks them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from offload_core.catalogue import TopicName, parse_topic
+from offload_core.catalogue.topics import UNKNOWN_TOPIC
+from offload_core.cli.json_document import print_streamed
+from offload_core.cli.recorded import record_to_json
+from offload_core.cli.shared import (
+    AsJson,
+    AuditLogFile,
+    Debug,
+    Driver,
+    Layers,
+    StorageOptions,
+    Url,
+    Yes,
+    audit_of,
+    cell,
+    named,
+    opened,
+    out,
+    printable,
+    reported,
+)
+from offload_core.ledgers import FileLedgerStore
+from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
+from offload_core.recover import (
+    APPROXIMATE,
+    NEVER_KNOWN,
+    Outcome,
+    Recovered,
+    UnknownFact,
+    recover_records,
+)
+from offload_hooks.errors import OptionError
+
+_SAID = {
+    Outcome.NEW: "{}written",
+    Outcome.SAME: "there already",
+    Outcome.OTHER: "another record is there, and stays",
+    Outcome.NONE: "no record",
+}
+
+
+def recover(
+    url: Url,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="The metadata store: sqlite:/var/lib/offload.db, zk://host:2181/offload."
+        ),
+    ] = None,
+    into_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--into-option",
+            metavar="NAME=VALUE",
+            help="An option of the metadata store, such as create=true for a new file; may be given again.",
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Whose objects are taken of a topic that several clusters have offloaded."),
+    ] = None,
+    hot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="The hot tier that goes on with these topics: it skips their ledgers' ids."
+        ),
+    ] = None,
+    yes: Yes = False,
+    audit_log: AuditLogFile = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Rebuild managed ledgers' records from a tier alone, and say what cannot be known.
+
+    Without --yes nothing is written. A record that is there is never changed. It can be called again after any
+    failure, and goes on. The exit code is 1 if a topic has another record, or something is left that is in none.
+    """
+    with reported(debug):
+        if yes and into is None:
+            raise OptionError("where are the records to be written?", expected="--into URL")
+        log = audit_of(yes, audit_log)
+        wanted = {parse_topic(each).full for each in topic or ()}
+        store = None if into is None else open_metadata_store(into, named(into_option, "the metadata store"))
+        is_left = False
+        greatest = -1
+
+        def noted(found: Iterator[Recovered]) -> Iterator[Recovered]:
+            nonlocal is_left, greatest
+            for each in found:
+                is_left |= _leaves_something(each)
+                if each.rebuilt.info is not None:
+                    greatest = max(greatest, *(one.ledger_id for one in each.rebuilt.info.ledgers))
+                yield each
+
+        with opened(url, driver, option, layer) as tier, nullcontext() if store is None else closing(store):
+            records = None if store is None else ManagedLedgerRecords(store)
+            found = noted(
+                recover_records(
+                    tier.store,
+                    records,
+                    log,
+                    wanted=lambda name: not wanted or _is_wanted(name, wanted),
+                    cluster=cluster,
+                )
+            )
+            if as_json:
+                print_streamed(
+                    {
+                        "topics": (_to_json(each, written=yes) for each in found),
+                        "never_known": NEVER_KNOWN,
+                        "approximate": APPROXIMATE,
+                    }
+                )
+            else:
+                _print(found, written=yes)
+        if yes and hot is not None and greatest >= 0:
+            with closing(FileLedgerStore(hot)) as ledgers:
+                ledgers.skip_ids(greatest)
+        if is_left:
+            raise typer.Exit(1)
+
+
+def _is_wanted(name: TopicName | None, wanted: set[str]) -> bool:
+    return name is not None and not wanted.isdisjoint((name.full, name.base))
+
+
+def _leaves_something(recovered: Recovered) -> bool:
+    return recovered.outcome is Outcome.OTHER or any(
+        fact.what.leaves_something for fact in recovered.rebuilt.unknown
+    )
+
+
+def _print(found: Iterator[Recovered], *, written: bool) -> None:
+    """A line for each topic as it comes, then what is not known of it."""
+    counts = Counter[Outcome]()
+    for each in found:
+        counts[each.outcome] += 1
+        rebuilt, info = each.rebuilt, each.rebuilt.info
+        name = UNKNOWN_TOPIC if rebuilt.topic is None else rebuilt.topic.full.removeprefix("persistent://")
+        ledgers = () if info is None else info.ledgers
+        entries = sum(one.info.entries or 0 for one in ledgers)
+        what = _SAID[each.outcome].format("" if written else "would be ")
+        line = f"{name}: {len(ledgers)} ledgers, {entries:,} entries: {what}"
+        out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+        if rebuilt.unknown:
+            out.print(_unknown_table(rebuilt.unknown))
+    for outcome in Outcome:
+        if counts[outcome]:
+            what = _SAID[outcome].format("" if written else "would be ")
+            out.print(f"{counts[outcome]} topics: {what}", highlight=False)
+    for said, lines in (("Not known of any topic:", NEVER_KNOWN), ("Recorded by a rule:", APPROXIMATE)):
+        out.print(said, highlight=False)
+        for line in lines:
+            out.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _unknown_table(facts: Sequence[UnknownFact]) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False, style="yellow")
+    for fact in facts:
+        where = [] if fact.ledger_id is None else [f"ledger {fact.ledger_id}"]
+        where += [] if fact.last_entry_id is None else [_entries(fact)]
+        where += [] if fact.key is None else [fact.key]
+        said = fact.what.meaning if fact.detail is None else f"{fact.what.meaning}; {fact.detail}"
+        table.add_row("", fact.what.code, cell(", ".join(where)), cell(said))
+    return table
+
+
+def _entries(fact: UnknownFact) -> str:
+    if fact.first_entry_id is None or fact.first_entry_id == fact.last_entry_id:
+        return f"entry {fact.last_entry_id}"
+    return f"entries {fact.first_entry_id}–{fact.last_entry_id}"
+
+
+def _to_json(recovered: Recovered, *, written: bool) -> dict[str, Any]:
+    rebuilt = recovered.rebuilt
+    return {
+        "topic": None if rebuilt.topic is None else rebuilt.topic.full,
+        "cluster": rebuilt.cluster,
+        "outcome": recovered.outcome.value,
+        "written": written and recovered.outcome is Outcome.NEW,
+        "ledgers": [
+            {"ledger": each.ledger_id, **record_to_json(each)}
+            for each in (() if rebuilt.info is None else rebuilt.info.ledgers)
+        ],
+        "unknown": [
+            {
+                "code": fact.what.code,
+                "what": fact.what.meaning,
+                "ledger": fact.ledger_id,
+                "first_entry": fact.first_entry_id,
+                "last_entry": fact.last_entry_id,
+                "key": fact.key,
+                "detail": fact.detail,
+            }
+            for fact in rebuilt.unknown
+        ],
+    }

@@ -1,0 +1,191 @@
+"""How many bytes lie in a tier, and whose or of what kind they are, from one listing.
+
+Format, age and storage class are in the listing. Whose an object is stands in its user metadata, which is a request for
+each pair, many at once; or in managed ledgers' records, which name it by its UUID. A MapFile has it in its key.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+from itertools import islice
+from uuid import UUID
+
+from offload_core.catalogue import UNKNOWN_TOPIC, Records, TopicName, concurrently, recorded_copies
+from offload_core.catalogue.listing import Pair, pair_up
+from offload_core.catalogue.survey import PAIRS_AT_ONCE
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.tier import Tier
+from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks.values import ListedObject
+
+OTHER = "(other objects)"
+"""What no offloader has written."""
+
+UNKNOWN_CLASS = "(not said)"
+_TOPIC_KEY = "managedledgername"
+_DOMAIN = "persistent://"
+_AGES = (
+    (1, "under 1 day"),
+    (7, "under 7 days"),
+    (30, "under 30 days"),
+    (90, "under 90 days"),
+    (365, "under 1 year"),
+)
+
+
+class By(enum.Enum):
+    """What bytes are counted by."""
+
+    PLACE = "place"
+    """Tenant, namespace and topic."""
+    FORMAT = "format"
+    AGE = "age"
+    STORAGE_CLASS = "storage-class"
+
+
+Path = tuple[str, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class Usage:
+    """Bytes and objects, by path: `(tenant, namespace, topic)`, or a format, an age or a storage class."""
+
+    size_bytes: dict[Path, int] = field(default_factory=dict)
+    objects: dict[Path, int] = field(default_factory=dict)
+
+    def add(self, path: Path, size_bytes: int, objects: int = 1) -> None:
+        """Count in, for the path and all above it; the empty path is the total."""
+        for depth in range(len(path) + 1):
+            above = path[:depth]
+            self.size_bytes[above] = self.size_bytes.get(above, 0) + size_bytes
+            self.objects[above] = self.objects.get(above, 0) + objects
+
+    def lines(self, depth: int | None = None) -> Iterator[tuple[Path, int, int]]:
+        """Path, bytes and objects, what is in a path before the path itself, to this depth; the total last."""
+        yield from self._below((), self._children(), depth)
+
+    def _children(self) -> dict[Path, list[Path]]:
+        children: dict[Path, list[Path]] = {}
+        for path in sorted(self.size_bytes):
+            if path:
+                children.setdefault(path[:-1], []).append(path)
+        return children
+
+    def _below(
+        self, path: Path, children: Mapping[Path, list[Path]], depth: int | None
+    ) -> Iterator[tuple[Path, int, int]]:
+        if depth is None or len(path) < depth:
+            for child in children.get(path, ()):
+                yield from self._below(child, children, depth)
+        yield path, self.size_bytes.get(path, 0), self.objects.get(path, 0)
+
+
+def measure(
+    tier: Tier,
+    *,
+    by: By = By.PLACE,
+    prefix: str = "",
+    records: Records | None = None,
+    wanted: Callable[[TopicName | None], bool] | None = None,
+    now: datetime,
+    listener: Callable[[int], None] = lambda _: None,
+) -> Usage:
+    """Count a tier's bytes.
+
+    Args:
+        prefix: only objects whose keys begin so.
+        records: who has which object; None to ask the objects, which is done only where it is needed.
+        wanted: only these topics' objects; None for all, and other objects as well.
+        now: what ages are counted to.
+        listener: told how many objects were listed.
+
+    Raises:
+        StoreError, FormatError: of the tier or the records.
+    """
+    usage = Usage()
+    owners = None if records is None else _recorded_owners(records)
+    others = _Others()
+    pairs = pair_up(others.watch(tier.list_objects(prefix)))
+    needs_owner = by is By.PLACE or wanted is not None
+    while some := list(islice(pairs, PAIRS_AT_ONCE)):
+        owned = concurrently(partial(_owner, tier, owners), some) if needs_owner else [None] * len(some)
+        for pair, topic in zip(some, owned, strict=True):
+            objects = _objects(pair)
+            others.take(objects)
+            if wanted is None or wanted(topic):
+                for each in objects:
+                    usage.add(_path(by, pair, each, topic, now), each.size_bytes)
+        listener(others.listed)
+    if wanted is None and others.objects:
+        usage.add((OTHER,), others.size_bytes, others.objects)
+    return usage
+
+
+class _Others:
+    """What is listed and belongs to no pair."""
+
+    def __init__(self) -> None:
+        self.listed = 0
+        self.objects = 0
+        self.size_bytes = 0
+
+    def watch(self, listing: Iterable[ListedObject]) -> Iterator[ListedObject]:
+        for each in listing:
+            self.listed += 1
+            self.objects += 1
+            self.size_bytes += each.size_bytes
+            yield each
+
+    def take(self, objects: Iterable[ListedObject]) -> None:
+        for each in objects:
+            self.objects -= 1
+            self.size_bytes -= each.size_bytes
+
+
+def _objects(pair: Pair) -> list[ListedObject]:
+    given = (pair.data, pair.index, pair.data_checksums, pair.index_checksums)
+    return [each for each in given if each is not None]
+
+
+def _path(by: By, pair: Pair, listed: ListedObject, topic: TopicName | None, now: datetime) -> Path:
+    if by is By.FORMAT:
+        return (pair.key.object_format.value,)
+    if by is By.STORAGE_CLASS:
+        return (listed.storage_class or UNKNOWN_CLASS,)
+    if by is By.AGE:
+        age = now - listed.modified_at
+        return (next((name for days, name in _AGES if age < timedelta(days=days)), "1 year and more"),)
+    if topic is None:
+        return (UNKNOWN_TOPIC,)
+    tenant, _, rest = topic.full.removeprefix(_DOMAIN).partition("/")
+    namespace, _, local = rest.partition("/")
+    return tuple(part for part in (tenant, namespace, local) if part)
+
+
+def _recorded_owners(records: Records) -> dict[UUID, TopicName]:
+    """Whose the attempts are that records name."""
+    topics = records.topics()
+    owners: dict[UUID, TopicName] = {}
+    for start in range(0, len(topics), PAIRS_AT_ONCE):
+        for topic, info in records.read(topics[start : start + PAIRS_AT_ONCE]).items():
+            for ledger in info.ledgers:
+                owners.update((copy.key.uuid, topic) for copy in recorded_copies(topic, ledger))
+    return owners
+
+
+def _owner(tier: Tier, owners: Mapping[UUID, TopicName] | None, pair: Pair) -> TopicName | None:
+    if pair.key.managed_ledger is not None:
+        return topic_of_managed_ledger(pair.key.managed_ledger)
+    if owners is not None:
+        return owners.get(pair.key.uuid)
+    seen = pair.data or pair.index
+    assert seen is not None
+    try:
+        name = tier.stat(seen.key).user_metadata.get(_TOPIC_KEY)
+    except ObjectNotFoundError:
+        return None
+    return None if name is None else topic_of_managed_ledger(name)

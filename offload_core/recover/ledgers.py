@@ -1,0 +1,246 @@
+"""A ledger's record from its copies: what the indexes say, and, where they do not say it, what the blocks hold.
+
+An index of one object has the whole ledger's record of BookKeeper's. One of a segment says where the ledger's entries
+begin in it, and not always where they end: of a ledger that had ended by then, the last block is read, and of one that
+is not known to have ended, all of its blocks. Source: docs/recover.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from offload_core.catalogue import Ledger, Piece
+from offload_core.codec.cursor import open_cursor
+from offload_core.codec.index import IndexedBlock, LedgerIndex
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_metadata import LedgerMetadata
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.filters import FilterRecord
+from offload_core.filters.indexed import indexed_filter
+from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, OffloadSegment
+from offload_core.metadata.offload_context import FILTER_PROPERTY
+from offload_core.metadata.segment_shares import with_shares
+from offload_core.recover.unknown import Unknown, UnknownFact
+from offload_core.tier import Tier
+from offload_hooks.errors import FormatError, placed
+
+MAPFILE_DRIVER = "filesystem"
+"""Pulsar's driver that stores MapFiles: by its name readers know where one is."""
+
+_NO_END = 2**62
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltLedger:
+    """What is known of a ledger; `record` is None if it is left out."""
+
+    record: LedgerRecord | None
+    unknown: tuple[UnknownFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Share:
+    """A ledger's entries in a segment: from `begin` up to `stop`, with what a filter did to them."""
+
+    piece: Piece
+    begin: int
+    stop: int
+    filtered: FilterRecord | None
+
+
+def rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLedger:
+    """A ledger's record.
+
+    Args:
+        place: what is recorded of the tier.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    if not ledger.pieces:
+        fact = UnknownFact(what=Unknown.NO_COPY, ledger_id=ledger.ledger_id, detail=ledger.why_not_read)
+        return RebuiltLedger(record=None, unknown=(fact,))
+    choice = _choice(ledger)
+    elsewhere = next(
+        (each for each in (piece.stored.key for piece in ledger.pieces) if _is_in_a_folder(each)), None
+    )
+    if elsewhere is not None:
+        fact = UnknownFact(what=Unknown.FOLDER, ledger_id=ledger.ledger_id, key=elsewhere.data_key)
+        return RebuiltLedger(record=None, unknown=(fact,))
+    try:
+        if ledger.pieces[0].stored.key.object_format is ObjectFormat.STREAMING:
+            rebuilt = _of_segments(tier, ledger, place)
+        else:
+            rebuilt = RebuiltLedger(record=_of_one_object(ledger.pieces[0], ledger.ledger_id, place))
+    except FormatError as error:
+        fact = UnknownFact(
+            what=Unknown.BROKEN_DATA, ledger_id=ledger.ledger_id, key=error.key, detail=str(error)
+        )
+        return RebuiltLedger(record=None, unknown=(*choice, fact))
+    return replace(rebuilt, unknown=(*choice, *rebuilt.unknown))
+
+
+def completed_ms(piece: Piece) -> int:
+    """When the copy was complete, as far as is known: the time of its index, in ms since 1970, UTC."""
+    assert piece.stored.modified_at is not None
+    return int(piece.stored.modified_at.timestamp() * 1000)
+
+
+def _is_in_a_folder(key: ObjectKey) -> bool:
+    return bool(key.folder) and not key.is_mapfile
+
+
+def _choice(ledger: Ledger) -> tuple[UnknownFact, ...]:
+    """Which of several complete copies was taken; nothing where there is one."""
+    others = ledger.superseded
+    if not others:
+        return ()
+    taken = {piece.stored.key: piece.ledger for piece in ledger.pieces}
+    extents = {_extent(each) for each in taken.values()}
+    facts = []
+    for stored in others:
+        assert stored.index is not None
+        other = next(each for each in stored.index.ledgers if each.ledger_id == ledger.ledger_id)
+        same = _extent(other) in extents or stored.has_gaps
+        keys = ", ".join(key.data_key for key in taken)
+        facts.append(
+            UnknownFact(
+                what=Unknown.SEVERAL_COPIES if same else Unknown.COPIES_DIFFER,
+                ledger_id=ledger.ledger_id,
+                key=stored.key.data_key,
+                detail=f"taken: {keys}",
+            )
+        )
+    return tuple(facts)
+
+
+def _extent(indexed: LedgerIndex) -> tuple[object, ...]:
+    """What two copies with the same entries say alike."""
+    metadata = indexed.metadata
+    entries = (
+        metadata.entries if isinstance(metadata, LedgerInfo) else (metadata.last_entry_id, metadata.length)
+    )
+    return (indexed.first_entry_id, entries, type(metadata))
+
+
+# --- one object --------------------------------------------------------------------------------
+
+
+def _of_one_object(piece: Piece, ledger_id: int, place: DriverMetadata) -> LedgerRecord:
+    metadata, at = piece.ledger.metadata, completed_ms(piece)
+    assert isinstance(metadata, LedgerMetadata)
+    entries = 0 if metadata.last_entry_id is None else metadata.last_entry_id + 1
+    if piece.stored.key.is_mapfile:
+        place = replace(place, name=MAPFILE_DRIVER)
+    context = OffloadContext(
+        uuid=piece.stored.key.uuid,
+        complete=True,
+        bookkeeper_deleted=True,
+        timestamp_ms=at,
+        driver=_filtered(place, indexed_filter(piece.ledger)),
+    )
+    info = LedgerInfo(ledger_id=ledger_id, entries=entries, size=metadata.length, timestamp_ms=at)
+    return LedgerRecord(info=info, context=context)
+
+
+def _filtered(place: DriverMetadata, record: FilterRecord | None) -> DriverMetadata:
+    return place if record is None else place.with_property(FILTER_PROPERTY, record.pack(short=True))
+
+
+# --- segments ----------------------------------------------------------------------------------
+
+
+def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLedger:
+    ledger_id, last = ledger.ledger_id, ledger.pieces[-1]
+    closed = last.ledger.metadata
+    assert isinstance(closed, LedgerInfo)
+    unknown: list[UnknownFact] = []
+    shares: list[_Share] = []
+    stop = 0
+    for number, piece in enumerate(ledger.pieces):
+        filtered = indexed_filter(piece.ledger)
+        begin = stop if piece.begin_entry_id is None else piece.begin_entry_id
+        if begin > stop:
+            if not number and ledger.may_be_trimmed:
+                unknown.append(_entries(Unknown.TRIMMED, ledger_id, 0, begin))
+                return RebuiltLedger(record=None, unknown=tuple(unknown))
+            unknown.append(_entries(Unknown.GAP, ledger_id, stop, begin))
+        end = _stop_of(tier, piece, begin, filtered)
+        following = ledger.pieces[number + 1] if number + 1 < len(ledger.pieces) else None
+        if following is not None and following.begin_entry_id is not None:
+            end = min(end, following.begin_entry_id)
+        shares.append(_Share(piece=piece, begin=begin, stop=end, filtered=filtered))
+        stop = end
+    entries = closed.entries if closed.is_closed and closed.entries is not None else stop
+    if stop < entries:
+        unknown.append(_entries(Unknown.GAP, ledger_id, stop, entries))
+    if closed.is_closed:
+        size = closed.size
+    else:
+        unknown.append(UnknownFact(what=Unknown.OPEN_LEDGER, ledger_id=ledger_id, last_entry_id=stop - 1))
+        size = _size_of(tier, shares) if all(each.what is not Unknown.GAP for each in unknown) else None
+    if size is None:
+        unknown.append(UnknownFact(what=Unknown.SIZE, ledger_id=ledger_id))
+    info = LedgerInfo(
+        ledger_id=ledger_id,
+        entries=entries,
+        size=size,
+        timestamp_ms=closed.timestamp_ms if closed.is_closed else completed_ms(last),
+    )
+    base = LedgerRecord(info=info, context=OffloadContext(bookkeeper_deleted=True))
+    given = [
+        OffloadSegment(
+            uuid=share.piece.stored.key.uuid,
+            complete=True,
+            offloaded_ms=completed_ms(share.piece),
+            end_entry_id=share.stop - 1,
+            driver=_filtered(place, share.filtered),
+        )
+        for share in shares
+    ]
+    record = with_shares(base, given, timestamp_ms=completed_ms(last))
+    if record.context is not None and any(each.what is Unknown.GAP for each in unknown):
+        record = replace(record, context=replace(record.context, complete=False))
+    return RebuiltLedger(record=record, unknown=tuple(unknown))
+
+
+def _entries(what: Unknown, ledger_id: int, begin: int, stop: int) -> UnknownFact:
+    return UnknownFact(what=what, ledger_id=ledger_id, first_entry_id=begin, last_entry_id=stop - 1)
+
+
+def _stop_of(tier: Tier, piece: Piece, begin: int, filtered: FilterRecord | None) -> int:
+    """One past the last of the ledger's entries that the segment stands for."""
+    metadata = piece.ledger.metadata
+    assert isinstance(metadata, LedgerInfo)
+    if not metadata.is_closed and metadata.entries is not None:
+        return metadata.entries
+    if filtered is not None:
+        return begin + filtered.kept.entries + filtered.total_dropped.entries
+    if piece.stored.has_gaps:
+        return metadata.entries or 0
+    stop, _ = _count(tier, piece, piece.ledger.blocks[-1])
+    return stop
+
+
+def _size_of(tier: Tier, shares: list[_Share]) -> int:
+    """Payload bytes of all entries of these shares, before a filter."""
+    total = 0
+    for share in shares:
+        if share.filtered is not None:
+            total += share.filtered.kept.payload_bytes + share.filtered.total_dropped.payload_bytes
+        else:
+            total += sum(_count(tier, share.piece, block)[1] for block in share.piece.ledger.blocks)
+    return total
+
+
+def _count(tier: Tier, piece: Piece, block: IndexedBlock) -> tuple[int, int]:
+    """One past the last entry of a block, and the payload bytes of its entries."""
+    index, key = piece.stored.index, piece.stored.key.data_key
+    assert index is not None
+    data = tier.read_range(key, block.offset, block.length)
+    with placed(key=key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
+        cursor = open_cursor(
+            data, index.object_format, piece.ledger.ledger_id, block, gaps=piece.stored.has_gaps
+        )
+        cursor.skip_to(_NO_END)
+    return cursor.next_entry_id, cursor.payload_bytes

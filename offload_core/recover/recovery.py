@@ -1,0 +1,102 @@
+"""Records of managed ledgers from a bucket alone, into a metadata store that lacks them.
+
+A record that is there is never changed: one that says the same is left, and one that says something else is left, too,
+and told. What is written is written whole, and only if nothing is there: a recovery that was killed is made again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from offload_core.audit import AuditLog, Change, ChangeAction
+from offload_core.catalogue import TopicName
+from offload_core.catalogue.survey import LedgerSurvey
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.record_paths import record_path
+from offload_core.recover.topics import RebuiltTopic, rebuild_topics
+from offload_core.tier import Tier
+from offload_hooks.errors import VersionConflictError
+
+
+class Outcome(enum.Enum):
+    """What became of a topic's record."""
+
+    NEW = "new"
+    """The store has none: it is written, or would be."""
+    SAME = "same"
+    """The store has this record already."""
+    OTHER = "other"
+    """The store has another record, which stays as it is."""
+    NONE = "none"
+    """There is no record to be made of what lies there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """A topic, and what became of its record."""
+
+    rebuilt: RebuiltTopic
+    outcome: Outcome
+
+
+def recover_records(
+    tier: Tier,
+    records: ManagedLedgerRecords | None,
+    audit: AuditLog | None,
+    *,
+    wanted: Callable[[TopicName | None], bool] = lambda _: True,
+    cluster: str | None = None,
+    listener: Callable[[int], None] = lambda _: None,
+) -> Iterator[Recovered]:
+    """Rebuild the records of a tier's topics, and write those that are missing; one after another, by topic.
+
+    Args:
+        records: where they are written; None to see only what they would be.
+        audit: where each record is told of before it is written; None writes none, and shows what would be.
+        wanted: whether a topic's record is rebuilt; None are objects that name no topic.
+        cluster: see `rebuild_topics`.
+        listener: told how many pairs of objects were looked at.
+
+    Raises:
+        StoreError, FormatError: of the tier or the metadata; what was written stays, and it can be called again.
+    """
+    with LedgerSurvey() as survey:
+        survey.fill(tier, wanted=wanted, listener=listener)
+        for rebuilt in rebuild_topics(tier, survey, cluster=cluster):
+            yield Recovered(rebuilt=rebuilt, outcome=_write(records, rebuilt, tier, audit))
+
+
+def _write(
+    records: ManagedLedgerRecords | None, rebuilt: RebuiltTopic, tier: Tier, audit: AuditLog | None
+) -> Outcome:
+    name, info = rebuilt.name, rebuilt.info
+    if name is None or info is None:
+        return Outcome.NONE
+    if records is None:
+        return Outcome.NEW
+    there = _compared(records, name, info)
+    if there is not Outcome.NEW or audit is None:
+        return there
+    audit.record(
+        Change(
+            action=ChangeAction.RECORD,
+            why=f"its record is rebuilt from the objects in {tier.describe().location}",
+            managed_ledger=name,
+            key=record_path(name),
+            after=f"{len(info.ledgers)} ledgers, {sum(each.info.entries or 0 for each in info.ledgers)} entries",
+        )
+    )
+    try:
+        records.write(name, info, None)
+    except VersionConflictError:  # somebody else made one since
+        return _compared(records, name, info)
+    return Outcome.NEW
+
+
+def _compared(records: ManagedLedgerRecords, name: str, info: ManagedLedgerInfo) -> Outcome:
+    known = records.read(name)
+    if known is None:
+        return Outcome.NEW
+    return Outcome.SAME if known.info == info else Outcome.OTHER

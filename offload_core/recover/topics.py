@@ -1,0 +1,130 @@
+"""A managed ledger's record from the objects of its topic, and what cannot be known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from uuid import UUID
+
+from offload_core.catalogue import Ledger, TopicName, concurrently
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.catalogue.survey import FoundLedger, LedgerSurvey
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata import (
+    DriverMetadata,
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadSegment,
+)
+from offload_core.metadata.segment_shares import first_entry_id, shares_of
+from offload_core.recover.ledgers import RebuiltLedger, rebuild_ledger
+from offload_core.recover.unknown import Unknown, UnknownFact
+from offload_core.tier import Tier
+
+_DOMAIN = "persistent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuiltTopic:
+    """A topic's record as its objects tell it.
+
+    Attributes:
+        name: the managed ledger's; None for objects of which nothing tells the topic.
+        cluster: whose objects they are; None if they do not say.
+        info: None if there is no record to be made, and `unknown` says why.
+    """
+
+    name: str | None
+    cluster: str | None = None
+    info: ManagedLedgerInfo | None = None
+    unknown: tuple[UnknownFact, ...] = ()
+
+    @property
+    def topic(self) -> TopicName | None:
+        """The topic, if it is known."""
+        return None if self.name is None else topic_of_managed_ledger(self.name)
+
+
+def rebuild_topics(tier: Tier, survey: LedgerSurvey, *, cluster: str | None = None) -> Iterator[RebuiltTopic]:
+    """The records of all topics that a survey has found, by name; then what no topic is known of.
+
+    Args:
+        cluster: of a topic that several clusters have offloaded, the one whose objects are taken.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    place = tier_record(tier)
+    for name, of_topic in groupby(survey.ledgers(), key=lambda each: each.managed_ledger):
+        found = list(of_topic)
+        if name is None or not _is_a_name(name):
+            keys = dict.fromkeys(each.key.data_key for one in found for each in one.ledger.attempts)
+            yield RebuiltTopic(
+                name=None, unknown=tuple(UnknownFact(what=Unknown.NO_TOPIC, key=key) for key in keys)
+            )
+            continue
+        if cluster in {each.cluster for each in found}:
+            found = [each for each in found if each.cluster == cluster]
+        yield _rebuild_topic(tier, name, found, place)
+    strays = tuple(
+        UnknownFact(what=Unknown.NO_COPY, key=stored.key.data_key, detail=stored.detail)
+        for stored in survey.strays()
+    )
+    if strays:
+        yield RebuiltTopic(name=None, unknown=strays)
+
+
+def _is_a_name(managed_ledger: str) -> bool:
+    """Whether a record may have this name: `tenant/namespace/persistent/topic`; Pulsar 1 had a cluster in it."""
+    parts = managed_ledger.split("/")
+    return len(parts) in (4, 5) and parts[-2] == _DOMAIN
+
+
+def _rebuild_topic(
+    tier: Tier, name: str, found: Sequence[FoundLedger], place: DriverMetadata
+) -> RebuiltTopic:
+    clusters = {each.cluster for each in found}
+    if len(clusters) > 1:
+        named = ", ".join(sorted(each or "(none named)" for each in clusters))
+        return RebuiltTopic(name=name, unknown=(UnknownFact(what=Unknown.CLUSTERS, detail=named),))
+    rebuild = partial(_rebuild, tier, place)
+    rebuilt = concurrently(rebuild, [each.ledger for each in found])
+    ledgers = _with_extents([each.record for each in rebuilt if each.record is not None])
+    return RebuiltTopic(
+        name=name,
+        cluster=clusters.pop(),
+        info=ManagedLedgerInfo(ledgers=tuple(ledgers)) if ledgers else None,
+        unknown=tuple(fact for each in rebuilt for fact in each.unknown),
+    )
+
+
+def _rebuild(tier: Tier, place: DriverMetadata, ledger: Ledger) -> RebuiltLedger:
+    return rebuild_ledger(tier, ledger, place)
+
+
+def _with_extents(ledgers: Sequence[LedgerRecord]) -> list[LedgerRecord]:
+    """The ledgers, each share with the first and last entry of its whole segment."""
+    extents: dict[UUID, tuple[EntryPosition, EntryPosition]] = {}
+    for ledger in ledgers:
+        for share in shares_of(ledger):
+            assert share.end_entry_id is not None
+            begin = EntryPosition(ledger.ledger_id, first_entry_id(ledger, share.uuid))
+            end = EntryPosition(ledger.ledger_id, share.end_entry_id)
+            extents[share.uuid] = (extents.get(share.uuid, (begin, end))[0], end)
+    return [_with_extent(ledger, extents) for ledger in ledgers]
+
+
+def _with_extent(
+    ledger: LedgerRecord, extents: dict[UUID, tuple[EntryPosition, EntryPosition]]
+) -> LedgerRecord:
+    shares = shares_of(ledger)
+    if ledger.context is None or not shares:
+        return ledger
+
+    def extended(share: OffloadSegment) -> OffloadSegment:
+        return share.with_extent(*extents[share.uuid])
+
+    return replace(ledger, context=replace(ledger.context, segments=tuple(map(extended, shares))))

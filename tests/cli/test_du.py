@@ -1,0 +1,126 @@
+"""`offload du`: bytes by place, format, age and storage class, and how few requests that takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from entries import LedgerPart, pip17_object, streaming_object
+from mapfiles import mapfile
+from records import closed, copied, managed_ledger
+from tiers import TOPIC, Names, lay_out, uuid_of
+
+from offload_core.catalogue.record_source import open_records
+from offload_core.inventory import By, measure
+from offload_core.metadata import pack_managed_ledger_info
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
+
+WHOLE = pip17_object([b"a", b"b"], ledger_id=3)
+BYTES = len(WHOLE.data) + len(WHOLE.index)
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def lay_out_some(root: Path) -> None:
+    """Two topics of a namespace, one of another tenant, a nameless one, and a picture."""
+    names = ["acme/cold/persistent/a", "acme/cold/persistent/b", "other/cold/persistent/a%2Fb", None]
+    for number, name in enumerate(names):
+        lay_out(root, WHOLE, attempt=number, names=Names(managed_ledger=name))
+    (root / "cat.png").write_bytes(b"x" * 10)
+
+
+def test_bytes_are_summed_up_by_place_as_du_does(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    result = offload("du", tmp_path, "--bytes")
+    assert (result.code, result.err) == (0, "")
+    assert [line.split(maxsplit=2) for line in result.out.splitlines()] == [
+        ["10", "1", "(other objects)"],
+        [str(BYTES), "2", "(unknown topic)"],
+        [str(BYTES), "2", "acme/cold/a"],
+        [str(BYTES), "2", "acme/cold/b"],
+        [str(2 * BYTES), "4", "acme/cold"],
+        [str(2 * BYTES), "4", "acme"],
+        [str(BYTES), "2", "other/cold/a/b"],
+        [str(BYTES), "2", "other/cold"],
+        [str(BYTES), "2", "other"],
+        [str(4 * BYTES + 10), "9", "total"],
+    ]
+    shallow = [line.split()[-1] for line in offload("du", tmp_path, "--depth", "1").out.splitlines()]
+    assert shallow == ["objects)", "topic)", "acme", "other", "total"]
+    assert len(offload("du", tmp_path, "-d", "0").out.splitlines()) == 1
+
+
+def test_only_chosen_topics_are_counted(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    said = json.loads(offload("du", tmp_path, "--topic", "acme/cold/b", "--json").out)
+    assert said["by"] == "place"
+    assert said["usage"][0] == {"path": ["acme", "cold", "b"], "bytes": BYTES, "objects": 2}
+    assert said["usage"][-1] == {"path": [], "bytes": BYTES, "objects": 2}
+
+
+def test_formats_and_ages_are_told_from_the_listing(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, WHOLE, attempt=1, modified_at=datetime.now(UTC) - timedelta(hours=1))
+    segment = streaming_object([LedgerPart(ledger_id=4, blocks=[[b"a"]])])
+    lay_out(tmp_path, segment, attempt=2, modified_at=datetime.now(UTC) - timedelta(days=40))
+    by_format = offload("du", tmp_path, "--by", "format").out.splitlines()
+    assert [line.split()[-1] for line in by_format] == ["pip17", "streaming", "total"]
+    by_age = offload("du", tmp_path, "--by", "age").out.splitlines()
+    assert [line.split(maxsplit=2)[2].split(" ", 2)[-1] for line in by_age] == [
+        "under 1 day",
+        "under 90 days",
+        "total",
+    ]
+    by_class = offload("du", tmp_path, "--by", "storage-class").out.splitlines()
+    assert "(not said)" in by_class[0]
+
+
+class Asked:
+    """Counts requests for single objects."""
+
+    def __init__(self) -> None:
+        self.stats = 0
+
+    @hookimpl(wrapper=True)
+    def stat(self) -> Generator[None, object, object]:
+        self.stats += 1
+        return (yield)
+
+
+@pytest.mark.parametrize("by", [By.FORMAT, By.AGE, By.STORAGE_CLASS])
+def test_what_the_listing_tells_takes_no_further_request(tmp_path: Path, by: By) -> None:
+    lay_out_some(tmp_path)
+    asked = Asked()
+    with Tier(LocalDriver(str(tmp_path)), layers=[Layer(name="asked", make=lambda _: asked)]) as tier:
+        measure(tier, by=by, now=NOW)
+        assert asked.stats == 0
+        measure(tier, by=By.PLACE, now=NOW)
+        assert asked.stats == 4
+
+
+def test_with_records_no_object_is_asked_whose_it_is(offload: Offload, tmp_path: Path) -> None:
+    cold = tmp_path / "cold"
+    lay_out(cold, WHOLE, attempt=1, names=Names(managed_ledger=None))
+    written = mapfile([b"a"], ledger_id=2)
+    folder = cold / "acme/cold/persistent/maps" / f"2-{written.key.uuid}"
+    folder.mkdir(parents=True)
+    (folder / "data").write_bytes(written.data)
+    (folder / "index").write_bytes(written.index)
+    record = tmp_path / "record"
+    record.write_bytes(pack_managed_ledger_info(managed_ledger(closed(3, 2, copied(uuid_of(1))))))
+    asked = Asked()
+    with (
+        Tier(LocalDriver(str(cold)), layers=[Layer(name="asked", make=lambda _: asked)]) as tier,
+        open_records(f"{TOPIC}={record}", tier, {}) as records,
+    ):
+        usage = measure(tier, records=records, now=NOW)
+    assert asked.stats == 0
+    assert usage.size_bytes[("acme", "cold", "orders")] == BYTES
+    assert usage.size_bytes[("acme", "cold", "maps")] == len(written.data) + len(written.index)
+    result = offload("du", cold, "--records", f"{TOPIC}={record}")
+    assert "acme/cold/orders" in result.out

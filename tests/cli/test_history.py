@@ -1,0 +1,163 @@
+"""`offload history`: what records, objects and audit logs say of ledgers, in the order of time."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from entries import LedgerPart, pip17_object, streaming_object
+from records import CLOSED_AT_MS, closed, copied, managed_ledger, segment
+from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out, uuid_of
+
+from offload_core.audit import Change, ChangeAction, Deletion, FileAuditLog, read_audit_log
+from offload_core.metadata import OffloadContext, pack_managed_ledger_info
+from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
+
+CLOSED = datetime.fromtimestamp(CLOSED_AT_MS / 1000, UTC)
+
+
+def lay_out_some(root: Path) -> tuple[str, Path]:
+    """A ledger with a superseded attempt, its hot copy gone; one in a segment; one that was deleted. Record and log."""
+    cold = root / "cold"
+    for number, hours in ((1, 1), (2, 2)):
+        moment = CLOSED + timedelta(hours=hours)
+        lay_out(cold, pip17_object([b"a", b"b"], ledger_id=3), attempt=number, modified_at=moment)
+    parts = [LedgerPart(ledger_id=5, blocks=[[b"c"]])]
+    moment, nameless = CLOSED + timedelta(hours=3), Names(managed_ledger=None)
+    lay_out(cold, streaming_object(parts), attempt=4, modified_at=moment, names=nameless)
+    lay_out(
+        cold, pip17_object([b"z"], ledger_id=9), attempt=9, names=Names(managed_ledger="a/b/persistent/other")
+    )
+    info = managed_ledger(
+        closed(3, 2, copied(uuid_of(2), bookkeeper_deleted=True)),
+        closed(
+            5, 1, OffloadContext.of_segments([segment(uuid_of(4), 0)], complete=True, bookkeeper_deleted=True)
+        ),
+        closed(6, 4, copied(uuid_of(6), complete=False, timestamp_ms=None)),
+    )
+    record = root / "record"
+    record.write_bytes(pack_managed_ledger_info(info))
+    log = FileAuditLog(root / "audit.jsonl", now_ms=lambda: CLOSED_AT_MS + 5 * 3_600_000)
+    log.record(Deletion(managed_ledger=MANAGED_LEDGER, ledger_id=3, copy="hot", why="the lag has passed"))
+    log.record(
+        Deletion(managed_ledger=MANAGED_LEDGER, ledger_id=2, copy="cold", why="retention", uuid=uuid_of(8))
+    )
+    log.record(Deletion(managed_ledger="a/b/persistent/other", ledger_id=9, copy="hot", why="not ours"))
+    log.record(
+        Change(
+            action=ChangeAction.WRITE,
+            why="it is repaired",
+            ledger_id=3,
+            uuid=uuid_of(2),
+            key="k",
+            before="old",
+        )
+    )
+    return f"{TOPIC}={record}", root / "audit.jsonl"
+
+
+def test_it_is_told_in_the_order_of_time_from_all_that_know(offload: Offload, tmp_path: Path) -> None:
+    record, log = lay_out_some(tmp_path)
+    result = offload("history", tmp_path / "cold", TOPIC, "--records", record, "--audit-log", log, "--json")
+    assert (result.code, result.err) == (0, "")
+    said = json.loads(result.out)
+    assert said["topic"] == TOPIC
+    told = [
+        (each["ledger"], each["what"], (each["uuid"] or "")[-1:], each["source"]) for each in said["events"]
+    ]
+    assert (
+        told
+        == [
+            (3, "closed", "", "record"),
+            (5, "closed", "", "record"),
+            (5, "assigned", "4", "record"),
+            (6, "closed", "", "record"),
+            (3, "offloaded", "2", "record"),
+            (5, "offloaded", "4", "record"),
+            (3, "written", "1", "object"),
+            (3, "written", "2", "object"),
+            (5, "written", "4", "object"),
+            (2, "cold-deleted", "8", "audit"),
+            (3, "hot-deleted", "", "audit"),
+            (3, "changed", "2", "audit"),
+            (5, "hot-deleted", "", "record"),
+            (6, "unfinished", "6", "record"),
+        ]
+        or told[0][1] == "opened"
+    )
+    details = {(each["ledger"], each["what"], each["uuid"]): each["detail"] for each in said["events"]}
+    assert details[3, "written", str(uuid_of(1))].endswith("superseded: a newer copy is read")
+    assert details[3, "changed", str(uuid_of(2))] == "write: k: old: it is repaired"
+    assert details[5, "offloaded", str(uuid_of(4))] == "segment, entries 0–0, to aws-s3 at golden"
+    assert details[3, "hot-deleted", None] == "the lag has passed"
+
+
+def test_one_ledger_is_told_as_a_table(offload: Offload, tmp_path: Path) -> None:
+    record, log = lay_out_some(tmp_path)
+    result = offload(
+        "history", tmp_path / "cold", TOPIC, "--records", record, "--audit-log", log, "--ledger", "6"
+    )
+    header, *lines = (line.split() for line in result.out.splitlines())
+    assert header == ["time", "ledger", "what", "attempt", "source", "detail"]
+    assert [line[:3] for line in lines[1:]] == [["–", "6", "unfinished"]]
+    assert lines[0][:4] == ["2023-11-14", "22:13:20Z", "6", "closed"]
+
+
+def test_without_records_objects_tell_what_they_know(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    lay_out(tmp_path / "cold", pip17_object([b"a"], ledger_id=7), attempt=7, parts=["data"])
+    events = json.loads(offload("history", tmp_path / "cold", "acme/cold/orders", "--json").out)["events"]
+    written = [(each["ledger"], each["detail"]) for each in events if each["what"] == "written"]
+    assert [ledger for ledger, _ in written] == [3, 3, 7]
+    assert "not readable: the data object has no index" in written[-1][1]
+
+
+def test_a_topic_of_which_nothing_is_known_is_an_error(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    result = offload("history", tmp_path / "cold", "acme/cold/nothing")
+    assert result.code == 1
+    assert "nothing is known of this topic" in result.err
+
+
+def test_when_a_ledger_was_opened_is_in_its_index(offload: Offload, broker: Path) -> None:
+    events = json.loads(offload("history", broker, "acme/cold/big", "--json").out)["events"]
+    assert [each["what"] for each in events] == ["opened", "opened", "written", "written"]
+    assert events[0]["at"] < events[2]["at"]
+
+
+# --- reading audit logs ------------------------------------------------------------------------
+
+
+def test_a_torn_line_of_an_audit_log_is_passed_over(tmp_path: Path) -> None:
+    _, log = lay_out_some(tmp_path)
+    whole = list(read_audit_log(log))
+    assert [each.action for each in whole] == ["delete", "delete", "delete", "write"]
+    log.write_bytes(log.read_bytes() + b'{"version": 1, "at": "20')
+    assert list(read_audit_log(log)) == whole
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ('{"version": 2}', UnsupportedVersionError),
+        ('{"version": 1}', FormatError),
+        ("[]", FormatError),
+        ('{"version": 1, "at": "2023-11-14T22:13:20+00:00", "action": "delete", "uuid": "x"}', FormatError),
+        ('{"version": 1, "at": "yesterday", "action": "delete"}', FormatError),
+    ],
+)
+def test_a_line_of_another_kind_is_an_error_that_names_it(
+    tmp_path: Path, line: str, error: type[Exception]
+) -> None:
+    path = tmp_path / "log"
+    path.write_text(f"\n{line}\n")
+    with pytest.raises(error, match="log, line 2"):
+        list(read_audit_log(path))
+
+
+def test_an_audit_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="cannot be read"):
+        list(read_audit_log(tmp_path / "nothing"))

@@ -1,0 +1,102 @@
+"""`offload recover`: what it says, what it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from rollback_topics import NAMELESS, put_segment, put_whole
+from tiers import MANAGED_LEDGER, TOPIC
+
+from offload_core.ledgers import FileLedgerStore
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_core.tier import Tier, open_store
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Iterator[Tier]:
+    """Ledgers 5 and 6 in a segment, 8 in an object of its own."""
+    with open_store(tmp_path / "tier") as store:
+        put_segment(store, 1, (5, 0, 3), (6, 0, 4))
+        put_whole(store, 2, 8, 2)
+        yield store
+
+
+def info_in(path: Path) -> ManagedLedgerInfo | None:
+    with closing(SqliteStore(f"sqlite:{path}")) as store:
+        known = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
+    return None if known is None else known.info
+
+
+def test_it_says_what_it_would_do_and_what_is_not_known(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    result = offload("recover", tmp_path / "tier")
+    assert (result.code, result.err) == (0, "")
+    lines = [" ".join(line.split()) for line in result.out.splitlines()]
+    assert lines[0] == "acme/cold/orders: 3 ledgers, 9 entries: would be written"
+    assert lines[1].startswith("open-ledger ledger 5, entry 2 it was open when it was offloaded last")
+    assert "1 topics: would be written" in lines
+    assert "cursors and subscriptions: where consumers had come to" in lines
+    assert list(tmp_path.iterdir()) == [tmp_path / "tier"]
+
+
+def test_it_writes_once_and_says_the_second_time_that_all_is_there(
+    offload: Offload, tier: Tier, tmp_path: Path
+) -> None:
+    store, log = tmp_path / "records.db", tmp_path / "audit.jsonl"
+    given = ("recover", tmp_path / "tier", "--into", f"sqlite:{store}", "--into-option", "create=true")
+    result = offload(*given, "--yes", "--audit-log", log, "--json", "--hot", tmp_path / "hot")
+    assert (result.code, result.err) == (0, "")
+    said = json.loads(result.out)
+    (topic,) = said["topics"]
+    assert (topic["topic"], topic["outcome"], topic["written"]) == (TOPIC, "new", True)
+    assert [each["ledger"] for each in topic["ledgers"]] == [5, 6, 8]
+    assert {each["code"] for each in topic["unknown"]} == {"open-ledger"}
+    assert said["never_known"]
+    assert said["approximate"]
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["action"], line["managed_ledger"], line["after"]) == (
+        "record",
+        MANAGED_LEDGER,
+        "3 ledgers, 9 entries",
+    )
+    info = info_in(store)
+    assert info is not None
+    assert [each.ledger_id for each in info.ledgers] == [5, 6, 8]
+    with closing(FileLedgerStore(tmp_path / "hot")) as hot, closing(hot.create({})) as writer:
+        assert writer.ledger_id > 8
+    again = offload(*given, "--yes", "--audit-log", log)
+    assert (again.code, again.out.splitlines()[0]) == (
+        0,
+        "acme/cold/orders: 3 ledgers, 9 entries: there already",
+    )
+    assert len(log.read_text().splitlines()) == 1
+    verified = offload("verify", tmp_path / "tier", "--records", f"sqlite:{store}", "--deep")
+    assert verified.code == 0, verified.out
+
+
+def test_another_record_stays_and_the_exit_code_says_so(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/records.db"
+    with closing(SqliteStore(url, create=True)) as store:
+        ManagedLedgerRecords(store).write(MANAGED_LEDGER, ManagedLedgerInfo(), None)
+    result = offload("recover", tmp_path / "tier", "--into", url, "--yes", "--audit-log", tmp_path / "log")
+    assert result.code == 1
+    assert "another record is there, and stays" in result.out
+    assert info_in(tmp_path / "records.db") == ManagedLedgerInfo()
+
+
+def test_what_is_in_no_record_makes_it_end_with_1(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    put_segment(tier, 3, (9, 0, 2), names=NAMELESS)
+    result = offload("recover", tmp_path / "tier")
+    assert result.code == 1
+    assert "(unknown topic): 0 ledgers, 0 entries: no record" in result.out
+    assert offload("recover", tmp_path / "tier", "--topic", "acme/cold/orders").code == 0
+
+
+@pytest.mark.parametrize("given", [["--yes"], ["--yes", "--into", "sqlite:x.db"], ["--topic", "nonsense"]])
+def test_wrong_use_is_told(offload: Offload, tier: Tier, tmp_path: Path, given: list[str]) -> None:
+    assert offload("recover", tmp_path / "tier", *given).code == 2

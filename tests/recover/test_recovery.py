@@ -1,0 +1,428 @@
+"""Records that were wiped come back from the objects: all that these tell; and what is there is never changed."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from crash_points import FAULTS, Fault, Killed, Metadata, Points
+from entries import LedgerPart, pip17_object, streaming_object
+from filtered import FilteredTopic
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from managed_ledgers import NAME, Clock
+from mapfiles import mapfile
+from oracle import Oracle
+from records import STANDALONE_RECORDS
+from recovered import knowable, partly_offloaded
+from rollback_topics import NAMED, NAMELESS, put_segment, put_whole
+from streamed_topics import StreamingSettings, Topic, pool_of
+from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
+from verified import findings
+
+from offload_core import TierReader, open_tier
+from offload_core.audit import Change
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.filters import FilterMode
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.metadata import (
+    EntryPosition,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    pack_managed_ledger_info,
+    parse_stored_record,
+    segments_of,
+)
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.read_handles import ColdReaders, TieredReaders
+from offload_core.recover import Outcome, Recovered, Unknown, UnknownFact, recover_records
+from offload_core.tier import Tier
+from offload_hooks.errors import StoreError
+from offload_hooks.testing import MemoryDriver, MemoryMetadataStore
+
+
+class Kept:
+    """An audit log in memory."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    def record(self, change: Change) -> None:
+        self.changes.append(change)
+
+
+@pytest.fixture
+def tier() -> Tier:
+    return Tier(MemoryDriver())
+
+
+@pytest.fixture
+def records() -> ManagedLedgerRecords:
+    return ManagedLedgerRecords(MemoryMetadataStore())
+
+
+def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list[Recovered]:
+    return list(recover_records(tier, records, Kept(), **given_))  # type: ignore[arg-type]
+
+
+def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:
+    """The one topic's record that a tier makes, and what is not known."""
+    (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
+    assert one.outcome is Outcome.NEW
+    assert one.rebuilt.info is not None
+    return one.rebuilt.info, one.rebuilt.unknown
+
+
+def ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
+    found = info.ledger(ledger_id)
+    assert found is not None
+    return found
+
+
+# --- Pulsar's own ------------------------------------------------------------------------------
+
+
+def test_a_brokers_records_come_back(tier: Tier, records: ManagedLedgerRecords) -> None:
+    put_broker_objects(tier)
+    recover(tier, records)
+    place = tier_record(tier)
+    originals = {f"acme/cold/persistent/{path.stem}": path for path in STANDALONE_RECORDS}
+    assert set(records.names()) <= set(originals)
+    assert len(records.names()) == 13
+    for name in records.names():
+        known = records.read(name)
+        assert known is not None
+        theirs = knowable(parse_stored_record(originals[name].read_bytes()).info)
+        here = [
+            replace(each, context=replace(each.context, driver=knowable_place)) if each.context else each
+            for each in theirs.ledgers
+            for knowable_place in (replace(place, properties=tuple(sorted(place.properties))),)
+        ]
+        assert knowable(known.info).ledgers == tuple(here)
+
+
+def test_pulsar_parses_what_is_written(oracle: Oracle, tier: Tier, records: ManagedLedgerRecords) -> None:
+    put_broker_objects(tier, ["big"])
+    put_segment(tier, 1, (5, 0, 3), (6, 0, 4))
+    recover(tier, records)
+    for name in records.names():
+        known = records.read(name)
+        assert known is not None
+        parsed = oracle.parse("ManagedLedgerInfo", pack_managed_ledger_info(known.info))
+        assert [int(each["ledgerId"]) for each in parsed["ledgerInfo"]] == [
+            each.ledger_id for each in known.info.ledgers
+        ]
+        assert [int(each["entries"]) for each in parsed["ledgerInfo"]] == [
+            each.info.entries for each in known.info.ledgers
+        ]
+        assert all(each["offloadContext"]["bookkeeperDeleted"] for each in parsed["ledgerInfo"])
+
+
+# --- ours: records -> objects -> wipe -> recover -----------------------------------------------
+
+
+def environment_of(folder: Path, cold: TierReader, clock: Clock) -> Environment:
+    records = ManagedLedgerRecords(MemoryMetadataStore())
+    hot = FileLedgerStore(folder / "hot", sync="never")
+    offloads = RecordedOffloads(
+        records,
+        hot,
+        KnownTiers(cold.store),
+        offloader_of=partial(LedgerOffloader, max_block_bytes=1024),
+        now_ms=clock,
+    )
+    return Environment(
+        records=records,
+        hot=HotLedgers(hot),
+        offloads=offloads,
+        streaming=pool_of(cold.store, clock),
+        now_ms=clock,
+    )
+
+
+def entries_of(environment: Environment, cold: TierReader) -> list[tuple[EntryPosition, bytes]]:
+    """All that a managed ledger reads that has no hot copies."""
+    with tempfile.TemporaryDirectory() as empty:
+        hot = FileLedgerStore(empty, sync="never")
+        readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store)))
+        managed = open_managed_ledger(
+            replace(
+                environment, hot=HotLedgers(hot), offloads=None, streaming=None, open_reader=readers.open
+            ),
+            NAME,
+            create=False,
+        )
+        found = []
+        position = EntryPosition(0, 0)
+        while len(read := managed.read_entries(position, 1000)):
+            found += [(at, bytes(payload)) for at, payload in read]
+            position = read.next_position
+        hot.close()
+    return found
+
+
+def wiped(environment: Environment) -> tuple[ManagedLedgerInfo, Environment]:
+    """The record that there was, and an environment without records."""
+    known = environment.records.read(NAME)
+    assert known is not None
+    return known.info, replace(environment, records=ManagedLedgerRecords(MemoryMetadataStore()))
+
+
+steps = st.lists(
+    st.sampled_from(["add", "add", "roll", "run", "age", "complete", "offload", "stream"]),
+    min_size=3,
+    max_size=25,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(steps)
+def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as name, open_tier(Path(name) / "cold") as cold:
+        (Path(name) / "cold").mkdir()
+        clock = Clock()
+        topic = Topic(environment_of(Path(name), cold, clock), Path(name) / "cold")
+        for step in [*happened, "add", "roll"]:
+            do(topic, step, clock)
+        original, empty = wiped(topic.environment)
+        done = recover(cold.store, empty.records)
+        back = empty.records.read(NAME)
+        expected = knowable(original)
+        if not expected.ledgers:
+            assert back is None
+            return
+        assert [each.outcome for each in done] == [Outcome.NEW]
+        assert back is not None
+        assert knowable(back.info, partly=partly_offloaded(original)) == expected
+        assert [each.outcome for each in recover(cold.store, empty.records)] == [Outcome.SAME]
+        cold_entries = offloaded_entries(topic, original)
+        assert entries_of(empty, cold) == cold_entries
+        assert not findings(cold.store, {NAME: back.info})
+        scans = [
+            cold.scan(topic=TOPIC, level="entries", records=given_).to_table()
+            for given_ in (None, {TOPIC: back.info})
+        ]
+        assert scans[0] == scans[1]
+        assert scans[0].num_rows == len(cold_entries)
+
+
+def do(topic: Topic, step: str, clock: Clock) -> None:
+    """One of what happens to a topic."""
+    if step == "add":
+        topic.add(7)
+    elif step == "roll":
+        topic.ledger.roll()
+    elif step == "run":
+        topic.run()
+    elif step == "age":
+        clock.pass_s(61)
+        topic.run()
+    elif step == "complete":
+        topic.ledger.complete_segment()
+    elif step == "stream":
+        topic.ledger.set_streaming(
+            StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block_bytes=300)
+        )
+    elif topic.status.state == "off" and not topic.segments:
+        topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
+
+
+def offloaded_entries(topic: Topic, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:
+    """What was added and lies in a complete copy."""
+    stops = {each.ledger_id: each.offloaded_stop or 0 for each in info.ledgers}
+    return [(at, payload) for at, payload in topic.added if at.entry_id < stops.get(at.ledger_id, 0)]
+
+
+@pytest.mark.parametrize("mode", FilterMode)
+def test_filtered_ledgers_come_back_with_what_was_filtered(tmp_path: Path, mode: FilterMode) -> None:
+    topic = FilteredTopic(tmp_path / "cold", mode=mode)
+    topic.do("m", "1", "a1", "m", "|", "2", "c2", "m", "|")
+    topic.offload()
+    original, empty = wiped(topic.environment)
+    recover(topic.tier, empty.records)
+    back = empty.records.read(NAME)
+    assert back is not None
+    assert knowable(back.info) == knowable(original)
+    assert not findings(topic.tier, {NAME: back.info})
+
+
+# --- what is not known -------------------------------------------------------------------------
+
+
+def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Tier) -> None:
+    open_ = LedgerPart(ledger_id=6, blocks=[[b"abc"] * 3, [b"d"]])
+    written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 2]), open_])
+    for part, key, data in (
+        ("data", written.key.data_key, written.data),
+        ("index", written.key.index_key, written.index),
+    ):
+        put(tier, key, data, NAMED.as_metadata(part))
+    info, unknown = recovered(tier)
+    six = ledger(info, 6)
+    assert (six.info.entries, six.info.size, six.info.is_closed) == (4, 10, True)
+    assert six.context is not None
+    assert six.context.complete
+    assert unknown == tuple(
+        UnknownFact(what=Unknown.OPEN_LEDGER, ledger_id=ledger_id, last_entry_id=last)
+        for ledger_id, last in ((5, 1), (6, 3))
+    )
+    assert [(each.begin, each.end) for each in segments_of(info)] == [
+        (EntryPosition(5, 0), EntryPosition(6, 3))
+    ]
+
+
+def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    put_segment(tier, 2, (5, 5, 2))
+    info, unknown = recovered(tier)
+    assert UnknownFact(what=Unknown.GAP, ledger_id=5, first_entry_id=3, last_entry_id=4) in unknown
+    five = ledger(info, 5)
+    assert five.context is not None
+    assert (five.context.complete, five.context.bookkeeper_deleted) == (False, True)
+    assert [each.end_entry_id for each in five.context.segments] == [2, 6]
+
+
+def test_a_trimmed_ledger_is_left_out(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 4, 3), (6, 0, 2))
+    info, unknown = recovered(tier)
+    assert [each.ledger_id for each in info.ledgers] == [6]
+    assert unknown[0] == UnknownFact(what=Unknown.TRIMMED, ledger_id=5, first_entry_id=0, last_entry_id=3)
+
+
+def test_of_several_copies_the_newest_is_taken_and_it_is_said_whether_they_differ(tier: Tier) -> None:
+    for number, ledger_id, entries in ((1, 5, 3), (2, 5, 3), (3, 6, 3), (4, 6, 4)):
+        put_whole(tier, number, ledger_id, entries)
+    info, unknown = recovered(tier)
+    contexts = {each.ledger_id: each.context for each in info.ledgers}
+    taken = {ledger_id: context.uuid for ledger_id, context in contexts.items() if context}
+    assert taken == {5: uuid_of(2), 6: uuid_of(4)}
+    assert [(each.ledger_id, each.what) for each in unknown] == [
+        (5, Unknown.SEVERAL_COPIES),
+        (6, Unknown.COPIES_DIFFER),
+    ]
+
+
+def test_what_makes_no_record_is_said(tier: Tier, records: ManagedLedgerRecords) -> None:
+    put_segment(tier, 1, (5, 0, 3), names=NAMELESS)
+    put_segment(tier, 2, (6, 0, 3), parts=["data"])
+    put_segment(tier, 3, (7, 0, 3), folder="elsewhere/")
+    half = pip17_object([b"x"], ledger_id=8)
+    put(tier, f"{uuid_of(4)}-ledger-8", half.data, NAMED.as_metadata("data"))
+    topic, nameless, strays = recover(tier, records)
+    assert [each.what for each in topic.rebuilt.unknown] == [Unknown.FOLDER, Unknown.NO_COPY]
+    assert [each.what for each in nameless.rebuilt.unknown] == [Unknown.NO_TOPIC]
+    assert [each.key for each in strays.rebuilt.unknown] == [str(uuid_of(2))]
+    assert {each.outcome for each in (topic, nameless, strays)} == {Outcome.NONE}
+    assert records.names() == []
+
+
+def test_of_several_clusters_one_is_named(tier: Tier, records: ManagedLedgerRecords) -> None:
+    for number, cluster in enumerate([CLUSTER, "west"]):
+        put_segment(tier, number, (5 + number, 0, 3), names=Names(cluster=cluster))
+    (one,) = recover(tier, records)
+    assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (Outcome.NONE, [Unknown.CLUSTERS])
+    (one,) = recover(tier, records, cluster="west")
+    assert one.rebuilt.info is not None
+    assert [each.ledger_id for each in one.rebuilt.info.ledgers] == [6]
+
+
+def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: ManagedLedgerRecords) -> None:
+    written = mapfile([b"a", b"bc"], ledger_id=2)
+    folder = tmp_path / MANAGED_LEDGER / f"2-{written.key.uuid}"
+    folder.mkdir(parents=True)
+    (folder / "data").write_bytes(written.data)
+    (folder / "index").write_bytes(written.index)
+    with open_tier(tmp_path) as cold:
+        (one,) = recover(cold.store, records)
+        assert one.rebuilt.info is not None
+        table = cold.scan(topic=TOPIC, level="entries", records={TOPIC: one.rebuilt.info}).to_table()
+        assert table["value"].to_pylist() == [b"a", b"bc"]
+
+
+def test_a_block_that_cannot_be_read_is_said(tier: Tier) -> None:
+    written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"x"] * 3])])
+    put(
+        tier,
+        written.key.data_key,
+        written.data[:140] + b"\xff" * 4 + written.data[144:],
+        NAMED.as_metadata("data"),
+    )
+    put(tier, written.key.index_key, written.index, NAMED.as_metadata("index"))
+    (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
+    assert (one.outcome, [each.what for each in one.rebuilt.unknown]) == (Outcome.NONE, [Unknown.BROKEN_DATA])
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def test_a_dry_run_writes_nothing_and_says_the_same(tier: Tier, records: ManagedLedgerRecords) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    dry = list(recover_records(tier, records, None))
+    assert [each.outcome for each in dry] == [Outcome.NEW]
+    assert records.names() == []
+    assert recover(tier, records) == dry
+    assert records.names() == [MANAGED_LEDGER]
+
+
+def test_a_record_that_is_there_stays_as_it_is(tier: Tier, records: ManagedLedgerRecords) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    other = ManagedLedgerInfo(properties=(("a", "b"),))
+    records.write(MANAGED_LEDGER, other, None)
+    audit = Kept()
+    assert [each.outcome for each in recover_records(tier, records, audit)] == [Outcome.OTHER]
+    known = records.read(MANAGED_LEDGER)
+    assert known is not None
+    assert (known.info, audit.changes) == (other, [])
+
+
+def test_only_wanted_topics_are_recovered(tier: Tier, records: ManagedLedgerRecords) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    put_segment(tier, 2, (5, 0, 3), names=Names(managed_ledger="acme/cold/persistent/other"))
+    wanted = parse_topic("acme/cold/other")
+    recover(tier, records, wanted=lambda topic: topic == wanted)
+    assert records.names() == ["acme/cold/persistent/other"]
+
+
+class Refusing:
+    def record(self, change: Change) -> None:
+        raise StoreError(f"no room for {change.managed_ledger}")
+
+
+def test_what_cannot_be_recorded_in_the_audit_log_is_not_written(
+    tier: Tier, records: ManagedLedgerRecords
+) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    with pytest.raises(StoreError, match="no room"):
+        list(recover_records(tier, records, Refusing()))
+    assert records.names() == []
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("at", range(1, 10))
+def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fault, at: int) -> None:
+    for number, name in enumerate(["a", "b"]):
+        put_segment(tier, number, (5, 0, 3), names=Names(managed_ledger=f"acme/cold/persistent/{name}"))
+    whole = MemoryMetadataStore()
+    recover(tier, ManagedLedgerRecords(whole))
+    store, points, audit = MemoryMetadataStore(), Points(at, fault), Kept()
+    with suppress(StoreError, Killed):
+        list(recover_records(tier, ManagedLedgerRecords(Metadata(store, points)), audit))
+    written = ManagedLedgerRecords(store)
+    assert {each.managed_ledger for each in audit.changes} >= set(written.names())
+    outcomes = {each.outcome for each in recover(tier, written)}
+    assert outcomes <= {Outcome.NEW, Outcome.SAME}
+    names = written.names()
+    assert sorted(names) == sorted(ManagedLedgerRecords(whole).names())
+    for name in names:
+        one, other = written.read(name), ManagedLedgerRecords(whole).read(name)
+        assert one is not None
+        assert other is not None
+        assert one.info == other.info

@@ -1,0 +1,55 @@
+"""Listing, counting and recovering on each store: what is there is told, and records come back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from rollback_topics import put_segment
+from stores import Store
+from tiers import TOPIC, put_broker_objects
+
+from offload_core.catalogue.survey import LedgerSurvey
+from offload_core.inventory import By, Level, measure, rows_of
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.recover import recover_records
+from offload_hooks.testing import MemoryMetadataStore
+
+CLASSES = {"s3": {"STANDARD"}, "gcs": {"STANDARD"}, "azure": {"Hot"}}
+"""What the servers of the tests call it; the other stores have none."""
+
+
+def test_records_come_back_and_bytes_are_counted(store: Store) -> None:
+    with store.open_reader() as reader:
+        tier = reader.store
+        put_broker_objects(tier, ["json"])
+        put_segment(tier, 1, (5, 0, 3), (6, 0, 2))
+        records = ManagedLedgerRecords(MemoryMetadataStore())
+        found = list(recover_records(tier, records, _Nowhere()))
+        infos = {each.rebuilt.topic.full: each.rebuilt.info for each in found if each.rebuilt.topic}
+        for topic in (TOPIC, "persistent://acme/cold/json"):
+            scans = [
+                reader.scan(topic=topic, level="entries", records=given).to_table()
+                for given in (None, {topic: infos[topic]})
+            ]
+            assert scans[0] == scans[1]
+            assert scans[0].num_rows
+        listed = list(tier.list_objects())
+        usage = measure(tier, now=datetime.now(UTC))
+        assert usage.size_bytes[()] == sum(each.size_bytes for each in listed)
+        assert usage.objects[("acme", "cold", "orders")] == 2
+        assert {each.storage_class for each in listed} == CLASSES.get(store.name, {None})
+        classes = measure(tier, by=By.STORAGE_CLASS, now=datetime.now(UTC))
+        assert classes.size_bytes[()] == usage.size_bytes[()]
+        with LedgerSurvey() as survey:
+            survey.fill(tier)
+            (row,) = rows_of(survey.ledgers(), Level.NAMESPACE)
+        assert (row.name, row.topics, row.storage_classes) == (
+            "acme/cold",
+            2,
+            tuple({each.storage_class: None for each in listed if each.storage_class}),
+        )
+
+
+class _Nowhere:
+    def record(self, change: object) -> None:
+        """Nothing is kept of it."""
