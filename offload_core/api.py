@@ -170,8 +170,7 @@ class TierReader:
             chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
             max_pending_chunk_bytes: the most that a task holds of incomplete messages.
             prefix: only objects whose keys begin so.
-            records: managed ledgers' records, which say what there is to read (see `catalogue`).
-            records_options: the options of `records`.
+            records, records_options: managed ledgers' records, which say what there is to read (see `catalogue`).
             schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
                 provider's name. The columns are then those of the payload in place of `value`.
             reader_schema: the version of the schema, or a definition, that all messages are resolved to; None

@@ -17,6 +17,7 @@ def main() -> None:
     from offload_core.cli.config import explain
     from offload_core.cli.config import show as show_settings
     from offload_core.cli.configured import on_topics
+    from offload_core.cli.cost import cost
     from offload_core.cli.doctor import doctor
     from offload_core.cli.export import export
     from offload_core.cli.inspect import inspect
@@ -40,6 +41,7 @@ def main() -> None:
     )
     for command in (ls, inspect, verify, cat, export, doctor, serve):
         app.command()(command)
+    app.command()(cost)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)
     about_plugins.command()(new)

@@ -122,8 +122,10 @@ def test_a_mapfile_that_is_cut_into_tasks(tmp_path: Path) -> None:
         tmp_path, mapfile([entry(random.Random(i).randbytes(20_000)) for i in range(200)], ledger_id=5)
     )
     with open_tier(tmp_path) as tier:
-        assert check(tier, isolation="uncommitted", task_bytes=1_500_000).partitions > 1
-        check(tier, task_bytes=1_500_000)
+        for isolation in ("committed", "uncommitted"):
+            told, counted = estimated_and_counted(tier, isolation=isolation, task_bytes=1_500_000)
+            assert told.partitions > 1
+            assert (told.total.gets, told.total.heads) == (counted.gets, counted.heads)
 
 
 def test_a_range_of_times_may_end_early() -> None:
