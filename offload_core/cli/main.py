@@ -27,6 +27,7 @@ def main() -> None:
     from offload_core.cli.offloading import delete_hot_copies, offload
     from offload_core.cli.plugins import plugins
     from offload_core.cli.policies import add_topic_policies, namespace_policies
+    from offload_core.cli.report import report
     from offload_core.cli.rollback import delete, list_objects, plan
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
@@ -42,6 +43,7 @@ def main() -> None:
     for command in (ls, inspect, verify, cat, export, doctor, serve):
         app.command()(command)
     app.command()(cost)
+    app.command()(report)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)
     about_plugins.command()(new)
