@@ -175,7 +175,7 @@ def _times(groups: Sequence[tuple[Sequence[Topic], str]], strays: Sequence[Store
     by_day = not days or _days_between(days[0], days[-1]) <= MOST_DAYS
     length = 10 if by_day else 7
     steps = sorted({day[:length] for day in days})
-    series = []
+    series: list[dict[str, Any]] = []
     for name, objects in of_groups:
         counted: Counter[str] = Counter()
         for each in objects:

@@ -141,7 +141,7 @@
   function bars(series, names, axis) {
     return series.map((each, at) => ({
       type: "bar",
-      name: label(each.name, 48),
+      name: label(short(each.name), 48),
       x: names,
       y: each.bytes,
       text: each.bytes.map((value) => size(value)),
@@ -241,7 +241,8 @@
     const names = data.map.map((each) => label(short(each.topic), 48));
     const byState = () => Object.entries(STATES).map(([state, name]) => {
       const trace = { type: "bar", orientation: "h", name, x: [], y: [], base: [], text: [], textposition: "none",
-        hovertemplate: "%{text}<extra></extra>", marker: { color: color(state), line: { color: color("ground"), width: 1 } } };
+        hovertemplate: "%{text}<extra></extra>", width: 0.7,
+        marker: { color: color(state), line: { color: color("ground"), width: 1 } } };
       data.map.forEach((row, at) => {
         let begin = 0;
         for (const piece of row.pieces) {
