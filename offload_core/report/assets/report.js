@@ -315,7 +315,7 @@
 
   // --- live: the service is asked again and again ------------------------------------------------
 
-  const REFRESH_MS = 5000;
+  const REFRESH_MS = 3000;
 
   function live() {
     const place = section("status", "Offloads now");
