@@ -258,6 +258,7 @@ def _problems(found: Catalogue | Iterable[Finding]) -> dict[str, Any]:
         {"code": code, "severity": severity, "count": count}
         for (code, severity), count in sorted(counts.items())
     ]
+    shown.sort(key=lambda each: str(each["severity"]))  # errors first
     return {"codes": codes, "shown": shown, "left_out": counts.total() - len(shown)}
 
 

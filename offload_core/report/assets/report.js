@@ -73,7 +73,8 @@
     for (const row of rows) {
       const line = element("tr");
       row.forEach((value, at) => {
-        const kind = columns[at].severity ? row[columns[at].severity - 1] : columns[at].number ? "number" : "";
+        const column = columns[at];
+        const kind = column.severity ? row[column.severity - 1] : column.number ? "number" : column.date ? "date" : "";
         line.append(element("td", { class: kind, text: value === null || value === undefined ? "–" : String(value) }));
       });
       body.append(line);
@@ -99,8 +100,8 @@
       plot_bgcolor: color("ground"),
       font: { color: color("ink"), family: 'system-ui, "DejaVu Sans", sans-serif', size: 13 },
       hoverlabel: { bgcolor: color("raised"), bordercolor: color("line"), font: { color: color("ink") } },
-      margin: { l: 60, r: 20, t: 20, b: 50 },
-      legend: { orientation: "h", y: -0.25, font: { color: color("ink") } },
+      margin: { l: 60, r: 20, t: 40, b: 50 },
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", traceorder: "normal", font: { color: color("ink") } },
       barmode: "stack",
       ...more,
       xaxis: { ...axis, ...(more.xaxis || {}) },
@@ -207,7 +208,7 @@
     table(place, "table-topics", "Topics, the largest first", [
       { title: "topic" }, { title: "ledgers", number: true }, { title: "copies", number: true },
       { title: "entries", number: true }, { title: "stored", number: true }, { title: "formats" },
-      { title: "oldest" }, { title: "newest" },
+      { title: "oldest", date: true }, { title: "newest", date: true },
       ...Object.values(STATES).map((title) => ({ title, number: true })),
       { title: "problems", number: true },
     ], rows.map((row) => [
@@ -223,7 +224,7 @@
     const axis = { xaxis: { type: "category", title: { text: step } }, yaxis: { title: { text: "bytes" } } };
     chart(place, "chart-times", `Bytes offloaded by ${step} and topic`, () => [bars(series, steps, {}), axis], 420);
     table(place, "table-times", `Offloaded by ${step}, and in all`, [
-      { title: step }, ...series.map((each) => ({ title: short(each.name), number: true })), { title: "all so far", number: true },
+      { title: step, date: true }, ...series.map((each) => ({ title: short(each.name), number: true })), { title: "all so far", number: true },
     ], steps.map((each, at) => [each, ...series.map((one) => size(one.bytes[at])), size(growth[at])]));
     const grown = section("growth", "Growth");
     chart(grown, "chart-growth", "All bytes that are stored, as they came", () => [
@@ -270,7 +271,7 @@
     const caption = `Ledgers and their pieces${left ? `; ${count(left)} older ones are left out` : ""}`;
     table(place, "table-map", caption, [
       { title: "topic" }, { title: "ledger", number: true }, { title: "entries" }, { title: "bytes", number: true },
-      { title: "where" }, { title: "format" }, { title: "offloaded" }, { title: "object" },
+      { title: "where" }, { title: "format" }, { title: "offloaded", date: true }, { title: "object" },
     ], data.map.flatMap((row) => row.pieces.map((piece) => [
       short(row.topic), piece.ledger, entries(piece), size(piece.bytes),
       STATES[piece.state] + (piece.why ? `: ${piece.why}` : ""), piece.format, piece.at, piece.key,
