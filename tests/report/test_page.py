@@ -192,3 +192,27 @@ def test_text_can_be_told_from_its_ground(browser: Chromium, scheme: str) -> Non
             (name) => ['ground', 'raised'].map((on) => ratio(light(name), light(on))));
     })()""")
     assert min(ratios) >= 4.5
+
+
+def test_an_empty_tier_has_a_page_too(chromium: Chromium, tmp_path: Path) -> None:
+    with open_tier(tmp_path) as tier:
+        page = report_page(gather(tier.catalogue(), "here"))
+    path = tmp_path / "report.html"
+    path.write_text(page.html)
+    chromium.open(path.as_uri())
+    assert chromium.errors == []
+    said = chromium.evaluate("document.querySelector('#problems p').textContent")
+    assert said == "None is seen. `offload verify` looks closer."
+    assert chromium.evaluate("document.querySelectorAll('.chart svg.main-svg').length") >= 6
+
+
+def test_nothing_runs_that_the_page_did_not_come_with(browser: Chromium) -> None:
+    """What would get in all the same, the policy stops."""
+    browser.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=document.title=1>')")
+    browser.evaluate(
+        "{ const s = document.createElement('script'); s.text = 'document.title = 2'; document.body.append(s) }"
+    )
+    browser.evaluate("fetch('http://127.0.0.1:9/').catch(() => { window.refused = true })")
+    browser.wait_for("window.refused")
+    assert browser.evaluate("document.title").startswith("Offloaded topics")
+    assert len([error for error in browser.errors if "Content Security Policy" in error]) >= 3
