@@ -68,6 +68,7 @@ def gather(
     moment = datetime.now(UTC) if now is None else now
     largest = heapq.nlargest(top, catalogue.topics, key=_stored_bytes)
     chosen = {id(topic) for topic in largest}
+    names = _names(largest, catalogue)
     rest = [topic for topic in catalogue.topics if id(topic) not in chosen]
     objects = list({each.key: each for topic in catalogue.topics for each in _objects([topic])}.values())
     objects += catalogue.strays
@@ -84,12 +85,13 @@ def gather(
             "copies": len(objects),
             "bytes": sum(map(_bytes_of, objects)),
         },
-        "topics": [_topic_row([topic], topic.label) for topic in largest],
+        "topics": [_topic_row([topic], name) for topic, name in zip(largest, names, strict=True)],
         "rest": _topic_row(rest, f"{len(rest)} more topics") if rest else None,
         "times": _times(
-            [*(([topic], topic.label) for topic in largest), (rest, "all others")], catalogue.strays
+            [*(([topic], name) for topic, name in zip(largest, names, strict=True)), (rest, "all others")],
+            catalogue.strays,
         ),
-        "map": [_map_of(topic) for topic in largest],
+        "map": [_map_of(topic, name) for topic, name in zip(largest, names, strict=True)],
         "sizes": _histogram(objects, _SIZES, _bytes_of),
         "ages": _histogram(
             [each for each in objects if each.modified_at is not None],
@@ -98,6 +100,12 @@ def gather(
         ),
         "problems": _problems(catalogue if findings is None else findings),
     }
+
+
+def _names(topics: Sequence[Topic], catalogue: Catalogue) -> list[str]:
+    """The topics' names, with their clusters where there are several."""
+    several = len({topic.cluster for topic in catalogue.topics if topic.cluster is not None}) > 1
+    return [f"{topic.label} (of {topic.cluster})" if several else topic.label for topic in topics]
 
 
 def _objects(topics: Iterable[Topic]) -> Iterator[StoredObject]:
@@ -192,7 +200,7 @@ def _days_between(first: str, last: str) -> int:
     return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).days
 
 
-def _map_of(topic: Topic) -> dict[str, Any]:
+def _map_of(topic: Topic, name: str) -> dict[str, Any]:
     """The newest ledgers of a topic, piece by piece."""
     ledgers = topic.ledgers[-MOST_LEDGERS:]
     pieces: list[dict[str, Any]] = []
@@ -207,7 +215,7 @@ def _map_of(topic: Topic) -> dict[str, Any]:
             shown = _piece(ledger, state, piece.data_bytes, piece.first_entry_id, stop, piece.stored)
             pieces.append(shown | {"why": None})
     return {
-        "topic": topic.label,
+        "topic": name,
         "left_out": len(topic.ledgers) - len(ledgers) + max(0, len(pieces) - 2 * MOST_LEDGERS),
         "pieces": pieces[-2 * MOST_LEDGERS :],
     }

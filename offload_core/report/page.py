@@ -39,6 +39,7 @@ def report_page(data: Mapping[str, Any]) -> Page:
     return _page(data, connect="'none'", title="Offloaded topics")
 
 
+@functools.cache
 def live_page() -> Page:
     """The page of a service, which asks it for `ui/status`; nothing is told in it.
 

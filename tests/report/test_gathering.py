@@ -89,6 +89,17 @@ def test_pieces_of_segments_and_what_cannot_be_read(tmp_path: Path) -> None:
     assert page["problems"]["codes"] == [{"code": "no-index", "severity": "error", "count": 1}]
 
 
+def test_topics_of_two_clusters_are_told_apart(tmp_path: Path) -> None:
+    for i, cluster in enumerate(("east", "west")):
+        lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=7), attempt=i, names=Names(cluster=cluster))
+    page = told(tmp_path)
+    assert sorted(row["name"] for row in page["topics"]) == [
+        "persistent://acme/cold/orders (of east)",
+        "persistent://acme/cold/orders (of west)",
+    ]
+    assert {row["topic"] for row in page["map"]} == {row["name"] for row in page["topics"]}
+
+
 def test_sizes_and_ages(tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object(PAYLOADS), attempt=1, modified_at=NOW - timedelta(hours=1))
     lay_out(

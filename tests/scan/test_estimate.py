@@ -163,3 +163,14 @@ def test_objects_without_a_topic_have_a_place_of_their_own(tmp_path: Path) -> No
         told = tier.explain_scan(ledger=1, level="entries")
     assert told.total.gets == 2
     assert len(told.by_topic) == 1
+
+
+@pytest.mark.parametrize("mode", ["gap", "tombstone"])
+def test_what_a_filter_has_settled_is_not_looked_through(mode: str) -> None:
+    objects = numbered(
+        pip17_object(PAYLOADS[:20], ledger_id=1), pip17_object(PAYLOADS, ledger_id=2, max_block_bytes=20_000)
+    )
+    filtered = {"pulsaroffloadfiltered": "transactions", "pulsaroffloadfilteredmode": mode}
+    driver = MemoryDriver(objects, metadata=Names().as_metadata("data") | filtered, range_bytes=16_384)
+    told = check(TierReader(Tier(driver)), task_bytes=100_000)
+    assert told.transactions.read_bytes < 2_000  # an index
