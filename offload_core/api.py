@@ -38,6 +38,7 @@ from offload_core.scan import (
     select_topics,
     time_range,
 )
+from offload_core.scan.estimate import ScanEstimate, estimate_scan
 from offload_core.scan.opening import key_provider_of, key_provider_spec
 from offload_core.scan.tasks import (
     DEFAULT_CHUNK_LOOK_BACK_BYTES,
@@ -50,7 +51,7 @@ from offload_core.scan.tasks import (
 )
 from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
-from offload_core.tier import Tier, open_store
+from offload_core.tier import MeasuredTier, Tier, open_store
 from offload_hooks.errors import OptionError
 
 if TYPE_CHECKING:  # imported by whoever exports
@@ -166,12 +167,10 @@ class TierReader:
             crypto_failure_action: what becomes of messages for which there is no key, in Pulsar's words: `FAIL`,
                 `DISCARD` or `CONSUME`, which passes on ciphertext. None for FAIL with a key provider, CONSUME without.
             chunks: `joined` to messages, or `raw`, one by one as they are stored.
-            chunk_look_back_bytes: how far the chunks of a message may be apart, in stored bytes, where a task lacks its
-                beginning.
-            max_pending_chunk_bytes: the most that a task holds of messages that are not complete yet.
+            chunk_look_back_bytes: how far before a task the beginnings of its messages are looked for, in stored bytes.
+            max_pending_chunk_bytes: the most that a task holds of incomplete messages.
             prefix: only objects whose keys begin so.
-            records: managed ledgers' records, which say what there is to read (see `catalogue`).
-            records_options: the options of `records`.
+            records, records_options: managed ledgers' records, which say what there is to read (see `catalogue`).
             schemas: who knows the topics' schemas (docs/schemas.md): a path or URL of saved ones, a literal one, a
                 provider's name. The columns are then those of the payload in place of `value`.
             reader_schema: the version of the schema, or a definition, that all messages are resolved to; None
@@ -256,6 +255,11 @@ class TierReader:
             options=options,
             resolver=resolver if options.needs_outcomes else None,
         )
+
+    def explain_scan(self, **scan: Any) -> ScanEstimate:
+        """What a scan takes, told before it is read (docs/cost.md); arguments and errors are those of `scan`."""
+        measured = MeasuredTier(self.store)
+        return estimate_scan(TierReader(measured, options=self.options).scan(**scan), measured.requests)
 
     def payloads(
         self,

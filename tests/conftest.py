@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from chromium import Chromium
 from hypothesis import HealthCheck, settings
 from oracle import Oracle
 from required import need
@@ -19,6 +20,7 @@ from servers.broker import Broker
 from servers.fake_gcs import FakeGcs
 from servers.libhdfs import libhdfs as build_libhdfs
 from servers.minihdfs import MiniHdfs
+from servers.once import BuildError
 from servers.server import AnyServer, StartServer
 from servers.toolchains import ToolchainMissing
 from servers.versitygw import Versitygw
@@ -39,6 +41,7 @@ settings.load_profile("any machine")
 
 _SERVER_FIXTURES = frozenset(
     (
+        "chromium",
         "versitygw",
         "fake_gcs",
         "azurite",
@@ -112,6 +115,18 @@ def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartServ
             return stack.enter_context(started(server, tmp_path_factory))
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    """One headless browser with one page, which tests take in turn."""
+    try:
+        browser = Chromium(tmp_path_factory.mktemp("chromium"))
+    except (ToolchainMissing, BuildError) as missing:
+        need("chromium", False, str(missing))
+        raise
+    with browser:
+        yield browser
 
 
 @pytest.fixture(scope="session")

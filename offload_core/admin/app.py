@@ -15,6 +15,7 @@ from offload_core.admin.schema_routes import schema_routes
 from offload_core.admin.tokens import Tokens
 from offload_core.admin.topic_routes import topic_routes
 from offload_core.admin.topics import Topics
+from offload_core.admin.ui_routes import ui_routes
 from offload_core.admin.watching import Guard, RequestMetrics, Watch
 from offload_core.policy_store import PolicyStore
 from offload_hooks.errors import OffloadError
@@ -50,6 +51,7 @@ def make_app(
             *policy_routes(policies, lambda namespace: bool(topics.names(namespace))),
             *topic_routes(topics, policies),
             *schema_routes(policies),
+            *ui_routes(topics),
         ],
         middleware=[
             Middleware(Watch, metrics=RequestMetrics(registry)),

@@ -16,8 +16,8 @@ from offload_core.admin.requests import answer_error
 from offload_core.admin.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 
-OPEN_PATHS = frozenset(("/admin/v2/brokers/health",))
-"""What is told without a token."""
+OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/ui"))
+"""What is told without a token: the page `/ui` has nothing in it, and asks for a token itself."""
 
 log = structlog.get_logger("offload.admin")
 

@@ -17,6 +17,7 @@ def main() -> None:
     from offload_core.cli.config import explain
     from offload_core.cli.config import show as show_settings
     from offload_core.cli.configured import on_topics
+    from offload_core.cli.cost import cost
     from offload_core.cli.doctor import doctor
     from offload_core.cli.du import du
     from offload_core.cli.export import export
@@ -29,6 +30,7 @@ def main() -> None:
     from offload_core.cli.plugins import plugins
     from offload_core.cli.policies import add_topic_policies, namespace_policies
     from offload_core.cli.recover import recover
+    from offload_core.cli.report import report
     from offload_core.cli.rollback import delete, list_objects, plan
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
@@ -41,7 +43,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, du, inspect, history, verify, recover, cat, export, doctor, serve):
+    for command in (ls, du, inspect, history, verify, recover, cost, report, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

@@ -1,6 +1,7 @@
 """Plan what to read, and read it as Arrow record batches."""
 
 from offload_core.scan.conditions import Condition, Operator, restrict_times
+from offload_core.scan.estimate import ScanEstimate, estimate_scan
 from offload_core.scan.frontier import resume_offsets
 from offload_core.scan.metrics import Report, TaskMetrics
 from offload_core.scan.plan import DEFAULT_TASK_BYTES, Bounds, plan_tasks
@@ -30,10 +31,12 @@ __all__ = [
     "Report",
     "Run",
     "Scan",
+    "ScanEstimate",
     "ScanTask",
     "Selection",
     "TaskMetrics",
     "TimeRange",
+    "estimate_scan",
     "message_id_of_position",
     "parse_offsets",
     "parse_position",

@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Range:
+class Range:
     """What is fetched by one request: `length` bytes from `offset`, all of them in these blocks of the run."""
 
     run: Run
@@ -70,13 +70,11 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
     time where the reader may stop at any of them.
     """
     capabilities = tier.describe().capabilities
-    ranges = (
-        planned for run in runs for planned in _plan(run, max(capabilities.range_bytes, LEAST_RANGE_BYTES))
-    )
+    ranges = (planned for run in runs for planned in ranges_of(run, range_bytes_of(tier)))
     if capabilities.ranges_ahead < 1:
         yield from _one_by_one(tier, ranges)
         return
-    under_way: deque[tuple[_Range, Future[memoryview]]] = deque()
+    under_way: deque[tuple[Range, Future[memoryview]]] = deque()
     room = capabilities.ranges_ahead
     pool = ThreadPoolExecutor(room, thread_name_prefix="offload-fetch")
 
@@ -99,7 +97,12 @@ def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, No
         pool.shutdown(cancel_futures=True)
 
 
-def _one_by_one(tier: Tier, ranges: Iterator[_Range]) -> Iterator[Window]:
+def range_bytes_of(tier: Tier) -> int:
+    """How large the ranges of a tier's blocks are at most."""
+    return max(tier.describe().capabilities.range_bytes, LEAST_RANGE_BYTES)
+
+
+def _one_by_one(tier: Tier, ranges: Iterator[Range]) -> Iterator[Window]:
     """Nothing is under way meanwhile, so that each window of a large block can begin where the last was walked to."""
     follow_at = 0
     for planned in ranges:
@@ -111,11 +114,11 @@ def _one_by_one(tier: Tier, ranges: Iterator[_Range]) -> Iterator[Window]:
             follow_at = window.follow_at if window.follow_at < last else 0
 
 
-def _fetch(tier: Tier, planned: _Range) -> memoryview:
+def _fetch(tier: Tier, planned: Range) -> memoryview:
     return tier.read_range(planned.run.data_key, planned.offset, planned.length)
 
 
-def _plan(run: Run, range_bytes: int) -> Iterator[_Range]:
+def ranges_of(run: Run, range_bytes: int) -> Iterator[Range]:
     """The ranges of a run: large blocks in parts, small ones that adjoin together."""
     together: list[IndexedBlock] = []
     for block in run.blocks:
@@ -124,20 +127,20 @@ def _plan(run: Run, range_bytes: int) -> Iterator[_Range]:
             if block.offset == end and block.offset + block.length - begin <= range_bytes:
                 together.append(block)
                 continue
-            yield _Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+            yield Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
             together = []
         if block.length <= range_bytes:
             together = [block]
         else:
             end = block.offset + block.length
             for offset in range(block.offset, end, range_bytes):
-                yield _Range(run=run, blocks=(block,), offset=offset, length=min(range_bytes, end - offset))
+                yield Range(run=run, blocks=(block,), offset=offset, length=min(range_bytes, end - offset))
     if together:
         begin, end = together[0].offset, together[-1].offset + together[-1].length
-        yield _Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
+        yield Range(run=run, blocks=tuple(together), offset=begin, length=end - begin)
 
 
-def _windows(fetched: _Range, data: memoryview) -> Iterator[Window]:
+def _windows(fetched: Range, data: memoryview) -> Iterator[Window]:
     if len(fetched.blocks) == 1:
         yield Window(run=fetched.run, block=fetched.blocks[0], offset=fetched.offset, data=data)
         return

@@ -24,6 +24,7 @@ from offload_core.scan import (
     Condition,
     ReadOptions,
     Report,
+    ScanEstimate,
     ScanTask,
     Selection,
     read_task,
@@ -136,41 +137,49 @@ class OffloadReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The scan's tasks; Spark takes nothing but a list."""
-        options, read = self._options, self._read_options
         with self._tier as tier:
-            scan = tier.scan(
-                topic=options.topics,
-                topics_pattern=options.topics_pattern,
-                ledger=options.ledger,
-                cluster=options.cluster,
-                level=options.level,
-                columns=read.columns,
-                start=options.starting_offsets,
-                stop=options.ending_offsets,
-                start_time=options.starting_time,
-                stop_time=options.ending_time,
-                time_slack_ms=options.time_slack,
-                conditions=self.conditions,
-                min_partitions=options.min_partitions,
-                task_bytes=options.max_partition_bytes,
-                fail_on_data_loss=options.fail_on_data_loss,
-                verify_checksums=options.verify_checksums,
-                max_message_bytes=options.max_message_bytes,
-                isolation=options.isolation,
-                summaries=options.summaries,
-                mode=read.mode,
-                key_provider=read.key_provider,
-                crypto_failure_action=read.crypto_failure_action,
-                chunks=read.chunks,
-                chunk_look_back_bytes=read.chunk_look_back_bytes,
-                max_pending_chunk_bytes=read.max_pending_chunk_bytes,
-                prefix=options.prefix,
-                records=options.records,
-                records_options=options.records_options,
-                schemas=self._read_options.payloads,
-            )
             # Of no partition at all Spark makes one of its own, which nobody can read.
-            return [OffloadPartition(task) for task in scan.tasks or (ScanTask(runs=()),)]
+            tasks = tier.scan(**self._scan_arguments()).tasks or (ScanTask(runs=()),)
+            return [OffloadPartition(task) for task in tasks]
+
+    def explain(self) -> ScanEstimate:
+        """What the query takes if all of it is read: requests, bytes and partitions (docs/cost.md)."""
+        with self._tier as tier:
+            return tier.explain_scan(**self._scan_arguments())
+
+    def _scan_arguments(self) -> dict[str, Any]:
+        options, read = self._options, self._read_options
+        return {
+            "topic": options.topics,
+            "topics_pattern": options.topics_pattern,
+            "ledger": options.ledger,
+            "cluster": options.cluster,
+            "level": options.level,
+            "columns": read.columns,
+            "start": options.starting_offsets,
+            "stop": options.ending_offsets,
+            "start_time": options.starting_time,
+            "stop_time": options.ending_time,
+            "time_slack_ms": options.time_slack,
+            "conditions": self.conditions,
+            "min_partitions": options.min_partitions,
+            "task_bytes": options.max_partition_bytes,
+            "fail_on_data_loss": options.fail_on_data_loss,
+            "verify_checksums": options.verify_checksums,
+            "max_message_bytes": options.max_message_bytes,
+            "isolation": options.isolation,
+            "summaries": options.summaries,
+            "mode": read.mode,
+            "key_provider": read.key_provider,
+            "crypto_failure_action": read.crypto_failure_action,
+            "chunks": read.chunks,
+            "chunk_look_back_bytes": read.chunk_look_back_bytes,
+            "max_pending_chunk_bytes": read.max_pending_chunk_bytes,
+            "prefix": options.prefix,
+            "records": options.records,
+            "records_options": options.records_options,
+            "schemas": self._read_options.payloads,
+        }
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The record batches of one task, read where this is called."""

@@ -3,6 +3,7 @@
 from offload_core.tier.block_upload import check_blocks, upload_blocks
 from offload_core.tier.chain import Layer, Rest
 from offload_core.tier.layer_text import parse_layers, parse_plugin
+from offload_core.tier.measured_tier import MeasuredTier, Requests
 from offload_core.tier.memory_budget import MemoryBudget
 from offload_core.tier.opening import open_like, open_store
 from offload_core.tier.registry import (
@@ -20,8 +21,10 @@ from offload_core.tier.upload_process import UploadProcess, open_with_upload_pro
 __all__ = [
     "Layer",
     "LayerSpec",
+    "MeasuredTier",
     "MemoryBudget",
     "PluginReport",
+    "Requests",
     "Rest",
     "Tier",
     "TierSpec",

@@ -101,5 +101,7 @@ def test_the_wheel_has_everything(tmp_path):
     }
     assert len(parts) >= 9
     assert parts <= names
+    assets = {f"offload_core/report/assets/{name}" for name in ("page.html", "report.css", "report.js")}
+    assert assets | {"offload_core/cost/examples/aws-s3.toml"} <= names
     assert any(name.endswith("LICENSE") for name in names)
     assert not [name for name in names if name.startswith(("tests", "benchmarks", "docs"))]

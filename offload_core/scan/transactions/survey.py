@@ -74,7 +74,9 @@ def survey(
                     memory.put(parts[i].run, loaded)
     by_block = memory is not None and kept is None
     runs = {
-        i: list(_jobs(parts[i].run, 0 if by_block else JOB_BYTES)) for i in unknown if summaries[i] is None
+        i: list(stretches_of(parts[i].run, 0 if by_block else JOB_BYTES))
+        for i in unknown
+        if summaries[i] is None
     }
     jobs = [(i, run) for i, of_part in runs.items() for run in of_part]
     for i, of_part in _survey_runs(tier, parts, jobs, memory if by_block else None, verify_checksums).items():
@@ -146,7 +148,7 @@ def _load(kept: SummaryStore, part: Part) -> LedgerSummary | None:
     return kept.load(part.run.data_key, part.data_bytes, part.run.ledger_id) if part.is_whole else None
 
 
-def _jobs(run: Run, job_bytes: int) -> Iterator[Run]:
+def stretches_of(run: Run, job_bytes: int = JOB_BYTES) -> Iterator[Run]:
     """The run in stretches of blocks."""
     begin = used = 0
     for i, block in enumerate(run.blocks):

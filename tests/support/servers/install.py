@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
+import shutil
 import sys
 import time
 from pathlib import Path
 
 from servers.once import BuildError, Run, built_once
-from servers.toolchains import ToolchainMissing, go, java, javac, maven, node, npm, with_path
+from servers.toolchains import ToolchainMissing, apt, go, java, javac, maven, node, npm, with_path
 
 VERSITYGW = "1.8.0"
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
 AZURITE = "3.35.0"
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
+CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
 
 _FAKE_GCS = Path(__file__).with_name("gcs")
@@ -90,13 +93,51 @@ def oracle() -> tuple[Path, str]:
     return program, os.pathsep.join([str(folder / "classes"), str(folder / "jars" / "*")])
 
 
+def chromium() -> tuple[Path, dict[str, str]]:
+    """A headless Chromium, and what its environment needs: the machine's own, or Debian's unpacked, without root.
+
+    apt takes it, and the libraries that this machine lacks, from where apt is told to, and verifies them.
+    """
+    for name in (CHROMIUM, "chromium"):
+        if found := shutil.which(name):
+            return Path(found), {}
+    apt_get, dpkg_deb = apt("chromium")
+
+    def build(folder: Path, run: Run) -> None:
+        lists, packages = folder / "lists", folder / "packages"
+        for each in (lists / "partial", packages):
+            each.mkdir(parents=True)
+        own = [
+            f"Dir::State::Lists={lists}",
+            f"Dir::Cache={lists}",
+            "Debug::NoLocking=1",
+            "APT::Sandbox::User=root",
+        ]
+        get = [str(apt_get), "-q", *(word for each in own for word in ("-o", each))]
+        run([*get, "update"], {})
+        planned = f"{shlex.join(get)} install --simulate --no-install-recommends {CHROMIUM}"
+        named = "sed -n 's/^Inst \\([^ ]*\\) .*(\\([^ ]*\\) .*/\\1=\\2/p'"
+        script = f"cd {shlex.quote(str(packages))} && {shlex.join(get)} download $({planned} | {named})"
+        run(["sh", "-ec", script], {})
+        for package in sorted(packages.iterdir()):
+            run([str(dpkg_deb), "-x", str(package), str(folder / "root")], {})
+        shutil.rmtree(lists)
+        shutil.rmtree(packages)
+
+    root = built_once(CHROMIUM, build) / "root"
+    libraries = sorted({path.parent for path in (root / "usr" / "lib").glob("*/**/*.so*")})
+    return root / "usr" / "lib" / "chromium" / CHROMIUM, {
+        "LD_LIBRARY_PATH": os.pathsep.join(map(str, libraries))
+    }
+
+
 def main() -> int:
     """Install every server whose toolchain is here, print a line for each, and return 1 if one failed.
 
     Tests say themselves that a toolchain is missing, and fail or are skipped as `OFFLOAD_REQUIRE` says.
     """
     failed = []
-    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker):
+    for install in (versitygw, fake_gcs_server, azurite, minihdfs, oracle, broker, chromium):
         begun = time.monotonic()
         try:
             install()

@@ -77,6 +77,14 @@ def javac(part: str) -> Path:
     return Path(found)
 
 
+def apt(part: str) -> tuple[Path, Path]:
+    """The programs `apt-get` and `dpkg-deb`."""
+    get, unpack = shutil.which("apt-get"), shutil.which("dpkg-deb")
+    if get is None or unpack is None:
+        raise ToolchainMissing(part, "install Chromium")
+    return Path(get), Path(unpack)
+
+
 def with_path(folder: Path) -> dict[str, str]:
     """A change to the environment: `folder` first on PATH."""
     return {"PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}

@@ -1,0 +1,183 @@
+"""`offload cost`: requests, bytes and money: of what is stored, of a scan before it runs, of a move."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from offload_core.api import TierReader
+from offload_core.catalogue import open_records, parse_topic
+from offload_core.cli.amounts import parse_size
+from offload_core.cli.cost_views import Costs, costs_to_json, print_costs
+from offload_core.cli.shared import (
+    AsJson,
+    Debug,
+    Driver,
+    Layers,
+    Prefix,
+    Records,
+    RecordsOptions,
+    StorageOptions,
+    Url,
+    err,
+    named,
+    opened,
+    reported,
+)
+from offload_core.cost import Saving, Tariff, by_topic, load_prices, survey_stored, weigh
+from offload_core.scan import ScanEstimate
+from offload_core.scan.tasks import Isolation
+from offload_hooks.errors import OptionError
+
+
+def cost(
+    url: Url,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|example:NAME",
+            help="What the store charges, TOML or JSON. Without it requests and bytes are told, and no money.",
+        ),
+    ] = None,
+    storage_class: Annotated[
+        str | None, typer.Option("--class", help="The storage class; the default one of the prices.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be given again.")
+    ] = None,
+    cluster: Annotated[str | None, typer.Option(help="Scan what this Pulsar cluster offloaded.")] = None,
+    scan: Annotated[
+        bool, typer.Option(help="Tell what one full scan takes; it is planned, not read.")
+    ] = True,
+    uncommitted: Annotated[
+        bool, typer.Option("--uncommitted", help="The scan reads all messages, so that nothing is looked up.")
+    ] = False,
+    leaves: Annotated[
+        bool,
+        typer.Option(
+            "--egress",
+            help="What a scan or a move reads leaves the provider's network or region: it is paid.",
+        ),
+    ] = False,
+    compare: Annotated[
+        str | None,
+        typer.Option(metavar="FILE|example:NAME", help="What it would save to keep it at these prices."),
+    ] = None,
+    compare_class: Annotated[
+        str | None,
+        typer.Option(help="What it would save to keep it in this class, of --compare or --prices."),
+    ] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="What it would save to merge ledgers into segments of this size: 1G."
+        ),
+    ] = None,
+    prefix: Prefix = "",
+    records: Records = None,
+    records_option: RecordsOptions = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Tell what is stored, what writing it took, what one full scan takes before it runs, and what a move would save.
+
+    Nothing is written, and of what is stored only indexes are read.
+    """
+    with reported(debug):
+        here = _tariff(prices, storage_class)
+        there = _there(prices, storage_class, compare, compare_class, merge)
+        merge_bytes = None if merge is None else parse_size(merge)
+        own = named(records_option, "the records")
+        with opened(url, driver, option, layer) as tier, err.status("looking at objects") as status:
+            stored = survey_stored(
+                tier.store,
+                classes=[each.of_class for each in (here, there) if each is not None],
+                prefix=prefix,
+                records=None
+                if records is None
+                else partial(open_records, records, tier.store, tier.options, own),
+                topics=[parse_topic(each).full for each in topic or ()],
+                listener=lambda count: status.update(f"looking at objects: {count:,}"),
+            )
+            estimate = None
+            if scan and stored:
+                status.update("planning a scan")
+                isolation: Isolation = "uncommitted" if uncommitted else "committed"
+                estimate = _explained(tier, topic, cluster, isolation, prefix, records, own)
+            saving: Saving | None = None
+            if here is not None and there is not None:
+                saving = weigh(
+                    by_topic(stored),
+                    here,
+                    there,
+                    leaves=leaves,
+                    merge_bytes=merge_bytes,
+                    scan=None if estimate is None else estimate.total,
+                )
+            costs = Costs(
+                tier=tier.store.describe().location,
+                stored=stored,
+                tariff=here,
+                scan=estimate,
+                leaves=leaves,
+                there=there,
+                merge_bytes=merge_bytes,
+                saving=saving,
+            )
+        if as_json:
+            typer.echo(json.dumps(costs_to_json(costs), indent=2))
+        else:
+            print_costs(costs)
+
+
+def _explained(
+    tier: TierReader,
+    topics: list[str] | None,
+    cluster: str | None,
+    isolation: Isolation,
+    prefix: str,
+    records: str | None,
+    own: dict[str, object],
+) -> ScanEstimate:
+    return tier.explain_scan(
+        topic=topics or (),
+        cluster=cluster,
+        isolation=isolation,
+        fail_on_data_loss=False,
+        prefix=prefix,
+        records=records,
+        records_options=own,
+    )
+
+
+def _tariff(prices: str | None, class_name: str | None) -> Tariff | None:
+    if prices is None:
+        if class_name is not None:
+            raise OptionError("a storage class costs what prices say", expected="--prices with --class")
+        return None
+    return load_prices(prices).tariff(class_name)
+
+
+def _there(
+    prices: str | None,
+    class_name: str | None,
+    compare: str | None,
+    compare_class: str | None,
+    merge: str | None,
+) -> Tariff | None:
+    """What a move is compared with; None for no comparison."""
+    if compare is None and compare_class is None and merge is None:
+        return None
+    if prices is None:
+        raise OptionError(
+            "what is saved is told by prices", expected="--prices with --compare, --compare-class or --merge"
+        )
+    if compare is not None:
+        return load_prices(compare).tariff(compare_class)
+    return load_prices(prices).tariff(class_name if compare_class is None else compare_class)

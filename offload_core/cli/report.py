@@ -1,0 +1,90 @@
+"""`offload report`: one page about a tier that needs no network."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from offload_core.catalogue import open_records
+from offload_core.cli.shared import (
+    Debug,
+    Driver,
+    Layers,
+    Prefix,
+    Records,
+    RecordsOptions,
+    StorageOptions,
+    Url,
+    err,
+    named,
+    opened,
+    out,
+    printable,
+    reported,
+    size,
+)
+from offload_core.report import TOP_TOPICS, gather, report_page
+from offload_core.verify import Verification
+from offload_hooks.errors import StoreError
+
+
+def report(
+    url: Url,
+    output: Annotated[Path, typer.Option(help="The page's file, which is replaced.", show_default=False)],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify objects, indexes and records for it.")
+    ] = False,
+    top: Annotated[int, typer.Option(min=1, max=200, help="Tell so many topics one by one.")] = TOP_TOPICS,
+    prefix: Prefix = "",
+    records: Records = None,
+    records_option: RecordsOptions = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    debug: Debug = False,
+) -> None:
+    """Make one self-contained page about a tier: topics, ledgers, growth, sizes, ages, problems.
+
+    The exit code is 0 if the page is written, whatever it shows.
+    """
+    with reported(debug):
+        own = named(records_option, "the records")
+        with opened(url, driver, option, layer) as tier, err.status("looking at objects") as status:
+            verification = None
+            if verify:
+                given = (
+                    None if records is None else partial(open_records, records, tier.store, tier.options, own)
+                )
+                verification = Verification(
+                    tier.store,
+                    prefix=prefix,
+                    records=given,
+                    listener=lambda now: status.update(f"verifying: {now.objects:,} objects"),
+                )
+            catalogue = tier.catalogue(prefix=prefix, records=records, records_options=own)
+            location = tier.store.describe().location
+            page = report_page(gather(catalogue, location, findings=verification, top=top))
+        written = _replace(output, page.html)
+    if verification is not None and verification.summary.failed:
+        err.print(
+            f"{verification.summary.failed} objects could not be verified", style="red", highlight=False
+        )
+    out.print(printable(f"{output}: {size(written)}"), markup=False, highlight=False, soft_wrap=True)
+
+
+def _replace(path: Path, text: str) -> int:
+    """Write a file whole, in the place of one that may be there; the bytes written."""
+    data = text.encode()
+    partial_path = path.with_name(f".{path.name}.partial")
+    try:
+        partial_path.write_bytes(data)
+        partial_path.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            partial_path.unlink(missing_ok=True)
+        raise StoreError("the page cannot be written", key=str(path), found=error.strerror) from error
+    return len(data)

@@ -1,0 +1,145 @@
+"""What it would save to keep the same elsewhere, in another class, or small ledgers merged into segments.
+
+The months of storage before and after, what moving costs once, and after how many months that is paid. Nothing is
+moved here. Source: docs/cost.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from offload_core.cost.charges import money_of, month_of_storage, offload_requests
+from offload_core.cost.prices import Tariff
+from offload_core.cost.stored import Stored
+from offload_core.tier import Requests
+from offload_core.tier.measured_tier import LIST_PAGE_KEYS
+from offload_hooks.errors import OptionError
+
+RANGE_BYTES = 8 << 20
+"""What is copied by one request."""
+
+_DAYS_A_MONTH = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saving:
+    """A move and what it saves; amounts in the one currency of both prices.
+
+    Attributes:
+        objects, objects_then: data and index objects before and after.
+        month, month_then: storage.
+        reading, egress, writing, early: what moving costs once: requests and retrieval here, bytes that leave, requests
+            there, and what is paid for objects that are deleted before their class's least days.
+        scan, scan_then: requests of one full scan; None without a scan.
+        scan_cost, scan_cost_then: what that costs.
+    """
+
+    objects: int
+    objects_then: int
+    month: float
+    month_then: float
+    reading: float
+    egress: float
+    writing: float
+    early: float
+    scan: Requests | None = None
+    scan_then: Requests | None = None
+    scan_cost: float = 0.0
+    scan_cost_then: float = 0.0
+
+    @property
+    def once(self) -> float:
+        """What moving costs."""
+        return self.reading + self.egress + self.writing + self.early
+
+    @property
+    def saved_a_month(self) -> float:
+        """What storage costs less then; negative if it costs more."""
+        return self.month - self.month_then
+
+    @property
+    def months_to_pay(self) -> float | None:
+        """After so many months the move has paid for itself; None if it never does."""
+        return self.once / self.saved_a_month if self.saved_a_month > 0 else None
+
+
+def weigh(
+    topics: Mapping[str, Stored],
+    here: Tariff,
+    there: Tariff,
+    *,
+    leaves: bool = False,
+    merge_bytes: int | None = None,
+    scan: Requests | None = None,
+) -> Saving:
+    """What moving these topics from `here` to `there` costs and saves.
+
+    Args:
+        leaves: what is moved is paid for as egress.
+        merge_bytes: ledgers become segments of about so many bytes, of one topic each; None leaves each as it is.
+        scan: what one full scan takes now.
+
+    Raises:
+        OptionError: the prices are of two currencies, or the size is none.
+    """
+    if here.prices.currency != there.prices.currency:
+        raise OptionError(
+            "prices of two currencies cannot be compared",
+            expected=here.prices.currency,
+            found=there.prices.currency,
+        )
+    if merge_bytes is not None and merge_bytes < 1:
+        raise OptionError("segments are of 1 byte at least", found=merge_bytes)
+    now, then = Stored(), Stored()
+    for stored in topics.values():
+        now.add(stored)
+        least = there.of_class.minimum_object_bytes
+        then.add(stored if merge_bytes is None else _merged(stored, merge_bytes, least))
+    read = Requests(
+        gets=now.objects + now.data_bytes // RANGE_BYTES, heads=now.copies, read_bytes=now.total_bytes
+    )
+    copying = money_of(read, here, leaves=leaves)
+    early = here.of_class.minimum_days
+    scan_then = None if scan is None else _scan_of(scan, now, then)
+    return Saving(
+        objects=now.objects,
+        objects_then=then.objects,
+        month=month_of_storage(now, here),
+        month_then=month_of_storage(then, there),
+        reading=copying.requests + copying.retrieval,
+        egress=copying.egress,
+        writing=money_of(offload_requests(then), there).requests,
+        early=here.for_storage(now.early_byte_days.get(early, 0.0)) / _DAYS_A_MONTH,
+        scan=scan,
+        scan_then=scan_then,
+        scan_cost=0.0 if scan is None else money_of(scan, here).total,
+        scan_cost_then=0.0 if scan_then is None else money_of(scan_then, there).total,
+    )
+
+
+def _merged(stored: Stored, merge_bytes: int, least: int) -> Stored:
+    """A topic's ledgers in segments: as many bytes, in parts and objects that are no more than they were."""
+    segments = min(stored.copies, max(1, -(-stored.data_bytes // merge_bytes)))
+    data, index = stored.data_bytes // segments, stored.other_bytes // segments
+    lacking = segments * (max(0, least - data) + max(0, least - index))
+    return Stored(
+        copies=segments,
+        objects=2 * segments,
+        data_bytes=stored.data_bytes,
+        other_bytes=stored.other_bytes,
+        parts=min(stored.parts, max(segments, -(-stored.data_bytes // RANGE_BYTES))),
+        padding={least: lacking} if least else {},
+    )
+
+
+def _scan_of(scan: Requests, now: Stored, then: Stored) -> Requests:
+    """The same scan afterwards: a lookup and an index less for each object; ledgers are still read one by one."""
+    fewer = now.copies - then.copies
+    return Requests(
+        lists=min(scan.lists, -(-then.objects // LIST_PAGE_KEYS)),
+        heads=max(0, scan.heads - fewer),
+        gets=max(0, scan.gets - fewer),
+        puts=scan.puts,
+        read_bytes=scan.read_bytes,
+    )

@@ -1,0 +1,119 @@
+"""`/ui`: the page in a real browser, what it asks the service for, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import jwt
+import pytest
+from chromium import Chromium
+from service import Service
+
+from offload_core.admin.ui_routes import MOST_TOPICS
+from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
+from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
+
+KEY = b"k" * 64
+HOSTILE = "<img src=x onerror=document.title='got in'>"
+ROWS = "[...document.querySelectorAll('#table-status tbody tr')].map(e => [...e.children].map(c => c.textContent))"
+SAID = "document.querySelector('#said').textContent"
+
+
+def write(service: Service, folder: Path, *topics: str) -> None:
+    """Three entries in two ledgers each, the first of which is sealed."""
+    with (
+        closing(open_metadata_store(service.metadata)) as store,
+        closing(FileLedgerStore(folder / "hot", sync="never")) as hot,
+    ):
+        environment = Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
+        rollover = RolloverPolicy(max_entries=2, min_age_s=0)
+        for name in topics:
+            with open_managed_ledger(environment, f"acme/n/persistent/{name}", rollover=rollover) as topic:
+                for i in range(3):
+                    topic.add_entry(b"%d" % i * 100)
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    settings = f"""
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[audit_log]
+path = "{tmp_path}/audit.jsonl"
+[service]
+upkeep_interval_s = 3600
+[policies]
+driver = "local"
+[policies.extra_configurations]
+root = "{tmp_path}/cold"
+"""
+    with Service(tmp_path, settings) as running:
+        yield running
+
+
+def test_the_page_shows_offloads_as_they_go(chromium: Chromium, service: Service, tmp_path: Path) -> None:
+    write(service, tmp_path, "orders", "%3Cimg+src%3Dx+onerror%3Ddocument.title%3D%27got+in%27%3E")
+    chromium.prefer("light")
+    chromium.resize(1200, 900)
+    chromium.open(f"{service.url}/ui")
+    chromium.wait_for(f"{ROWS}.length === 2")
+    rows = {row[0]: row for row in chromium.evaluate(ROWS)}
+    assert rows["acme/n/orders"][1:4] == ["not run", "2", "0"]
+    assert f"acme/n/{HOSTILE}" in rows
+    message = {"ledgerId": 2**62, "entryId": -1, "partitionIndex": -1}
+    assert service.ask("PUT", "/admin/v2/persistent/acme/n/orders/offload", message).status == 204
+    chromium.wait_for(
+        f"{ROWS}.some(row => row[0] === 'acme/n/orders' && row[1] === 'success' && row[3] === '2')"
+    )
+    assert chromium.evaluate("!!document.querySelector('#chart-status svg.main-svg')")
+    assert chromium.evaluate("document.title") == "Offloads"
+    assert chromium.errors == []
+    assert {url.removeprefix(service.url) for url in chromium.requests if not url.startswith("data:")} == {
+        "/ui",
+        "/ui/status",
+    }
+
+
+def test_the_page_lets_nothing_else_in_and_nobody_from_elsewhere(service: Service) -> None:
+    answer = service.ask("GET", "/ui")
+    assert (answer.status, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    policy = dict(part.strip().split(" ", 1) for part in answer.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["connect-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert all(source.startswith("'sha256-") for source in policy["script-src"].split())
+    assert (answer.headers["x-frame-options"], answer.headers["cache-control"]) == ("DENY", "no-store")
+
+
+def test_many_topics_are_told_in_part(service: Service, tmp_path: Path) -> None:
+    write(service, tmp_path, *(f"t{i:03}" for i in range(MOST_TOPICS + 3)))
+    told = service.ask("GET", "/ui/status").json
+    assert (told["count"], len(told["topics"])) == (MOST_TOPICS + 3, MOST_TOPICS)
+    assert service.ask("GET", "/ui/status?namespace=acme%2Fother").json == {"count": 0, "topics": []}
+    refused = service.ask("GET", "/ui/status?namespace=acme")
+    assert (refused.status, "no namespace" in refused.json["reason"]) == (412, True)
+    for path in ("/ui", "/ui/status"):
+        assert service.ask("GET", path, headers={"Host": "evil.example"}).status == 403
+
+
+def test_with_tokens_the_page_is_empty_until_one_is_given(chromium: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "secret.key").write_bytes(KEY)
+    settings = f'[service.tokens]\nsecret_key = "{tmp_path}/secret.key"\nsuperuser_roles = ["admin"]\n'
+    with Service(tmp_path, settings) as guarded:
+        write(guarded, tmp_path, "orders")
+        assert "orders" not in guarded.ask("GET", "/ui").text.partition('id="data">')[2][:200]
+        assert guarded.ask("GET", "/ui/status").status == 401
+        other = jwt.encode({"sub": "somebody"}, KEY, "HS256")
+        assert guarded.ask("GET", "/ui/status", headers={"Authorization": f"Bearer {other}"}).status == 403
+        chromium.open(f"{guarded.url}/ui")
+        chromium.wait_for(f"{SAID}.startsWith('Refused: ')")
+        token = jwt.encode({"sub": "admin"}, KEY, "HS256")
+        chromium.evaluate(
+            f"document.querySelector('#token').value = '{token}'; document.querySelector('#token').focus()"
+        )
+        chromium.press("Enter")
+        chromium.wait_for(f"{ROWS}.length === 1")
+        assert chromium.evaluate(SAID) == "1 topics; 0 offloading, 0 failed"

@@ -1,0 +1,105 @@
+"""`offload cost`: what it shows, the report for machines, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from records import MANAGED_LEDGERS
+
+
+def test_without_prices_there_are_counts_and_no_money(offload: Offload, broker: Path) -> None:
+    result = offload("cost", broker)
+    assert result.code == 0
+    assert "without --prices there is no money in this" in result.err
+    lines = result.out.splitlines()
+    assert lines[0].split() == [
+        "topic",
+        "month",
+        "copies",
+        "objects",
+        "size",
+        "parts",
+        "requests",
+        "to",
+        "write",
+    ]
+    assert next(line for line in lines if line.startswith("all")).split()[:3] == ["all", "23", "46"]
+    assert any(line.startswith("one full scan, 1 partitions") for line in lines)
+
+
+@pytest.mark.parametrize("records", [(), ("--records", MANAGED_LEDGERS)], ids=["listing", "records"])
+def test_the_report_for_machines(offload: Offload, broker: Path, records: tuple[object, ...]) -> None:
+    result = offload("cost", broker, "--prices", "example:aws-s3", "--json", *records)
+    assert (result.code, result.err) == (0, "")
+    report = json.loads(result.out)
+    assert report["version"] == 1
+    assert report["prices"] == {
+        "name": "AWS S3, us-east-1, first step of list prices",
+        "as_of": "2025-06",
+        "is_example": True,
+        "currency": "USD",
+        "class": "STANDARD",
+    }
+    total = report["total"]
+    assert (total["copies"], total["parts"], total["requests_to_write"]) == (23, 25, 25 + 3 * 23)
+    assert total["cost_of_writing"] == pytest.approx(94 * 0.005 / 1000)
+    stored = total["data_bytes"] + total["other_bytes"]
+    assert total["cost_a_month"] == pytest.approx(stored / 2**30 * 0.023)
+    assert sum(row["cost_a_month"] for row in report["stored"]) == pytest.approx(total["cost_a_month"])
+    scan = report["scan"]
+    assert (scan["planning"]["lists"], scan["planning"]["heads"]) == (
+        (0, 2 * (23 + 2)) if records else (1, 23)  # records name two attempts that left nothing
+    )
+    assert sum(each["gets"] for each in scan["by_topic"].values()) == scan["reading"]["gets"]
+    assert scan["reading"]["cost"]["total"] == pytest.approx(scan["reading"]["gets"] * 0.0004 / 1000)
+    assert report["saving"] is None
+
+
+def test_what_a_move_and_merging_would_save(offload: Offload, broker: Path) -> None:
+    report = json.loads(
+        offload(
+            "cost", broker, "--prices", "example:aws-s3", "--compare", "example:google-cloud-storage",
+            "--compare-class", "NEARLINE", "--merge", "1G", "--egress", "--json",
+        ).out
+    )  # fmt: skip
+    saving = report["saving"]
+    assert (saving["prices"]["class"], saving["merge_bytes"]) == ("NEARLINE", 1 << 30)
+    assert (saving["objects"], saving["objects_then"]) == (46, 26)
+    assert saving["once"] == pytest.approx(
+        sum(saving[each] for each in ("reading", "egress", "writing", "early"))
+    )
+    assert saving["egress"] > saving["month"]
+    shown = offload("cost", broker, "--prices", "example:aws-s3", "--compare-class", "STANDARD_IA")
+    assert "these prices are an example: check them" in shown.err
+    assert "moving costs" in shown.out
+
+
+def test_one_topic_and_no_scan(offload: Offload, broker: Path) -> None:
+    report = json.loads(offload("cost", broker, "-t", "acme/cold/json", "--no-scan", "--json").out)
+    assert [row["topic"] for row in report["stored"]] == ["persistent://acme/cold/json"]
+    assert (report["scan"], report["prices"]) == (None, None)
+    assert "cost_a_month" not in report["total"]
+
+
+def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
+    report = json.loads(offload("cost", tmp_path, "--prices", "example:aws-s3", "--json").out)
+    assert (report["stored"], report["total"]["cost_a_month"], report["scan"]) == ([], 0, None)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--class", "STANDARD"], "--prices with --class"),
+        (["--merge", "1G"], "--prices with --compare"),
+        (["--prices", "example:aws-s3", "--class", "none"], "no such storage class"),
+        (["--prices", "example:none"], "example:azure-blob"),
+        (["--prices", "example:aws-s3", "--merge", "much"], "not a size"),
+    ],
+)
+def test_wrong_use(offload: Offload, tmp_path: Path, options: list[str], said: str) -> None:
+    result = offload("cost", tmp_path, *options)
+    assert result.code == 2
+    assert said in result.err

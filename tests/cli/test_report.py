@@ -1,0 +1,53 @@
+"""`offload report`: a file that is whole, with or without records and verifying, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from commands import Offload
+from records import MANAGED_LEDGERS
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())
+    assert found is not None
+    return dict(json.loads(found[1]))
+
+
+def test_a_page_of_a_bucket(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("an older one")
+    result = offload("report", broker, "--output", page)
+    assert (result.code, result.err) == (0, "")
+    assert result.out.startswith(f"{page}: 4.")
+    data = data_of(page)
+    assert (data["totals"]["topics"], data["totals"]["copies"], data["verified"]) == (13, 23, False)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_with_records_and_verified(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    page = tmp_path / "report.html"
+    arguments = ("--output", page, "--records", MANAGED_LEDGERS, "--verify", "--top", "3")
+    assert offload("report", broker, *arguments).code == 0
+    data = data_of(page)
+    assert (data["totals"]["topics"], data["totals"]["ledgers"]) == (14, 38)
+    assert (data["verified"], data["records"], len(data["topics"])) == (True, True, 3)
+    assert data["problems"] == {"codes": [], "shown": [], "left_out": 0}
+
+
+def test_a_finding_is_in_it(offload: Offload, tmp_path: Path) -> None:
+    (tmp_path / "tier").mkdir()
+    (tmp_path / "tier" / "00000000-0000-4000-8000-000000000001-ledger-7").write_bytes(b"x" * 100)
+    page = tmp_path / "report.html"
+    assert offload("report", tmp_path / "tier", "--output", page, "--verify").code == 0
+    codes = [finding["code"] for finding in data_of(page)["problems"]["shown"]]
+    assert "object.no-index" in codes
+
+
+def test_a_place_that_cannot_be_written(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    result = offload("report", broker, "--output", tmp_path / "none" / "report.html")
+    assert result.code == 1
+    assert "the page cannot be written" in result.err

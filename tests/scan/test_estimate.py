@@ -1,0 +1,176 @@
+"""What a scan is told to take, before it is read, against what was counted while it was."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from entries import LedgerPart, entry, pip17_object, streaming_object
+from mapfiles import lay_out_golden, lay_out_mapfile, mapfile
+from records import MANAGED_LEDGERS
+from tiers import MemoryDriver, Names, in_memory, lay_out, lay_out_broker_objects, numbered
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.scan import ScanEstimate, parse_offsets, read_task
+from offload_core.tier import MeasuredTier, Requests, Tier
+
+PAYLOADS = [entry(b"%05d" % i * 100) for i in range(400)]
+
+
+def estimated_and_counted(tier: TierReader, **scan: Any) -> tuple[ScanEstimate, Requests]:
+    """What was told, and what was counted: planning, transactions, and all tasks read as Spark's executors do."""
+    told = tier.explain_scan(**scan)
+    measured = MeasuredTier(tier.store)
+    planned = TierReader(measured).scan(**scan)
+    for task in planned.tasks:
+        for _ in read_task(measured, task, planned.options):
+            pass
+    return told, measured.requests
+
+
+def check(tier: TierReader, **scan: Any) -> ScanEstimate:
+    told, counted = estimated_and_counted(tier, **scan)
+    assert told.total == counted
+    return told
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("broker")
+    lay_out_broker_objects(root)
+    return root
+
+
+@pytest.mark.parametrize("records", [None, MANAGED_LEDGERS], ids=["listing", "records"])
+@pytest.mark.parametrize("task_bytes", [1 << 30, 300_000])
+@pytest.mark.parametrize("level", ["entries", "messages"])
+def test_a_brokers_bucket_takes_what_was_told(
+    broker: Path, level: str, task_bytes: int, records: Any
+) -> None:
+    with open_tier(broker) as tier:
+        told, counted = estimated_and_counted(
+            tier,
+            level=level,
+            chunks="raw",
+            task_bytes=task_bytes,
+            records=records,
+            fail_on_data_loss=False,
+        )
+    assert (told.total.lists, told.total.heads, told.total.gets) == (
+        counted.lists,
+        counted.heads,
+        counted.gets,
+    )
+    # A folder is read without anything ahead: a window of a large block begins where the last entry was cut off.
+    assert told.total.read_bytes <= counted.read_bytes <= told.total.read_bytes * 1.05
+    assert (told.total.lists == 0) == (records is not None)
+    assert set(told.by_topic) == {f"persistent://acme/cold/{name}" for name in told_topics(told)}
+
+
+def told_topics(told: ScanEstimate) -> set[str]:
+    return {topic.rpartition("/")[2] for topic in told.by_topic}
+
+
+@pytest.mark.parametrize("isolation", ["committed", "uncommitted"])
+@pytest.mark.parametrize("task_bytes", [1 << 30, 60_000, 7_000])
+@pytest.mark.parametrize("range_bytes", [1 << 20, 16_384, 1_024])
+def test_blocks_larger_and_smaller_than_ranges(range_bytes: int, task_bytes: int, isolation: Any) -> None:
+    small = [pip17_object(PAYLOADS[:20], ledger_id=ledger_id, max_block_bytes=4_000) for ledger_id in (1, 2)]
+    large = pip17_object(PAYLOADS, ledger_id=3, max_block_bytes=50_000)
+    cut = streaming_object([LedgerPart(ledger_id=9, blocks=[PAYLOADS[:90], PAYLOADS[90:200]])])
+    tier = in_memory(*small, large, cut, range_bytes=range_bytes)
+    told = check(tier, task_bytes=task_bytes, isolation=isolation)
+    assert (told.transactions == Requests()) == (isolation == "uncommitted")
+    if isolation == "committed" and task_bytes == 1 << 30:
+        assert told.transactions.read_bytes == sum(len(each.data) for each in (*small, large)) + cut_bytes(
+            tier
+        )
+
+
+def cut_bytes(tier: TierReader) -> int:
+    (topic,) = tier.catalogue().topics
+    return topic.ledgers[-1].data_bytes
+
+
+def test_positions_leave_out_what_they_leave_out() -> None:
+    large = pip17_object(PAYLOADS, ledger_id=3, max_block_bytes=20_000)
+    tier = in_memory(large, range_bytes=8_192)
+    whole = check(tier, isolation="uncommitted")
+    some = check(
+        tier,
+        isolation="uncommitted",
+        start=parse_offsets('{"acme/cold/orders": {"-1": "3:100"}}', "start"),
+        stop=parse_offsets('{"acme/cold/orders": {"-1": "3:140"}}', "stop"),
+    )
+    assert 0 < some.reading.gets < whole.reading.gets / 2
+
+
+def test_mapfiles_have_two_files_of_checksums(tmp_path: Path) -> None:
+    lay_out_golden(tmp_path)
+    with open_tier(tmp_path) as tier:
+        verified = check(tier, isolation="uncommitted")
+        unverified = check(tier, isolation="uncommitted", verify_checksums=False)
+        check(tier)
+        assert verified.reading.gets > unverified.reading.gets
+
+
+def test_a_mapfile_that_is_cut_into_tasks(tmp_path: Path) -> None:
+    lay_out_mapfile(
+        tmp_path, mapfile([entry(random.Random(i).randbytes(20_000)) for i in range(200)], ledger_id=5)
+    )
+    with open_tier(tmp_path) as tier:
+        for isolation in ("committed", "uncommitted"):
+            told, counted = estimated_and_counted(tier, isolation=isolation, task_bytes=1_500_000)
+            assert told.partitions > 1
+            assert (told.total.gets, told.total.heads) == (counted.gets, counted.heads)
+
+
+def test_a_range_of_times_may_end_early() -> None:
+    written = pip17_object(
+        [entry(b"x" * 300, publish_time=1_000_000 + i) for i in range(300)], max_block_bytes=9_000
+    )
+    tier = in_memory(written, range_bytes=4_096)
+    told, counted = estimated_and_counted(
+        tier, start_time=1_000_050, stop_time=1_000_100, time_slack_ms=0, isolation="uncommitted"
+    )
+    assert told.ends_early
+    assert counted.gets <= told.total.gets
+    assert told.planning.gets > 1  # the search by time
+
+
+def test_explaining_reads_no_small_ledger_and_no_block() -> None:
+    small = pip17_object(PAYLOADS[:20], ledger_id=1)
+    driver = MemoryDriver(
+        numbered(small, pip17_object(PAYLOADS[:20], ledger_id=2)), metadata=Names().as_metadata("data")
+    )
+    told = TierReader(Tier(driver)).explain_scan(level="entries")
+    assert (told.reading.gets, driver.reads) == (4, [])
+
+
+def test_listings_are_counted_by_pages() -> None:
+    many = [pip17_object(PAYLOADS[:1], ledger_id=i) for i in range(501)]
+    told = in_memory(*many).explain_scan(level="entries")
+    assert (told.planning.lists, told.planning.heads) == (2, 501)
+    assert told.reading.gets == 2 * 501
+
+
+def test_objects_without_a_topic_have_a_place_of_their_own(tmp_path: Path) -> None:
+    lay_out(tmp_path, pip17_object(PAYLOADS[:20], ledger_id=1), names=Names(managed_ledger=None))
+    with open_tier(tmp_path) as tier:
+        told = tier.explain_scan(ledger=1, level="entries")
+    assert told.total.gets == 2
+    assert len(told.by_topic) == 1
+
+
+@pytest.mark.parametrize("mode", ["gap", "tombstone"])
+def test_what_a_filter_has_settled_is_not_looked_through(mode: str) -> None:
+    objects = numbered(
+        pip17_object(PAYLOADS[:20], ledger_id=1), pip17_object(PAYLOADS, ledger_id=2, max_block_bytes=20_000)
+    )
+    filtered = {"pulsaroffloadfiltered": "transactions", "pulsaroffloadfilteredmode": mode}
+    driver = MemoryDriver(objects, metadata=Names().as_metadata("data") | filtered, range_bytes=16_384)
+    told = check(TierReader(Tier(driver)), task_bytes=100_000)
+    assert told.transactions.read_bytes < 2_000  # an index

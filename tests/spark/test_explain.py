@@ -1,0 +1,39 @@
+"""What a query takes, told without a session, against the query's own partitions and what was counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tiers import lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.spark import explain, measure_reads
+from offload_core.spark.source import PulsarOffloadDataSource
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("broker")
+    lay_out_broker_objects(root, {"json", "nobatch", "comp-lz4"})
+    return root
+
+
+def test_as_the_query_would_be_planned(broker: Path) -> None:
+    options = {"topicsPattern": "acme/cold/.*", "maxPartitionBytes": 300_000, "verifyChecksums": True}
+    told = explain(broker, **options)
+    with open_tier(broker) as tier:
+        assert told == tier.explain_scan(topics_pattern="acme/cold/.*", task_bytes=300_000)
+    given = {"path": str(broker), "topicspattern": "acme/cold/.*", "maxpartitionbytes": "300000"}
+    source = PulsarOffloadDataSource(given)
+    assert told.partitions == len(source.batch_reader(source.schema()).partitions()) > 3
+
+
+def test_spark_reads_as_many_ranges_as_were_told(spark, broker: Path) -> None:  # type: ignore[no-untyped-def]
+    options = {"topic": "acme/cold/json", "isolation": "uncommitted", "maxPartitionBytes": 100_000}
+    told = explain(broker, **options)
+    metrics = measure_reads(spark)
+    assert spark.read.format("pulsar_offload").options(**options).load(str(broker)).count() > 0
+    assert (metrics.tasks, metrics.total.ranges) == (told.partitions, told.reading.gets)

@@ -1,0 +1,46 @@
+"""What a scan of a bucket is told to take, against the requests that a real S3 service got."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from http_front import Front, Request
+from servers.versitygw import Versitygw
+from stores import new_store
+from tiers import put_broker_objects
+
+from offload_core.scan import read_task
+
+
+def kind_of(request: Request) -> str:
+    if request.method == "HEAD":
+        return "head"
+    return "list" if "list-type" in request.parameters else request.method.lower()
+
+
+@pytest.mark.parametrize("isolation", ["uncommitted", "committed"])
+def test_an_s3_service_gets_the_requests_that_were_told(
+    versitygw: Versitygw, tmp_path: Path, isolation: str
+) -> None:
+    store = new_store("s3", lambda _: versitygw, tmp_path)
+    with store.open() as tier:
+        put_broker_objects(tier)
+    arguments = {"isolation": isolation, "chunks": "raw", "fail_on_data_loss": False, "task_bytes": 300_000}
+    with Front(store.endpoint) as front, store.behind(front.url).open_reader() as tier:
+        told = tier.explain_scan(**arguments)
+        front.requests.clear()
+        scan = tier.scan(**arguments)
+        for task in scan.tasks:
+            for _ in read_task(tier.store, task, scan.options):
+                pass
+        got = Counter(kind_of(request) for request in front.requests)
+        answered = sum(_range_length(request) for request in front.requests if kind_of(request) == "get")
+    assert got == {"list": told.total.lists, "head": told.total.heads, "get": told.total.gets}
+    assert answered == told.total.read_bytes
+
+
+def _range_length(request: Request) -> int:
+    first, last = request.headers["range"].removeprefix("bytes=").split("-")
+    return int(last) - int(first) + 1
