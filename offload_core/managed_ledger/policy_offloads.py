@@ -162,6 +162,7 @@ class PolicyOffloads:
             max_block_bytes=policies.max_block_bytes,
             budget=self._budget,
             parts_in_flight=policies.max_threads,
+            checksums=policies.writes_checksums,
         )
 
     def _opener(self, name: str) -> Callable[[int], LedgerReader] | None:

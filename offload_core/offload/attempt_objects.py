@@ -22,4 +22,4 @@ def delete_attempt(tier: Tier, key: ObjectKey) -> None:
             for stale in tier.list_uploads(key.data_key):
                 tier.abort_data(stale.upload)
     tier.delete([key.index_key])
-    tier.delete([key.data_key, *(key.checksum_keys or ())])
+    tier.delete([key.data_key, *key.companion_keys])
