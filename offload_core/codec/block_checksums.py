@@ -76,7 +76,7 @@ def pack_block_checksums(checksums: BlockChecksums) -> bytes:
         checksums.index_crc,
         len(checksums.blocks),
     )
-    body = head + np.array(checksums.blocks, dtype=_LINE).tobytes()
+    body = head + np.array(list(checksums.blocks), dtype=_LINE).tobytes()
     return body + _CHECKSUM.pack(crc32c(body))
 
 

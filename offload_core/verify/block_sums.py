@@ -31,15 +31,15 @@ class BlockSums:
         self._sums: dict[int, int] = {}
 
     def passed(self, windows: Iterator[Window]) -> Iterator[Window]:
-        """One ledger's windows, each as it is, after its bytes were looked at."""
+        """One ledger's windows; of each the bytes are looked at when the next is asked for."""
         if self._running is None:
             yield from windows
             return
         self._running.rewind()
         for window in windows:
+            yield window
             for number, crc in self._running.update(window.data, window.offset):
                 self._take(number, crc, window)
-            yield window
 
     def made(self, index_bytes: int, index_crc: int) -> BlockChecksums | None:
         """The checksums of all blocks, if they were to be made and all came by."""
