@@ -15,6 +15,7 @@ _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 _INDEX = "put the index back from a backup or versioned bucket, or offload again where the hot copy is there"
 _DATA = "put the object back from a backup or versioned bucket, or offload again where the hot copy is there"
 _LEFT = "nothing needs it: delete it once no offload is under way"
+_UPGRADE = "take a newer version of this program"
 _MAKE_ANEW = "`offload verify --deep --seal` makes them anew"
 _RECORD = "compare `offload inspect URL KEY --records …`, and correct the record, or offload again"
 
@@ -72,7 +73,7 @@ class Code(enum.Enum):
         "metadata.unknown-version",
         _ERROR,
         "the user metadata names a format version that is not known",
-        "take a newer version of this program, or put the user metadata right",
+        _UPGRADE + ", or put the user metadata right",
     )
     WRONG_ROLE = (
         "metadata.wrong-role",
@@ -147,8 +148,8 @@ class Code(enum.Enum):
     CHECKSUMS_VERSION = (
         "checksums.unknown-version",
         _WARNING,
-        "the checksums are of a newer version",
-        "take a newer version of this program",
+        "the checksums are too new to be read",
+        _UPGRADE,
     )
     CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _LEFT)
 
