@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import TopicName, parse_topic
 from offload_core.metadata import ManagedLedgerInfo, parse_stored_record
 from offload_core.tier import Tier, registry
-from offload_hooks.errors import OptionError, placed
+from offload_hooks.errors import FormatError, OptionError, placed
 
 RecordSource = str | os.PathLike[str] | Mapping[str, bytes | ManagedLedgerInfo]
 """A path or URL of a file or tree; `TOPIC=` before it, with `persistent://`, for a file whose path names no topic; the
@@ -107,6 +107,25 @@ def require_complete(records: Records) -> list[TopicName]:
             expected="a cluster's metadata store, with its chroot",
         )
     return topics
+
+
+def read_each(
+    records: Records, topics: Sequence[TopicName]
+) -> Iterator[tuple[TopicName, ManagedLedgerInfo | FormatError]]:
+    """The records of these topics; where one of them cannot be parsed, its error in its place.
+
+    Raises:
+        StoreError: as `Records.read`.
+    """
+    try:
+        yield from records.read(topics).items()
+        return
+    except FormatError as error:
+        if len(topics) == 1:
+            yield topics[0], error
+            return
+    for topic in topics:
+        yield from read_each(records, [topic])
 
 
 class _GivenRecords:

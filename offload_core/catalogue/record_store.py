@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.metadata import ManagedLedgerInfo
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.record_paths import CONCURRENCY, list_names, read_record
-from offload_hooks.metadata_stores import MetadataStore
+from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 
 
 class StoreRecords:
@@ -24,6 +25,13 @@ class StoreRecords:
         if callable(getattr(self._store, "put", None)):
             return None
         return "a broker's answers leave out what the caller may not see, and the segments of ledgers"
+
+    @property
+    def writable(self) -> ManagedLedgerRecords | None:
+        """The same records, to be changed; None of a store that is only read."""
+        if self.why_incomplete is not None:
+            return None
+        return ManagedLedgerRecords(cast("WritableMetadataStore", self._store))
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """The topics of these namespaces, or of all."""
