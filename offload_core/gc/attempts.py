@@ -8,10 +8,14 @@ from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
     abandon_attempt,
+    abandon_replacement,
     abandon_segment,
     fail_attempt,
     find_segment,
+    forget_replaced,
+    forget_replacement,
 )
+from offload_core.metadata.replacement_record import OtherCopy, OtherRole, other_copies, read_copies
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload.running_attempt import check_not_alive, check_over
 from offload_hooks.errors import AttemptError, LiveAttemptError
@@ -25,6 +29,9 @@ def check_not_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> Non
     ledger = _ledger_of(info, uuid)
     if ledger is not None:
         check_not_alive(ledger, now_ms)
+    other = _other(info, uuid)
+    if other is not None and other.role is OtherRole.REPLACEMENT:
+        check_over(uuid, other.driver, now_ms, other.ledger_ids[0])
 
 
 def is_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> bool:
@@ -45,6 +52,8 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
     check_not_under_way(info, uuid, now_ms)
     if find_segment(info, uuid) is not None:
         return abandon_segment(info, uuid)
+    if _other(info, uuid) is not None:
+        return abandon_replacement(info, uuid)
     ledger = _ledger_of(info, uuid)
     if ledger is None:
         raise AttemptError("the attempt is not recorded any more", found=uuid)
@@ -52,14 +61,29 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
 
 
 def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
-    """Forget an attempt at a whole ledger that was given up, now that its objects are deleted.
+    """Forget an attempt that was given up or replaced, now that its objects are deleted.
 
-    One at a segment stays recorded as failed: whoever goes on takes its positions.
+    One at a segment stays recorded as failed: whoever goes on takes its positions. So does what ledgers name that are
+    being deleted, until they are. Of an attempt that is read by now nothing is forgotten.
     """
+    if uuid in read_copies(info) and _ledger_of(info, uuid) is None:
+        return info
+    other = _other(info, uuid)
+    if other is not None:
+        return (
+            forget_replaced(info, uuid)
+            if other.role is OtherRole.REPLACED
+            else forget_replacement(info, uuid)
+        )
     ledger = _ledger_of(info, uuid)
     if ledger is None or ledger.has_complete_copy or ledger.is_condemned:
         return info
     return fail_attempt(info, ledger.ledger_id, uuid)
+
+
+def _other(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:
+    """The attempt as a copy beside those that are read."""
+    return next((copy for copy in other_copies(info) if copy.uuid == uuid), None)
 
 
 def _ledger_of(info: ManagedLedgerInfo, uuid: UUID) -> LedgerRecord | None:

@@ -92,7 +92,6 @@ class Collection:
             tier=self._tier,
             records=records,
             writable=records.writable if isinstance(records, StoreRecords) else None,
-            folder=self._scope.folder,
+            scope=self._scope,
             audit=audit,
-            now_ms=self._scope.now_ms,
         )

@@ -20,7 +20,7 @@ from offload_core.gc.attempts import is_under_way
 from offload_core.gc.copy_looks import CopyLooks
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.judging import Kept, Owners, judge_named, judge_unnamed
-from offload_core.gc.naming import Naming, namings
+from offload_core.gc.naming import NamedAttempt, Naming, namings
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Summary
 from offload_core.gc.survey import Named, Survey, Surveyed
@@ -57,7 +57,7 @@ class Finder:
         self._scope = scope
         self._summary = summary
         self._listener = listener
-        self._before = scope.now()
+        self._before = scope.before
         self._topics: frozenset[TopicName] = frozenset()
         self.owners = Owners(folder=scope.folder, clusters=(), is_shared=scope.is_shared)
 
@@ -66,7 +66,7 @@ class Finder:
     def list_all(self) -> None:
         """List uploads and objects. `StoreError`: the tier cannot be listed."""
         summary, prefix = self._summary, self._scope.prefix
-        self._before = self._scope.now() - self._scope.grace - self._scope.clock_skew
+        self._before = self._scope.before
         if self._tier.describe().capabilities.stale_uploads:
             with suppress(ObjectNotFoundError):  # a tier that nothing was ever written to
                 for stale in self._tier.list_uploads(prefix):
@@ -92,10 +92,11 @@ class Finder:
         self._topics = frozenset(topics)
         for begin in range(0, len(topics), _TOPICS_AT_ONCE):
             for topic, info in read_each(records, topics[begin : begin + _TOPICS_AT_ONCE]):
-                if isinstance(info, FormatError):
-                    self._summary.why_incomplete = f"the record of {topic} cannot be read: {info}"
+                named = info if isinstance(info, FormatError) else _namings(info)
+                if isinstance(named, FormatError):
+                    self._summary.why_incomplete = f"the record of {topic} cannot be read: {named}"
                     continue
-                self._survey.name(managed_ledger_of_topic(topic), namings(info))
+                self._survey.name(managed_ledger_of_topic(topic), named)
                 self._summary.topics += 1
             self._listener(self._summary)
         self._summary.younger = self._survey.count_younger(self._before)
@@ -132,6 +133,7 @@ class Finder:
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
             wanted = {name: topic for name, topic in topics.items() if self._scope.wants(topic)}
             infos = self._read(records, wanted.values())
+            looks = CopyLooks(self._tier)
             for found, named in some:
                 topic = wanted.get(named.topic)
                 if topic is None or topic not in infos:
@@ -139,11 +141,24 @@ class Finder:
                 if found.pair.key.folder != self.owners.folder and not found.pair.key.is_mapfile:
                     self._summary.unknown["it lies in another folder"] += 1
                     continue
-                info = infos.get(topic)
+                info = infos[topic]
                 if info is not None and is_under_way(info, found.pair.key.uuid, self._scope.now_ms()):
                     self._summary.live += 1
                     continue
-                yield from self._counted(judge_named(found, topic, info, named.ledger_id))
+                try:
+                    judged = judge_named(
+                        self._tier,
+                        found,
+                        topic,
+                        info,
+                        folder=self.owners.folder,
+                        before_ms=self._before.timestamp() * 1000,
+                        holds=looks.holds,
+                    )
+                except StoreError as error:
+                    self._summary.fail(error.at(key=found.pair.key.data_key))
+                    continue
+                yield from self._counted(judged)
 
     def _describe_unnamed(self) -> None:
         """Ask for the topics, clusters and ledgers of what no record names."""
@@ -250,7 +265,7 @@ class Finder:
         """The records of these topics as they are now, None where there is none; without those that are unreadable."""
         asked = list(topics)
         known = asked if records.why_incomplete is None else [each for each in asked if each in self._topics]
-        found = dict(read_each(records, known))
+        found = {topic: _readable(info) for topic, info in read_each(records, known)}
         self._summary.kept["its topic's record cannot be read"] += sum(
             isinstance(info, FormatError) for info in found.values()
         )
@@ -278,6 +293,19 @@ def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids:
         size_bytes=None,
         modified_at=stale.started_at,
     )
+
+
+def _namings(info: ManagedLedgerInfo) -> list[NamedAttempt] | FormatError:
+    try:
+        return namings(info)
+    except FormatError as error:
+        return error
+
+
+def _readable(info: ManagedLedgerInfo | FormatError) -> ManagedLedgerInfo | FormatError:
+    """A record, if all that it names can be told."""
+    named = info if isinstance(info, FormatError) else _namings(info)
+    return named if isinstance(named, FormatError) else info
 
 
 def _checked(managed_ledger: str | None) -> str:

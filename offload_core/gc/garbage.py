@@ -30,6 +30,7 @@ class Kind(enum.Enum):
     ORPHAN = ("orphan", Code.ORPHAN, "its topic's record does not name it")
     DELETED_TOPIC = ("deleted-topic", Code.ORPHAN, "its topic has no record any more")
     SUPERSEDED = ("superseded", Code.SUPERSEDED, "its topic's record names other copies, which are here")
+    REPLACED = ("replaced", Code.SUPERSEDED, "by its record another copy took its place, which is here")
     NO_INDEX = ("no-index", Code.NO_INDEX, "a data object without an index, and no record names it")
     NO_DATA = ("no-data", Code.NO_DATA, "an index without a data object, and no record names it")
     FAILED = ("failed", Code.FAILED, "by its record the attempt was given up")

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
 from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.gc.garbage import Garbage, Kind, objects_of
-from offload_core.gc.naming import Naming, naming_of
+from offload_core.gc.naming import Naming, naming_of, namings
 from offload_core.gc.survey import Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import covered_stop
 from offload_core.tier import Tier
 
+_LAST = "its ledger has no other copy here that is whole"
 _OF_NAMING = {
+    Naming.REPLACED: Kind.REPLACED,
     Naming.FAILED: Kind.FAILED,
     Naming.UNFINISHED: Kind.UNFINISHED,
     Naming.CONDEMNED: Kind.CONDEMNED,
@@ -90,7 +92,7 @@ def judge_unnamed(
                 return Kept(why="its ledger is newer than its topic's record", is_unknown=True)
             is_superseded = False
         elif not _has_its_copies(tier, topic, record, folder, holds):
-            return Kept(why="its ledger has no other copy here that is whole")
+            return Kept(why=_LAST)
         else:
             is_superseded = is_superseded and record.has_complete_copy
     kind = _half(found) or (Kind.SUPERSEDED if is_superseded and found.is_sound else Kind.ORPHAN)
@@ -98,16 +100,38 @@ def judge_unnamed(
 
 
 def judge_named(
-    found: Surveyed, topic: TopicName, info: ManagedLedgerInfo | None, ledger_id: int
+    tier: Tier,
+    found: Surveyed,
+    topic: TopicName,
+    info: ManagedLedgerInfo | None,
+    *,
+    folder: str,
+    before_ms: float,
+    holds: Holds,
 ) -> Garbage | Kept:
-    """Objects of an attempt that its topic's record named as one that is not needed."""
-    naming = naming_of(info, found.pair.key.uuid)
-    if naming is None:
+    """Objects of an attempt that its topic's record named as one that is not needed.
+
+    Args:
+        before_ms: what was replaced later than this (since 1970, UTC) is kept: others may be reading it.
+    """
+    named = naming_of(info, found.pair.key.uuid)
+    if info is None or named is None:
         return Kept(why="its record does not name it any more")  # the next time it is an orphan
-    kind = _OF_NAMING.get(naming)
-    if kind is None:
+    if named.naming is Naming.NEEDED:
         return Kept(why="its record calls it complete")
-    return _garbage(kind, found, topic, ledger_ids=(ledger_id,))
+    if named.driver is not None and is_another_place(tier_record(tier), named.driver):
+        return Kept(why="by its record it lies in another tier")
+    if named.naming is Naming.REPLACED:
+        if named.since_ms > before_ms:
+            return Kept(why="it was replaced a short while ago")
+        ledgers = [ledger for ledger in info.ledgers if _names(ledger, found)]
+        if not all(_has_its_copies(tier, topic, ledger, folder, holds) for ledger in ledgers):
+            return Kept(why=_LAST)
+    return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
+
+
+def _names(ledger: LedgerRecord, found: Surveyed) -> bool:
+    return any(each.uuid == found.pair.key.uuid for each in namings(ManagedLedgerInfo(ledgers=(ledger,))))
 
 
 def _half(found: Surveyed) -> Kind | None:

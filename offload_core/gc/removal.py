@@ -11,8 +11,9 @@ Some topics go at once, and some objects of a topic by one call. A crash leaves 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
@@ -25,7 +26,8 @@ from offload_core.gc.attempts import forget, give_up
 from offload_core.gc.copy_looks import CopyLooks
 from offload_core.gc.garbage import Garbage, Kind
 from offload_core.gc.judging import Kept, judge_named, judge_unnamed
-from offload_core.gc.naming import Naming, is_given_up, naming_of
+from offload_core.gc.naming import Naming, naming_of
+from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Outcome
 from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
@@ -38,6 +40,7 @@ from offload_hooks.errors import (
     OffloadError,
     OptionError,
     StoreError,
+    UnknownTopicError,
     placed,
 )
 from offload_hooks.values import ListedObject
@@ -51,7 +54,7 @@ _TOGETHER = 16
 _TIME_TOLERANCE_S = 1.0
 """Stores tell the time of an object in whole seconds in one answer, and exactly in another."""
 
-_NAMED = (Kind.FAILED, Kind.UNFINISHED, Kind.CONDEMNED)
+_NAMED = (Kind.FAILED, Kind.UNFINISHED, Kind.CONDEMNED, Kind.REPLACED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,15 +64,13 @@ class Removal:
     Attributes:
         records: that are open.
         writable: the same, to be changed; None if they cannot be.
-        folder: that the objects lie in, with its `/`.
     """
 
     tier: Tier
     records: Records
     writable: ManagedLedgerRecords | None
-    folder: str
+    scope: Scope
     audit: AuditLog
-    now_ms: Callable[[], int]
 
     def remove(
         self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE
@@ -134,15 +135,23 @@ class Removal:
         topic, pair = garbage.topic, garbage.pair
         if pair is None:
             key = parse_key(garbage.key)
-            naming = None if key is None else naming_of(info, key.uuid)
-            is_at_it = naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
+            named = None if key is None else naming_of(info, key.uuid)
+            is_at_it = named is not None and named.naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
             return "an attempt has begun" if is_at_it else None
         assert topic is not None
         found = Surveyed(number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids)
         if garbage.kind in _NAMED:
-            judged = judge_named(found, topic, info, garbage.ledger_ids[0])
+            judged = judge_named(
+                self.tier,
+                found,
+                topic,
+                info,
+                folder=self.scope.folder,
+                before_ms=self.scope.before.timestamp() * 1000,
+                holds=looks.holds,
+            )
         else:
-            judged = judge_unnamed(self.tier, found, topic, info, self.folder, looks.holds)
+            judged = judge_unnamed(self.tier, found, topic, info, self.scope.folder, looks.holds)
         if isinstance(judged, Kept):
             return judged.why
         return None if self._is_as_listed(garbage) else "it has changed since it was listed"
@@ -175,11 +184,11 @@ class Removal:
         assert garbage.topic is not None
         assert key is not None
         name = managed_ledger_of_topic(garbage.topic)
-        must_end = not isinstance(info, ManagedLedgerInfo) or not is_given_up(info, key.uuid)
-        if must_end:
+        named = naming_of(info if isinstance(info, ManagedLedgerInfo) else None, key.uuid)
+        if named is None or not named.is_given_up:
             if self.writable is None:
                 raise OptionError("the attempt is to be given up in its record, which is not ours to change")
-            change = partial(give_up, uuid=key.uuid, now_ms=self.now_ms())
+            change = partial(give_up, uuid=key.uuid, now_ms=self.scope.now_ms())
             self.audit.record(
                 Change(
                     action=ChangeAction.RECORD,
@@ -194,8 +203,11 @@ class Removal:
             self.writable.update(name, change)
         self._record(garbage)
         delete_attempt(self.tier, key)
-        if must_end and self.writable is not None:
-            self.writable.update(name, partial(forget, uuid=key.uuid))
+        if self.writable is not None:
+            with suppress(
+                UnknownTopicError, AttemptError
+            ):  # it was forgotten, or deleted, by others meanwhile
+                self.writable.update(name, partial(forget, uuid=key.uuid))
 
     def _record(self, garbage: Garbage) -> None:
         """Say in the audit log what is about to be deleted."""

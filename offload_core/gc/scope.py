@@ -21,7 +21,8 @@ class Scope:
         prefix: only objects whose keys begin so: the folder that the cluster's objects lie in.
         wants: whether a topic's garbage is wanted; all objects and records are read all the same.
         grace: how old garbage is at least, by the store's clock.
-        clock_skew: how far the store's clock may be from `now_ms`.
+        clock_skew: how far the store's clock may be from `now_ms`, when its lead was taken off.
+        clock_lead: how far the store's clock is known to be ahead of `now_ms`.
         is_shared: others may write here than the cluster of the records.
         now_ms: the time, since 1970, UTC.
     """
@@ -30,6 +31,7 @@ class Scope:
     wants: Callable[[TopicName], bool] = field(default=lambda _: True)
     grace: timedelta = DEFAULT_GRACE
     clock_skew: timedelta = DEFAULT_CLOCK_SKEW
+    clock_lead: timedelta = timedelta(0)
     is_shared: bool = True
     now_ms: Callable[[], int] = system_now_ms
 
@@ -39,5 +41,10 @@ class Scope:
         return f"{self.prefix.removesuffix('/')}/" if self.prefix else ""
 
     def now(self) -> datetime:
-        """The time."""
-        return datetime.fromtimestamp(self.now_ms() / 1000, UTC)
+        """The time, by the store's clock as far as it is known."""
+        return datetime.fromtimestamp(self.now_ms() / 1000, UTC) + self.clock_lead
+
+    @property
+    def before(self) -> datetime:
+        """What is later, by the store's clock, is not old enough."""
+        return self.now() - self.grace - self.clock_skew

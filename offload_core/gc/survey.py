@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
-from uuid import UUID
 
 from offload_core.catalogue.listing import Pair
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.garbage import objects_of
-from offload_core.gc.naming import Naming
+from offload_core.gc.naming import NamedAttempt, Naming
 from offload_hooks.values import ListedObject, StaleUpload, Upload
 
 _TABLES = """
@@ -108,12 +107,12 @@ class Survey:
             (stale.upload.key, uuid, stale.upload.upload_id, stale.started_at.timestamp()),
         )
 
-    def name(self, topic: str, named: Iterable[tuple[UUID, Naming, int]]) -> None:
+    def name(self, topic: str, named: Iterable[NamedAttempt]) -> None:
         """A topic's record names these attempts. Of two that name one, it counts as needed."""
         self._file.executemany(
             "INSERT INTO named VALUES (?, ?, ?, ?) ON CONFLICT (uuid) DO UPDATE SET naming = "  # noqa: S608
             f"CASE WHEN topic = excluded.topic THEN max(naming, excluded.naming) ELSE {_NEEDED} END",
-            ((uuid.bytes, naming.value, topic, ledger_id) for uuid, naming, ledger_id in named),
+            ((each.uuid.bytes, each.naming.value, topic, each.ledger_id) for each in named),
         )
 
     def describe(self, found: Sequence[Surveyed]) -> None:
