@@ -19,6 +19,7 @@ def main() -> None:
     from offload_core.cli.configured import on_topics
     from offload_core.cli.doctor import doctor
     from offload_core.cli.export import export
+    from offload_core.cli.gc import gc
     from offload_core.cli.inspect import inspect
     from offload_core.cli.layout import layout
     from offload_core.cli.ls import ls
@@ -38,7 +39,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, verify, cat, export, doctor, serve):
+    for command in (ls, inspect, verify, gc, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

@@ -145,12 +145,7 @@ class Code(enum.Enum):
     CHECKSUMS_INDEX = ("checksums.index", _ERROR, "the index does not match the checksums beside it", _INDEX)
     CHECKSUMS_OTHER = ("checksums.contradiction", _ERROR, "the checksums are of other lengths", _DATA)
     CHECKSUMS_DAMAGED = ("checksums.damaged", _WARNING, "the checksums cannot be read", _MAKE_ANEW)
-    CHECKSUMS_VERSION = (
-        "checksums.unknown-version",
-        _WARNING,
-        "the checksums are too new to be read",
-        _UPGRADE,
-    )
+    CHECKSUMS_VERSION = ("checksums.unknown-version", _WARNING, "the checksums are too new", _UPGRADE)
     CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _LEFT)
 
     # --- copies of one ledger ----------------------------------------------------------------------

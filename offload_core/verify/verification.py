@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from offload_core.catalogue import Records, TopicName, concurrently
+from offload_core.catalogue import Records, TopicName, concurrently, read_each
 from offload_core.catalogue.listing import Pair, stream_attempts
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.export.executors import Executor, ThreadExecutor
-from offload_core.metadata import ManagedLedgerInfo
 from offload_core.offload.clock import system_now_ms
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
@@ -239,7 +238,7 @@ class Verification:
         with opened() as records:
             topics = iter(records.topics())
             while some := list(islice(topics, _TOPICS_AT_ONCE)):
-                for topic, info in self._read(records, some):
+                for topic, info in read_each(records, some):
                     if isinstance(info, FormatError):
                         yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
                         continue
@@ -250,20 +249,6 @@ class Verification:
                         yield from check.check(topic, info)
                     except FormatError as error:
                         yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
-
-    def _read(
-        self, records: Records, topics: Sequence[TopicName]
-    ) -> Iterator[tuple[TopicName, ManagedLedgerInfo | FormatError]]:
-        """The records of these topics; one by one where one of them cannot be parsed."""
-        try:
-            yield from records.read(topics).items()
-            return
-        except FormatError as error:
-            if len(topics) == 1:
-                yield topics[0], error
-                return
-        for topic in topics:
-            yield from self._read(records, [topic])
 
     # --- what no record names ------------------------------------------------------------------
 
