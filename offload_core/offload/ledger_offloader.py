@@ -170,7 +170,7 @@ class LedgerOffloader:
                 ledger_metadata(status, record), blocks.index, blocks.data_length, _directory(blocks)
             )
             if self._checksums:
-                written.write(self._tier, key, index)
+                written.write(self._tier, key, index, user_metadata("checksums", software, extra_metadata))
             self._tier.write_index(
                 key.index_key,
                 index,

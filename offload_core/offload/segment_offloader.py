@@ -122,7 +122,7 @@ class SegmentOffloader:
 
 
 def _about(extra: Mapping[str, str], segment_filter: SegmentFilter | None, role: str) -> dict[str, str]:
-    """The user metadata of a segment's data object, when it is begun, or of its index object, at its end."""
+    """The user metadata of a segment's data object, when it is begun, or of the others, at its end."""
     if segment_filter is not None:
         extra = {**extra, **(segment_filter.about_index() if role == "index" else segment_filter.about)}
     return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)

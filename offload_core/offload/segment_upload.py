@@ -71,7 +71,7 @@ class SegmentUpload:
 
     Args:
         key: the data object's.
-        about: user metadata of an object, by its role, `data` or `index`.
+        about: user metadata of an object, by its role, `data`, `index` or `checksums`.
         executor: calls the store; shared by many segments.
         budget: what the blocks' memory was taken from.
         parts_in_flight: the most blocks on their way at once; one if the driver wants them in order.
@@ -189,7 +189,7 @@ class SegmentUpload:
         try:
             self._tier.commit_data(upload, self._receipts)
             if self.failure is None and self._written is not None:
-                self._written.write(self._tier, self.key, index)
+                self._written.write(self._tier, self.key, index, self._about("checksums"))
             if self.failure is None:
                 self._tier.write_index(self.key.index_key, index, user_metadata=self._about("index"))
         except BaseException as error:

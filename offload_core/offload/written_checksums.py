@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from offload_core.codec.block_checksums import BlockChecksums, crc32c, pack_block_checksums
 from offload_core.codec.object_format import ObjectKey
@@ -25,8 +25,8 @@ class WrittenChecksums:
         """Take a block, whose part number counts from 1."""
         self._blocks[part_number] = (len(block), crc32c(block))
 
-    def write(self, tier: Tier, key: ObjectKey, index: bytes) -> None:
-        """Write the checksums of all blocks and of the index, which is to be written next.
+    def write(self, tier: Tier, key: ObjectKey, index: bytes, about: Mapping[str, str]) -> None:
+        """Write the checksums of all blocks and of the index, which is to be written next; `about` is user metadata.
 
         So where there is an index that its writer gave checksums, these are there.
 
@@ -35,4 +35,4 @@ class WrittenChecksums:
         """
         blocks = tuple(block for _, block in sorted(self._blocks.items()))
         checksums = BlockChecksums(index_length=len(index), index_crc=crc32c(index), blocks=blocks)
-        tier.write_index(key.block_checksums_key, pack_block_checksums(checksums))
+        tier.write_index(key.block_checksums_key, pack_block_checksums(checksums), user_metadata=about)

@@ -42,7 +42,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.values import ListedObject, ObjectStat
 
-_TOPIC_KEY, _CLUSTER_KEY, _ROLE_KEY = "managedledgername", "pulsarclustername", "role"
+TOPIC_KEY, CLUSTER_KEY, ROLE_KEY = "managedledgername", "pulsarclustername", "role"
 _TOPIC_OF_METADATA = "pulsar/managed-ledger"
 """The custom metadata of a ledger that a broker made."""
 
@@ -122,8 +122,8 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
     metadata = (data or index or _NOTHING).user_metadata
     examined = Examined(
         pair=pair,
-        cluster=metadata.get(_CLUSTER_KEY),
-        managed_ledger=pair.key.managed_ledger or metadata.get(_TOPIC_KEY),
+        cluster=metadata.get(CLUSTER_KEY),
+        managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
         is_filtered=is_filtered(metadata),
         has_gaps=has_gaps(metadata),
     )
@@ -176,7 +176,7 @@ def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
         found.append(
             Finding(code=code, what=code.meaning, key=stat.key, expected=FORMAT_VERSION, found=version)
         )
-    given = stat.user_metadata.get(_ROLE_KEY)
+    given = stat.user_metadata.get(ROLE_KEY)
     if given is not None and given != role:
         code = Code.WRONG_ROLE
         found.append(Finding(code=code, what=code.meaning, key=stat.key, expected=role, found=given))
@@ -192,7 +192,7 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
             expected=data.get(name),
             found=index.user_metadata.get(name),
         )
-        for name in (_TOPIC_KEY, _CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY)
+        for name in (TOPIC_KEY, CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY)
         if data.get(name) != index.user_metadata.get(name)
     ]
 

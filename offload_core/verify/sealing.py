@@ -16,7 +16,7 @@ from offload_core.codec.block_checksums import BlockChecksums, pack_block_checks
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.deep import LedgerCount
-from offload_core.verify.objects import Examined
+from offload_core.verify.objects import CLUSTER_KEY, ROLE_KEY, TOPIC_KEY, Examined
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OffloadError, StoreError
 from offload_hooks.values import ListedObject
 
@@ -84,16 +84,20 @@ class Sealing:
             )
         )
         try:
-            return Sealed(self._written(pair, sealable.checksums), sealable.counts)
+            return Sealed(self._written(sealable), sealable.counts)
         except StoreError as error:
             return error.at(key=key.block_checksums_key)
 
-    def _written(self, pair: Pair, checksums: BlockChecksums) -> Pair | None:
+    def _written(self, sealable: Sealable) -> Pair | None:
         """The pair as it is now; None if it is not there any more, and its checksums are not either."""
+        pair = sealable.examined.pair
         key = pair.key.block_checksums_key
         with suppress(ObjectExistsError):  # its writer was slower than our listing
             self._tier.write_index(
-                key, pack_block_checksums(checksums), create_only=pair.block_checksums is None
+                key,
+                pack_block_checksums(sealable.checksums),
+                user_metadata=_about(sealable.examined),
+                create_only=pair.block_checksums is None,
             )
         try:
             self._tier.stat(pair.key.index_key)
@@ -103,6 +107,14 @@ class Sealing:
         stat = self._tier.stat(key)
         listed = ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
         return replace(pair, block_checksums=listed)
+
+
+def _about(examined: Examined) -> dict[str, str]:
+    """User metadata: whose checksums they are, where their key does not say it."""
+    if examined.key.is_mapfile:
+        return {}
+    names = {TOPIC_KEY: examined.managed_ledger, CLUSTER_KEY: examined.cluster}
+    return {ROLE_KEY: "checksums", **{name: value for name, value in names.items() if value is not None}}
 
 
 def is_sealable(examined: Examined) -> bool:

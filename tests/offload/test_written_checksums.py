@@ -55,6 +55,8 @@ def check(cold: TierReader, key: ObjectKey) -> None:
     blocks = blocks_of(data, key)
     assert len(blocks) > 2
     assert written == checksums(index, blocks)
+    about = cold.store.stat(key.block_checksums_key).user_metadata
+    assert (about["role"], about["managedledgername"]) == ("checksums", NAMES["managedledgername"])
     verification = Verification(cold.store, deep=True)
     assert list(verification) == []
     assert (verification.summary.objects, verification.summary.with_checksums) == (1, 1)

@@ -11,6 +11,7 @@ from damage.in_checksums import place_of
 from damage.scenes import PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
 from damage.sealed import sealed
 from entries import pip17_object
+from tiers import CLUSTER, MANAGED_LEDGER
 
 from offload_core.audit import Change, ChangeAction, Deletion
 from offload_core.tier import Tier
@@ -144,6 +145,17 @@ def test_damaged_checksums_are_made_anew() -> None:
     assert world.run()[0] == [Code.CHECKSUMS_DAMAGED]
     assert world.audit.changes[0].before == "damaged checksums"
     assert world.run()[0] == []
+
+
+def test_they_say_whose_they_are_where_their_key_does_not() -> None:
+    for make, expected in (
+        (pip17, {"role": "checksums", "managedledgername": MANAGED_LEDGER, "pulsarclustername": CLUSTER}),
+        (mapfiles, {}),
+    ):
+        scene = make()
+        world = Sealed(scene)
+        world.run()
+        assert world.stored.objects[place_of(scene)].stat.user_metadata == expected
 
 
 def test_checksums_of_a_newer_version_stay_as_they_are() -> None:
