@@ -18,10 +18,12 @@ from offload_core.catalogue import Records, parse_topic
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.gc import Kind
 from offload_core.metadata import ManagedLedgerInfo, OffloadContext
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
 from offload_core.metadata.copy_replacement import abandon_replacement, begin_replacement, switch_replacement
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.verify import Code
-from offload_hooks.errors import OptionError, StoreError
+from offload_hooks.errors import BadMagicError, OptionError, StoreError
+from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.values import Upload
 
 OTHER = "persistent://acme/cold/others"
@@ -225,6 +227,72 @@ def test_an_attempt_that_was_left_is_given_up_in_its_record_and_forgotten() -> N
     ledger = known.info.ledger(LEDGER + 1)
     assert ledger is not None
     assert ledger.context is None
+
+
+def leased(until_s: int) -> OffloadContext:
+    """An attempt that somebody on another machine is at, so long after the collection."""
+    context = copied(uuid_of(5), complete=False)
+    holder = AttemptHolder(machine=1, process=1, started=1)
+    lease = AttemptLease(holder=holder, until_ms=clock()() + until_s * 1000)
+    assert context.driver is not None
+    return replace(context, driver=with_lease(context.driver, lease))
+
+
+def leased_segment(until_s: int) -> OffloadContext:
+    driver = leased(until_s).driver
+    return OffloadContext.of_segments([share(uuid_of(5), 15, complete=False, driver=driver)])
+
+
+@pytest.mark.parametrize("make", [leased, leased_segment])
+def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(
+    make: Callable[[int], OffloadContext],
+) -> None:
+    scene = attempt(make(60))
+    world = World.of(scene)
+    upload = world.tier.begin_data(f"{uuid_of(5)}")
+    world.memory.uploads[upload].started_at = MODIFIED_AT
+    before = world.keys
+    assert world.collect(is_shared=False) == []
+    assert (world.keys, world.summary.live, len(world.memory.uploads)) == (before, 2, 1)
+    assert {each.garbage.kind for each in World.of(attempt(make(-1))).collect()} == {Kind.UNFINISHED}
+
+
+@pytest.mark.parametrize("make", [leased, leased_segment])
+def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
+    make: Callable[[int], OffloadContext],
+) -> None:
+    world = World.of(attempt(make(-1)))
+    alive = attempt(make(60))
+    before = world.keys
+
+    @contextmanager
+    def changing() -> Iterator[Records]:
+        yield Changing(world, lambda: world.put_record(TOPIC, info_of(alive)), 3)
+
+    (outcome,) = world.collection(records=changing).collect(world.log)
+    assert outcome.why_kept is not None
+    assert "offloads the ledger at the moment" in outcome.why_kept
+    assert world.keys == before
+    known = world.records.read("acme/cold/persistent/orders")
+    assert known is not None
+    assert known.info == info_of(alive)
+
+
+def test_attempts_in_a_record_that_is_not_ours_to_change_stay() -> None:
+    """As of a live Pulsar: its broker cleans up when it offloads the ledger again."""
+
+    class NotOurs(MemoryMetadataStore):
+        def put(self, *_: object) -> int:
+            raise BadMagicError("a live Pulsar's tree is there")
+
+    for make in (unfinished_attempt, condemned):
+        scene, _ = make()
+        world = World.of(scene)
+        before = world.keys
+        world.metadata = NotOurs(world.metadata.metadata)
+        (outcome,) = world.collect()
+        assert "a live Pulsar's tree is there" in str(outcome.why_kept)
+        assert (world.keys, world.summary.left) == (before, 1)
 
 
 # --- whose it is -----------------------------------------------------------------------------------

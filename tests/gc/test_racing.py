@@ -195,7 +195,7 @@ class RacingMachine(RuleBasedStateMachine):
         if again:
             self.make_topic(name)
 
-    @rule(hours=st.sampled_from([0, 1, 23, 25, 100]))
+    @rule(hours=st.sampled_from([0, 1, 2, 100]))
     def let_time_pass(self, hours: int) -> None:
         """Whoever is alive renews its lease meanwhile."""
         self.clock.now_ms += hours * 3_600_000 + LEASE_MS
@@ -279,7 +279,7 @@ class RacingMachine(RuleBasedStateMachine):
         def opened() -> Iterator[Records]:
             yield StoreRecords(slow)
 
-        scope = Scope(grace=timedelta(days=1), is_shared=is_shared, now_ms=self.clock)
+        scope = Scope(grace=timedelta(hours=1), is_shared=is_shared, now_ms=self.clock)
         tier = Tier(self.driver, [Layer(name="between", make=lambda _: Between(self.others_go_on))])
         collection = Collection(tier, opened, scope)
         self.is_collecting = True
