@@ -26,7 +26,7 @@ from tiers import uuid_of
 
 from offload_core.catalogue import Records
 from offload_core.catalogue.record_store import StoreRecords
-from offload_core.codec.object_format import parse_key
+from offload_core.codec.object_format import parse_block_checksums_key, parse_key
 from offload_core.gc import Collection, Scope, Summary
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.naming import Naming, naming_of, namings
@@ -247,7 +247,7 @@ class RacingMachine(RuleBasedStateMachine):
             if not self.is_collecting:
                 return
             assert key not in self.foreign
-            parsed = parse_key(key)
+            parsed = parse_key(key) or parse_block_checksums_key(key)
             assert parsed is not None
             for name in (KEEPER, *TOPICS):
                 known = self.records.read(name)
