@@ -58,6 +58,13 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Every byte of data objects: blocks, entries, checksums, batches.")
     ] = False,
+    by_checksums: Annotated[
+        bool,
+        typer.Option(
+            "--by-checksums",
+            help="With --deep: objects that have checksums are compared with these, and not decoded.",
+        ),
+    ] = False,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -95,7 +102,7 @@ def verify(
     """
     with reported(debug, failed=2):
         chosen = master is not None or workers is not None or processes
-        if not deep and (state is not None or chosen or seal):
+        if not deep and (state is not None or chosen or seal or by_checksums):
             raise OptionError(
                 "this is for every byte of objects",
                 expected="--deep with --seal, --state, --workers, --master",
@@ -114,6 +121,7 @@ def verify(
                 prefix=prefix,
                 records=_records(records, tier.store, tier.options, named(records_option, "the records")),
                 deep=deep,
+                by_checksums=by_checksums,
                 executor=executor,
                 state=verified,
                 sealing=Sealing(tier.store, audit) if seal else None,
@@ -197,7 +205,8 @@ def _said(summary: Summary, sealed: str) -> str:
     if summary.topics:
         said.append(f"{summary.ledgers:,} ledgers of {summary.topics:,} topics by their records")
     if summary.deep_objects or summary.skipped:
-        before = f", {summary.skipped:,} before" if summary.skipped else ""
+        before = f", {summary.compared_objects:,} by checksums" if summary.compared_objects else ""
+        before += f", {summary.skipped:,} before" if summary.skipped else ""
         said.append(
             f"{summary.deep_objects:,} read to the last byte{before}: {summary.entries:,} entries, "
             f"{summary.unchecked_entries:,} of them without a checksum"
@@ -231,6 +240,7 @@ def report_parts(verification: Verification, about: dict[str, Any]) -> Iterator[
             "ledgers": summary.ledgers,
             "deep_objects": summary.deep_objects,
             "deep_bytes": summary.deep_bytes,
+            "compared_objects": summary.compared_objects,
             "skipped": summary.skipped,
             "entries": summary.entries,
             "unchecked_entries": summary.unchecked_entries,

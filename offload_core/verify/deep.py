@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from offload_core.codec.block_checksums import BlockChecksums
 from offload_core.codec.cursor import open_cursor
-from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.filters.indexed import indexed_filter
@@ -53,6 +53,7 @@ class DeepTask:
         has_gaps: it left gaps, so that ids may be missing.
         checksum_key: of a MapFile: its `.crc` file, where there is one.
         checksums: of its blocks, which lie beside it; None where there are none.
+        by_checksums: go by these alone, where there are some: nothing is decoded, and nothing counted.
         makes_checksums: they are to be made, if nothing is wrong; `index_crc` is the index's CRC-32C, `index_bytes` its
             length.
     """
@@ -67,6 +68,7 @@ class DeepTask:
     has_gaps: bool
     checksum_key: str | None
     checksums: BlockChecksums | None = None
+    by_checksums: bool = False
     makes_checksums: bool = False
 
 
@@ -111,7 +113,11 @@ class DeepCheck:
         found = Findings(task.key.data_key)
         check = _ObjectCheck(self.tier, task, found)
         try:
-            checked = [check.check(ledger) for ledger in task.index.ledgers]
+            if task.by_checksums and task.checksums is not None:
+                check.compare()
+                checked = []
+            else:
+                checked = [check.check(ledger) for ledger in task.index.ledgers]
         except ObjectNotFoundError:
             return DeepResult(number=task.number, is_gone=True)
         except StoreError as error:
@@ -147,16 +153,7 @@ class _ObjectCheck:
         there = tuple(block for block in ledger.blocks if block.offset + block.length <= task.data_bytes)
         if not there or self._found.is_full:
             return None
-        run = Run(
-            topic=None,
-            partition=-1,
-            ledger_id=ledger.ledger_id,
-            object_format=task.index.object_format,
-            data_key=task.key.data_key,
-            blocks=there,
-            sequence_file=task.index.sequence_file,
-            checksum_key=task.checksum_key,
-        )
+        run = self._run(ledger, there)
         messages = MessageCheck(ledger.ledger_id, self._found)
         counted = _Counted(next_entry_id=ledger.first_entry_id, is_right=len(there) == len(ledger.blocks))
         is_mapfile = task.index.object_format is ObjectFormat.MAPFILE
@@ -179,6 +176,27 @@ class _ObjectCheck:
             entries=counted.entries,
             payload_bytes=counted.payload_bytes,
             unchecked=messages.unchecked,
+        )
+
+    def compare(self) -> None:
+        """All blocks with the checksums beside them, and nothing else."""
+        for ledger in self._task.index.ledgers:
+            run = self._run(ledger, ledger.blocks)
+            with contextlib.closing(fetch_windows(self._tier, (run,))) as fetched:
+                for _ in self.sums.passed(fetched):
+                    pass
+
+    def _run(self, ledger: LedgerIndex, blocks: tuple[IndexedBlock, ...]) -> Run:
+        task = self._task
+        return Run(
+            topic=None,
+            partition=-1,
+            ledger_id=ledger.ledger_id,
+            object_format=task.index.object_format,
+            data_key=task.key.data_key,
+            blocks=blocks,
+            sequence_file=task.index.sequence_file,
+            checksum_key=task.checksum_key,
         )
 
     def _blocks(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[Located]:

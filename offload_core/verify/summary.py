@@ -20,6 +20,7 @@ class Summary:
         objects: pairs of data and index objects; `object_bytes` all their bytes.
         ledgers: of records, those that were compared.
         deep_objects: data objects that were verified to the last byte now, of `deep_bytes`; `skipped` those before.
+        compared_objects: of those read now, those that were compared with their checksums only, and not counted.
         entries: that were counted in these; `unchecked_entries` those without a checksum.
         with_checksums: pairs that have checksums beside them, which fit; `sealed` those that got some now, or would.
         unknown: objects that no record names, which may be another cluster's: nothing is said of them.
@@ -33,6 +34,7 @@ class Summary:
     ledgers: int = 0
     deep_objects: int = 0
     deep_bytes: int = 0
+    compared_objects: int = 0
     skipped: int = 0
     entries: int = 0
     unchecked_entries: int = 0

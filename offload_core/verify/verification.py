@@ -47,11 +47,17 @@ class _UnderWay:
 
     Attributes:
         is_whole: its data object is as long as its index says.
+        is_compared: with the checksums beside it only.
     """
 
     examined: Examined
     data_bytes: int
     is_whole: bool
+    is_compared: bool
+
+    def is_sound(self, result: DeepResult) -> bool:
+        """Whether every byte of it was decoded, counted, and found to be right."""
+        return self.is_whole and not self.is_compared and not result.findings
 
 
 class Verification:
@@ -62,6 +68,7 @@ class Verification:
         records: opens managed ledgers' records, after the tier was listed; None for none.
         deep: verify every byte of data objects.
         executor: who does that; None for a thread a core.
+        by_checksums: with `deep`: objects that have checksums are compared with these, and not decoded.
         state: passes over what was verified before; only with `deep`.
         sealing: gives checksums to sound objects that have none; only with `deep`.
         now_ms: the time, since 1970, UTC.
@@ -79,6 +86,7 @@ class Verification:
         prefix: str = "",
         records: Callable[[], AbstractContextManager[Records]] | None = None,
         deep: bool = False,
+        by_checksums: bool = False,
         executor: Executor | None = None,
         state: VerifiedObjects | None = None,
         sealing: Sealing | None = None,
@@ -89,6 +97,7 @@ class Verification:
         self._prefix = prefix
         self._records = records
         self._deep = deep
+        self._by_checksums = by_checksums
         self._executor = ThreadExecutor() if executor is None else executor
         self._state = state
         self._sealing = sealing
@@ -172,6 +181,7 @@ class Verification:
                 self.summary.skipped += 1
                 _set_stops(survey, number, counts)
                 return
+        compares = self._by_checksums and examined.checksums is not None
         assert index is not None
         assert pair.data is not None
         assert pair.index is not None
@@ -179,6 +189,7 @@ class Verification:
             examined=replace(examined, index=None, checksums=None, findings=[]),
             data_bytes=pair.data.size_bytes,
             is_whole=pair.data.size_bytes == index.data_length,
+            is_compared=compares,
         )
         yield DeepTask(
             number=number,
@@ -191,6 +202,7 @@ class Verification:
             has_gaps=examined.has_gaps,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
             checksums=examined.checksums,
+            by_checksums=compares,
             makes_checksums=seals,
         )
 
@@ -205,6 +217,7 @@ class Verification:
             return
         self.summary.deep_objects += 1
         self.summary.deep_bytes += under_way.data_bytes
+        self.summary.compared_objects += under_way.is_compared
         self.summary.entries += sum(each.entries for each in result.counts)
         self.summary.unchecked_entries += sum(each.unchecked for each in result.counts)
         self._listener(self.summary)
@@ -213,7 +226,7 @@ class Verification:
             self._sealing.add(Sealable(under_way.examined, result.made, result.counts))
             if self._sealing.is_full:
                 self._seal()
-        elif self._state is not None and under_way.is_whole and not result.findings:
+        elif self._state is not None and under_way.is_sound(result):
             self._state.add(pair, result.counts)
 
     def _seal(self) -> None:

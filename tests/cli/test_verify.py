@@ -151,7 +151,14 @@ def test_a_state_passes_over_what_was_sound(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--state", "x"], ["--workers", "2"], ["--processes"], ["--seal"], ["--master", "local[1]"]],
+    [
+        ["--state", "x"],
+        ["--workers", "2"],
+        ["--processes"],
+        ["--seal"],
+        ["--by-checksums"],
+        ["--master", "local[1]"],
+    ],
 )
 def test_what_is_for_every_byte_needs_deep(offload: Offload, tmp_path: Path, arguments: list[str]) -> None:
     result = offload("verify", tmp_path, *arguments)

@@ -47,10 +47,11 @@ class Sealed:
         dry: bool = False,
         driver: type[MemoryDriver] = MemoryDriver,
         state: VerifiedObjects | None = None,
+        **options: bool,
     ) -> tuple[list[Code], Summary]:
         tier = Tier(driver(self.stored, Capabilities(create_only=True)))
         sealing = Sealing(tier, None if dry else self.audit)
-        verification = Verification(tier, deep=True, sealing=sealing, state=state)
+        verification = Verification(tier, deep=True, sealing=sealing, state=state, **options)
         return [each.code for each in verification], verification.summary
 
     def data(self, key: str) -> bytes:
@@ -259,3 +260,20 @@ def test_what_is_beside_a_pair_is_noticed_when_it_changes(tmp_path: Path) -> Non
         for expected in (0, 1):
             with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
                 assert world.run(state=state)[1].skipped == expected
+
+
+# --- by checksums alone ------------------------------------------------------------------------------
+
+
+def test_only_what_has_checksums_is_compared_with_them_and_no_state_takes_it_for_verified(
+    tmp_path: Path,
+) -> None:
+    scene = sealed(pip17(records=False))
+    scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
+    world, looked_at = Sealed(scene), []
+    for by_checksums in (True, True, False):
+        with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+            found, summary = world.run(dry=True, state=state, by_checksums=by_checksums)
+            assert found == []
+            looked_at.append((summary.deep_objects, summary.compared_objects, summary.entries))
+    assert looked_at == [(2, 1, 16), (2, 1, 16), (2, 0, 32)]

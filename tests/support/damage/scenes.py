@@ -111,6 +111,11 @@ class Scene:
 
     # --- places ------------------------------------------------------------------------------------
 
+    @property
+    def has_block_checksums(self) -> bool:
+        """Whether there are some beside its objects."""
+        return any(key.endswith("checksums") for key in self.objects)
+
     def key(self, number: int = 0) -> str:
         """The key of a data object."""
         return self.written[number].key.data_key
