@@ -1,8 +1,8 @@
 """Verifying: every byte of a tier against a scan of its messages with checksums, and the metadata of many objects.
 
-The objects of the first have checksums beside them, which are compared as well, and then alone. The second are a million,
-behind a driver that answers each request after 30 ms, without records and with those of 1,000 topics; what the store
-takes is measured before and not counted.
+The objects of the first have checksums beside them, which are compared as well, and then alone. The second are a
+million, behind a driver that answers each request after 30 ms, without records and with those of 1,000 topics; what the
+store takes is measured before and not counted.
 """
 
 from __future__ import annotations
