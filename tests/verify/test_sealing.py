@@ -14,6 +14,8 @@ from entries import pip17_object
 from tiers import CLUSTER, MANAGED_LEDGER
 
 from offload_core.audit import Change, ChangeAction, Deletion
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.streaming import pack_streaming_index
 from offload_core.tier import Tier
 from offload_core.verify import Code, Sealing, Summary, Verification, VerifiedObjects
 from offload_hooks import Capabilities, ObjectStat, hookimpl
@@ -165,6 +167,24 @@ def test_checksums_of_a_newer_version_stay_as_they_are() -> None:
     world = Sealed(scene)
     assert world.run()[0] == world.run()[0] == [Code.CHECKSUMS_VERSION]
     assert world.audit.changes == []
+
+
+def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order() -> None:
+    scene = streaming(records=False)
+    index = scene.index(1)
+    ledgers = [
+        (
+            ledger.metadata,
+            [
+                BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
+                for b in ledger.blocks
+            ],
+        )
+        for ledger in reversed(index.ledgers)
+    ]
+    scene.with_index(pack_streaming_index(ledgers, index.data_length), 1)
+    world = Sealed(scene)
+    assert (world.run()[1].sealed, world.run()[0]) == (2, [])
 
 
 # --- what fails, and what comes between --------------------------------------------------------------

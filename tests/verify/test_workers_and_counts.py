@@ -22,7 +22,7 @@ from offload_core.export import ProcessExecutor, ThreadExecutor
 from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Finding, Severity, Verification
 from offload_hooks import hookimpl
-from offload_hooks.testing import MemoryDriver
+from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.values import Capabilities
 from offload_proto.messages_pb2 import BrokerEntryMetadata
 
@@ -141,3 +141,31 @@ def test_findings_are_given_as_objects_are_looked_at() -> None:
     verification = scene.verification(deep=False)
     found = next(iter(verification))
     assert (found.code, verification.summary.objects) == (Code.INDEX_TRUNCATED, 1)
+
+
+class Noting(MemoryDriver):
+    """It notes the keys that are read, in their order."""
+
+    def __init__(self, tier: MemoryTier) -> None:
+        super().__init__(tier, Capabilities())
+        self.read: list[str] = []
+
+    @hookimpl
+    def read_range(self, key: str, offset: int, length: int) -> bytes:
+        self.read.append(key)
+        return bytes(super().read_range(key, offset, length))
+
+
+def test_indexes_wait_for_their_data_up_to_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    for number in range(30):
+        scene.add(pip17_object([b"x"], ledger_id=number), number)
+    index_bytes = len(scene.objects[scene.index_key()].data)
+    monkeypatch.setattr("offload_core.verify.verification.INDEX_BYTES_AT_ONCE", 5 * index_bytes)
+    driver = Noting(in_memory_tier(scene.objects))
+    assert list(Verification(Tier(driver), deep=True, executor=ThreadExecutor(1))) == []
+    waiting, most = 0, 0
+    for key in driver.read:
+        waiting += 1 if key.endswith("-index") else -1
+        most = max(most, waiting)
+    assert (waiting, 5 <= most <= 8) == (0, True)
