@@ -1,7 +1,8 @@
 """Verifying: every byte of a tier against a scan of its messages with checksums, and the metadata of many objects.
 
-The second are a million, behind a driver that answers each request after 30 ms, without records and with those of 1,000
-topics; what the store takes is measured before and not counted.
+The objects of the first have checksums beside them, which are compared as well, and then alone. The second are a
+million, behind a driver that answers each request after 30 ms, without records and with those of 1,000 topics; what the
+store takes is measured before and not counted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from entries import pip17_object
 from tiers import lay_out
@@ -23,11 +25,12 @@ from benchmarks.material import message_entries
 from benchmarks.measure import Result, one_core, seconds_side_by_side
 from benchmarks.memory import forget_peak, peak
 from offload_core import TierReader, open_tier
+from offload_core.audit import LoggedChanges
 from offload_core.catalogue import open_records
 from offload_core.export import ThreadExecutor
 from offload_core.messages.compression import Compression
 from offload_core.tier import Tier
-from offload_core.verify import Verification
+from offload_core.verify import Sealing, Verification
 
 LEDGER_BYTES = 64 << 20
 LEDGERS = 3
@@ -45,32 +48,37 @@ def run(folder: Path) -> Iterator[Result]:
     """A ratio for each kind of messages: of the seconds of a scan to those of a verification, one thread each."""
     with one_core():
         for size, per_batch, compression in CASES:
-            yield _deep(folder, size, per_batch, compression)
+            yield from _deep(folder, size, per_batch, compression)
     yield from _metadata(folder)
 
 
-def _deep(folder: Path, size: int, per_batch: int, compression: Compression) -> Result:
+def _deep(folder: Path, size: int, per_batch: int, compression: Compression) -> Iterator[Result]:
     root = folder / f"verify-{size}-{per_batch}-{compression.name}"
     entries = message_entries(size, per_batch, compression)
     repeated = LEDGER_BYTES // sum(map(len, entries)) + 1
     written = pip17_object(entries * repeated, max_block_bytes=16 << 20)
     for number in range(LEDGERS):
         lay_out(root, replace(written, key=replace(written.key, ledger_id=number)), attempt=number)
-    with open_tier(root) as tier:
-        ours, peer, ratio = seconds_side_by_side(lambda: _verify(tier), lambda: _scan(tier), rounds=5)
     total = LEDGERS * len(written.data)
     batch = f"{per_batch} per batch" if per_batch > 1 else "not batched"
-    return Result(
-        name=f"every byte, messages of {size:,} B, {batch}, {compression.name}",
-        ours=f"{total / ours / 1e6:,.0f} MB/s",
-        peer=f"scan of messages: {total / peer / 1e6:,.0f} MB/s",
-        ratio=ratio,
-        limit=0.8,
-    )
+    messages = f"messages of {size:,} B, {batch}, {compression.name}"
+    with open_tier(root) as tier:
+        _verify(tier, sealing=Sealing(tier.store, LoggedChanges()))
+        for how, by_checksums in (("every byte", False), ("by checksums", True)):
+            ours, peer, ratio = seconds_side_by_side(
+                partial(_verify, tier, by_checksums=by_checksums), partial(_scan, tier), rounds=5
+            )
+            yield Result(
+                name=f"{how}, {messages}",
+                ours=f"{total / ours / 1e6:,.0f} MB/s",
+                peer=f"scan of messages: {total / peer / 1e6:,.0f} MB/s",
+                ratio=ratio,
+                limit=0.8,
+            )
 
 
-def _verify(tier: TierReader) -> None:
-    if list(Verification(tier.store, deep=True, executor=ThreadExecutor(1))):
+def _verify(tier: TierReader, **options: Any) -> None:
+    if list(Verification(tier.store, deep=True, executor=ThreadExecutor(1), **options)):
         raise AssertionError("what is sound is found to be wrong")
 
 

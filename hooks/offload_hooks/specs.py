@@ -136,6 +136,7 @@ class TierHooks:
     def list_uploads(self, prefix: str) -> Iterator[StaleUpload] | None:
         """Uploads whose key begins with `prefix` that are neither committed nor aborted, by anyone; optional.
 
+        What a crash left of one before its key was stored has an empty key; nobody can go on with it.
         A driver that has it declares `stale_uploads`.
         """
 

@@ -3,7 +3,13 @@
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import list_catalogue, with_index
 from offload_core.catalogue.model import Catalogue, Ledger, Piece, Problem, StoredObject, Topic, piece_of
-from offload_core.catalogue.record_source import Records, RecordSource, open_records
+from offload_core.catalogue.record_source import (
+    Records,
+    RecordSource,
+    open_records,
+    read_each,
+    require_complete,
+)
 from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 
@@ -24,7 +30,9 @@ __all__ = [
     "open_records",
     "parse_topic",
     "piece_of",
+    "read_each",
     "record_catalogue",
     "recorded_copies",
+    "require_complete",
     "with_index",
 ]

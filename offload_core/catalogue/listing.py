@@ -19,6 +19,7 @@ from offload_core.codec.object_format import (
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
     ObjectKey,
+    parse_block_checksums_key,
     parse_key,
 )
 from offload_core.tier import Tier
@@ -31,8 +32,9 @@ _MOST_CHECKSUMS = 8
 
 @dataclass(slots=True)
 class Pair:
-    """An attempt's two objects as a listing has them, None for what is not there; a MapFile's `.crc` files, too.
+    """An attempt's two objects as a listing has them, None for what is not there; and what lies beside them.
 
+    `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` are those of both objects.
     `user_metadata` is None as long as nobody has asked for it.
     """
 
@@ -41,6 +43,7 @@ class Pair:
     index: ListedObject | None = None
     data_checksums: ListedObject | None = None
     index_checksums: ListedObject | None = None
+    block_checksums: ListedObject | None = None
     user_metadata: Mapping[str, str] | None = None
 
 
@@ -77,10 +80,20 @@ def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
 
 def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
+    return (pair for pair in _attempts(objects) if pair.data is not None or pair.index is not None)
+
+
+def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
+    """The same with those of which neither object is there, but checksums are."""
+    return _attempts(tier.list_objects(prefix))
+
+
+def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     pair: Pair | None = None
     checksums: dict[str, ListedObject] = {}
     for listed in objects:
-        key = parse_key(listed.key)
+        of = parse_block_checksums_key(listed.key)
+        key = parse_key(listed.key) if of is None else of
         if key is None:
             if listed.key.endswith(".crc"):
                 checksums[listed.key] = listed
@@ -93,7 +106,9 @@ def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
             pair = Pair(key)
             if key.checksum_keys is not None:
                 pair.data_checksums, pair.index_checksums = map(checksums.get, key.checksum_keys)
-        if key.is_index:
+        if of is not None:
+            pair.block_checksums = listed
+        elif key.is_index:
             pair.index = listed
         else:
             pair.data = listed

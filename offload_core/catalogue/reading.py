@@ -6,6 +6,7 @@ is read as that takes.
 
 from __future__ import annotations
 
+from offload_core.codec.block_checksums import BlockChecksums, parse_block_checksums
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.index import ObjectIndex
 from offload_core.codec.mapfile.checksums import verify_whole
@@ -38,6 +39,12 @@ def read_index(
         FormatError: a subclass, with the key and the byte.
         StoreError: the store fails, or a MapFile's data file is not there.
     """
+    index = read_index_bytes(tier, key, index_bytes)
+    return decode_index(tier, key, index, data_bytes=data_bytes, index_checksum_bytes=index_checksum_bytes)
+
+
+def read_index_bytes(tier: Tier, key: ObjectKey, index_bytes: int) -> memoryview:
+    """The bytes of the index under `key`, as many as it has. Errors as `read_index`."""
     if index_bytes > MAX_INDEX_BYTES:
         raise BadLengthError(
             "an index is too large",
@@ -45,7 +52,18 @@ def read_index(
             expected=f"at most {MAX_INDEX_BYTES} bytes",
             found=index_bytes,
         )
-    index = _read(tier, key.index_key, index_bytes)
+    return _read(tier, key.index_key, index_bytes)
+
+
+def decode_index(
+    tier: Tier,
+    key: ObjectKey,
+    index: memoryview,
+    *,
+    data_bytes: int | None,
+    index_checksum_bytes: int | None = None,
+) -> ObjectIndex:
+    """Decode the bytes of the index under `key`. Arguments and errors as `read_index`."""
     if not key.is_mapfile:
         return parse_index(index, key)
     if index_checksum_bytes is not None and key.checksum_keys is not None:
@@ -64,6 +82,21 @@ def read_index(
             if length == data_bytes:
                 raise AssertionError("what is whole is not cut off") from cut
             length = min(max(cut.needed, 2 * length), data_bytes)
+
+
+def read_block_checksums(tier: Tier, key: ObjectKey, length: int) -> BlockChecksums:
+    """Read and decode the checksums beside the objects under `key`, so many bytes.
+
+    Raises:
+        FormatError: a subclass, with the key.
+        StoreError: the store fails, or they are not there.
+    """
+    with placed(key=key.block_checksums_key):
+        if length > MAX_INDEX_BYTES:
+            raise BadLengthError(
+                "block checksums are too long", expected=f"at most {MAX_INDEX_BYTES} bytes", found=length
+            )
+        return parse_block_checksums(_read(tier, key.block_checksums_key, length))
 
 
 def _read(tier: Tier, key: str, length: int) -> memoryview:

@@ -32,6 +32,8 @@ _FORMS = "a file or tree <tenant>/<namespace>/persistent/<topic>[.val], or persi
 class FileRecords:
     """The records in these files of a store; see `record_source.Records`."""
 
+    why_incomplete = "files are a copy, perhaps of some topics, and of another day"
+
     def __init__(self, store: Tier, files: Mapping[TopicName, ListedObject]) -> None:
         self._store = store
         self._files = files

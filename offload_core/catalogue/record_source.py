@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import TopicName, parse_topic
 from offload_core.metadata import ManagedLedgerInfo, parse_stored_record
 from offload_core.tier import Tier, registry
-from offload_hooks.errors import OptionError, placed
+from offload_hooks.errors import FormatError, OptionError, placed
 
 RecordSource = str | os.PathLike[str] | Mapping[str, bytes | ManagedLedgerInfo]
 """A path or URL of a file or tree; `TOPIC=` before it, with `persistent://`, for a file whose path names no topic; the
@@ -26,7 +26,15 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 
 
 class Records(Protocol):
-    """Managed ledgers' records somewhere."""
+    """Managed ledgers' records somewhere.
+
+    Attributes:
+        why_incomplete: why nothing may be deleted because these records do not name it, in words; None if it may: they
+            are all that a cluster has, as they are now.
+    """
+
+    @property
+    def why_incomplete(self) -> str | None: ...  # noqa: D102 - see the class
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """The topics that have a record, each once; those of other namespaces than these may be left out.
@@ -77,8 +85,53 @@ def open_records(
         store.close()
 
 
+def require_complete(records: Records) -> list[TopicName]:
+    """All topics of records that may decide what is deleted: a cluster's metadata store itself has them.
+
+    A broker tells of its topics as far as the caller is authorised, and not of segments; a tree of files is a copy of
+    another day. Neither knows what it lacks. That each record can be read, the caller sees when it reads them.
+
+    Raises:
+        OptionError: they may not, and why.
+        StoreError, FormatError: of the store.
+    """
+    if records.why_incomplete is not None:
+        raise OptionError(
+            f"by these records nothing is deleted: {records.why_incomplete}",
+            expected="the metadata store itself: zk:HOST:2181, or sqlite:PATH",
+        )
+    topics = records.topics()
+    if not topics:
+        raise OptionError(
+            "by these records nothing is deleted: there is none of any managed ledger",
+            expected="a cluster's metadata store, with its chroot",
+        )
+    return topics
+
+
+def read_each(
+    records: Records, topics: Sequence[TopicName]
+) -> Iterator[tuple[TopicName, ManagedLedgerInfo | FormatError]]:
+    """The records of these topics; where one of them cannot be parsed, its error in its place.
+
+    Raises:
+        StoreError: as `Records.read`.
+    """
+    try:
+        yield from records.read(topics).items()
+        return
+    except FormatError as error:
+        if len(topics) == 1:
+            yield topics[0], error
+            return
+    for topic in topics:
+        yield from read_each(records, [topic])
+
+
 class _GivenRecords:
     """Records that are given by topic."""
+
+    why_incomplete = "they were given one by one"
 
     def __init__(self, source: Mapping[str, bytes | ManagedLedgerInfo]) -> None:
         self._infos: dict[TopicName, ManagedLedgerInfo] = {}

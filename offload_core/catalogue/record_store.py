@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
-from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
-from offload_core.metadata import ManagedLedgerInfo
+from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.record_paths import CONCURRENCY, list_names, read_record
-from offload_hooks.metadata_stores import MetadataStore
+from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 
 
 class StoreRecords:
@@ -18,6 +19,20 @@ class StoreRecords:
         self._store = store
         self._names: dict[TopicName, str] = {}
 
+    @property
+    def why_incomplete(self) -> str | None:
+        """A store that can be written keeps the records itself; one that is only read passes on what others tell."""
+        if callable(getattr(self._store, "put", None)):
+            return None
+        return "a broker's answers leave out what the caller may not see, and the segments of ledgers"
+
+    @property
+    def writable(self) -> ManagedLedgerRecords | None:
+        """The same records, to be changed; None of a store that is only read."""
+        if self.why_incomplete is not None:
+            return None
+        return ManagedLedgerRecords(cast("WritableMetadataStore", self._store))
+
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """The topics of these namespaces, or of all."""
         names = {topic_of_managed_ledger(name): name for name in list_names(self._store, namespaces)}
@@ -25,8 +40,11 @@ class StoreRecords:
         return list(names)
 
     def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
-        """Read the records of these topics, several at once; one that has vanished meanwhile is left out."""
+        """Read the records of these topics, as they are now, several at once; one that there is none of is left out."""
         wanted = list(topics)
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
-            found = pool.map(lambda topic: read_record(self._store, self._names[topic]), wanted)
+            found = pool.map(lambda topic: read_record(self._store, self._name(topic)), wanted)
             return {topic: record[0] for topic, record in zip(wanted, found, strict=True) if record}
+
+    def _name(self, topic: TopicName) -> str:
+        return self._names.get(topic) or managed_ledger_of_topic(topic)

@@ -26,12 +26,19 @@ from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
-from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, SegmentStatus
+from offload_core.metadata import (
+    CopyForm,
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherCopy,
+    SegmentStatus,
+)
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 from offload_hooks.values import ListedObject, ObjectStat
 
-_FILESYSTEM = "filesystem"
+MAPFILE_DRIVER = "filesystem"
 """Pulsar's driver that stores MapFiles."""
 
 _UNFINISHED = {
@@ -88,13 +95,25 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
         )
         yield RecordedCopy(
             ledger_id=record.ledger_id,
-            key=mapfile_key if driver is not None and driver.name == _FILESYSTEM else object_key,
+            key=mapfile_key if driver is not None and driver.name == MAPFILE_DRIVER else object_key,
             begin_entry_id=0,
             stop_entry_id=None,
             unfinished=None if context.complete else "by its record this attempt did not finish",
             driver=driver,
             mapfile_key=mapfile_key if driver is None else None,
         )
+
+
+def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
+    """Where the data object is of a copy that a topic's record names beside those that are read."""
+    is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
+    return ObjectKey(
+        folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
+        uuid=copy.uuid,
+        ledger_id=copy.ledger_ids[0] if copy.form is CopyForm.LEDGER else None,
+        is_index=False,
+        is_mapfile=is_mapfile,
+    )
 
 
 def record_catalogue(

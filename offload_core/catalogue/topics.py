@@ -9,6 +9,7 @@ name may hold a `/`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote_plus, unquote_plus
 
@@ -83,3 +84,8 @@ def managed_ledger_of_topic(topic: TopicName) -> str:
     if not separator:
         return name
     return f"{tenant}/{namespace}/persistent/{quote_plus(local, safe='*').replace('~', '%7E')}"
+
+
+def is_wanted(topic: TopicName, wanted: Sequence[TopicName]) -> bool:
+    """Whether a topic is one of these, or a partition of one; any is without any."""
+    return not wanted or any(each.full in (topic.full, topic.base) for each in wanted)

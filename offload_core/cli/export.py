@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
+from offload_core.cli.executors import Master, Processes, Workers, executing
 from offload_core.cli.progress import byte_bar
 from offload_core.cli.scan_options import ScanOptions, reads_messages
 from offload_core.cli.shared import (
@@ -27,15 +28,12 @@ from offload_core.cli.shared import (
 )
 from offload_core.export import (
     DEFAULT_ROW_GROUP_BYTES,
-    Executor,
     ExportProgress,
     ExportReport,
     ParquetOptions,
-    ProcessExecutor,
-    ThreadExecutor,
 )
 from offload_core.scan import DEFAULT_TASK_BYTES
-from offload_hooks.errors import MissingExtraError, OptionError
+from offload_hooks.errors import OptionError
 
 
 @reads_messages
@@ -55,11 +53,9 @@ def export(
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Export what comes on, until Ctrl-C.")] = False,
     interval: Annotated[float, typer.Option(min=0, help="With --follow: seconds between two looks.")] = 60.0,
-    master: Annotated[str | None, typer.Option(help="A Spark master, whose executors do the work.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="So many at once; one a core by default.")
-    ] = None,
-    processes: Annotated[bool, typer.Option("--processes", help="Processes instead of threads.")] = False,
+    master: Master = None,
+    workers: Workers = None,
+    processes: Processes = False,
     compression: Annotated[str, typer.Option(help="Of the Parquet files.")] = "zstd",
     compression_level: Annotated[int | None, typer.Option(help="The compression's level.")] = None,
     file_bytes: Annotated[
@@ -77,13 +73,9 @@ def export(
     with reported(debug):
         if not scan.topic and scan.topics_pattern is None:
             raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
-        if master is not None and (processes or workers is not None):
-            raise OptionError(
-                "Spark decides how much runs at once", expected="--master without --workers, --processes"
-            )
         with (
             opened(url, driver, option, layer) as tier,
-            _executor(master, workers, processes) as executor,
+            executing(master, workers, processes) as executor,
             _bar() as bar,
             _ended_by_signal() as ended,
         ):
@@ -130,25 +122,6 @@ def _ended_by_signal() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _executor(master: str | None, workers: int | None, processes: bool) -> Iterator[Executor]:
-    if master is None:
-        yield ProcessExecutor(workers) if processes else ThreadExecutor(workers)
-        return
-    try:
-        from offload_core.spark.executor import SparkExecutor, start_session
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"--master needs the module {error.name!r}, which is not installed",
-            hint="Install it: pip install 'pulsar-offload[spark]'",
-        ) from error
-    session = start_session(master)
-    try:
-        yield SparkExecutor(session)
-    finally:
-        session.stop()
 
 
 class _Bar:

@@ -21,6 +21,7 @@ def main() -> None:
     from offload_core.cli.doctor import doctor
     from offload_core.cli.du import du
     from offload_core.cli.export import export
+    from offload_core.cli.gc import gc
     from offload_core.cli.history import history
     from offload_core.cli.inspect import inspect
     from offload_core.cli.layout import layout
@@ -43,7 +44,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, du, inspect, history, verify, recover, cost, report, cat, export, doctor, serve):
+    for command in (ls, du, inspect, history, verify, gc, recover, cost, report, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from offload_core.catalogue import TopicName, parse_topic
+from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
 from offload_core.cli.amounts import id_ranges
 from offload_core.cli.rollback_views import (
     deletion_table,
@@ -145,8 +145,9 @@ def delete(
 ) -> None:
     """Delete streaming objects, never others. What records say to be a ledger's only copy is kept.
 
-    What no record knows is kept in any case. Without --yes, which needs --records, it is shown what would become of
-    each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming object is kept.
+    What no record knows is kept in any case. Without --yes, which needs --records of a metadata store, it is shown what
+    would become of each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming
+    object is kept.
     """
     with reported(debug):
         if yes and records is None:
@@ -164,7 +165,9 @@ def delete(
             def read(source: str) -> Mapping[TopicName, ManagedLedgerInfo]:
                 given = named(records_option, "the records")
                 if not release:
-                    return tier.records(source, given)
+                    with open_records(source, tier.store, tier.options, given) as opened_records:
+                        topics = require_complete(opened_records) if yes else opened_records.topics()
+                        return opened_records.read(topics)
                 with closing(open_metadata_store(source, given)) as store:
                     found = release_recorded(ManagedLedgerRecords(store), wanted, dry_run=not yes)
                 freed.update(found.topics)

@@ -15,8 +15,10 @@ from rich.table import Table
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records
+from offload_core.cli.executors import Master, Processes, Workers, executing
 from offload_core.cli.shared import (
     AsJson,
+    AuditLogFile,
     Debug,
     Driver,
     Layers,
@@ -25,6 +27,8 @@ from offload_core.cli.shared import (
     RecordsOptions,
     StorageOptions,
     Url,
+    Yes,
+    audit_of,
     cell,
     err,
     named,
@@ -34,9 +38,8 @@ from offload_core.cli.shared import (
     reported,
     size,
 )
-from offload_core.export import ProcessExecutor, ThreadExecutor
 from offload_core.tier import Tier
-from offload_core.verify import Code, Finding, Severity, Summary, Verification, VerifiedObjects
+from offload_core.verify import Code, Finding, Sealing, Severity, Summary, Verification, VerifiedObjects
 from offload_hooks.errors import OptionError
 
 REPORT_VERSION = 1
@@ -55,6 +58,13 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Every byte of data objects: blocks, entries, checksums, batches.")
     ] = False,
+    by_checksums: Annotated[
+        bool,
+        typer.Option(
+            "--by-checksums",
+            help="With --deep: objects that have checksums are compared with these, and not decoded.",
+        ),
+    ] = False,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -65,12 +75,18 @@ def verify(
         FailOn, typer.Option(help="The exit code is 1 for findings that are as bad as this.")
     ] = FailOn.WARNING,
     limit: Annotated[int, typer.Option(min=0, help="Show at most so many findings; all are counted.")] = 1000,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="With --deep: so many objects at once; one a core by default.")
-    ] = None,
-    processes: Annotated[
-        bool, typer.Option("--processes", help="With --deep: processes instead of threads.")
+    seal: Annotated[
+        bool,
+        typer.Option(
+            "--seal",
+            help="With --deep: write checksums beside sound objects that have none; a dry run without --yes.",
+        ),
     ] = False,
+    yes: Yes = False,
+    audit_log: AuditLogFile = None,
+    master: Master = None,
+    workers: Workers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -85,11 +101,19 @@ def verify(
     The exit code is 0 if all is sound, 1 for findings, 2 if something could not be verified.
     """
     with reported(debug, failed=2):
-        if not deep and (state is not None or workers is not None or processes):
-            raise OptionError("this is for every byte of objects", expected="--deep with --state, --workers")
+        chosen = master is not None or workers is not None or processes
+        if not deep and (state is not None or chosen or seal or by_checksums):
+            raise OptionError(
+                "this is for every byte of objects",
+                expected="--deep with --seal, --state, --workers, --master",
+            )
+        if not seal and (yes or audit_log is not None):
+            raise OptionError("only --seal writes anything", expected="--seal with --yes, --audit-log")
+        audit = audit_of(yes, audit_log)
         with (
             opened(url, driver, option, layer) as tier,
             _state(state, tier.store) as verified,
+            executing(master, workers, processes) as executor,
             err.status("") as status,
         ):
             verification = Verification(
@@ -97,8 +121,10 @@ def verify(
                 prefix=prefix,
                 records=_records(records, tier.store, tier.options, named(records_option, "the records")),
                 deep=deep,
-                executor=ProcessExecutor(workers) if processes else ThreadExecutor(workers),
+                by_checksums=by_checksums,
+                executor=executor,
                 state=verified,
+                sealing=Sealing(tier.store, audit) if seal else None,
                 listener=lambda now: status.update(_progress(now)),
             )
             if as_json:
@@ -106,7 +132,7 @@ def verify(
                 for part in report_parts(verification, about):
                     typer.echo(part, nl=False)
             else:
-                _print(verification, limit)
+                _print(verification, limit, sealed="got checksums" if yes else "would get checksums")
     summary = verification.summary
     for error in summary.failures:
         err.print(printable(f"offload: not verified: {error}"), style="red", markup=False, soft_wrap=True)
@@ -133,7 +159,7 @@ def _progress(now: Summary) -> str:
     return f"verifying: {now.objects:,} objects{deep}"
 
 
-def _print(verification: Verification, limit: int) -> None:
+def _print(verification: Verification, limit: int, *, sealed: str) -> None:
     table = Table(box=None, pad_edge=False)
     for column in ("finding", "where", "expected", "found"):
         table.add_column(column, overflow="fold")
@@ -152,7 +178,7 @@ def _print(verification: Verification, limit: int) -> None:
     left = sum(summary.findings.values()) - table.row_count
     if left:
         err.print(f"{left} more findings; ask with --limit, or for all with --json", highlight=False)
-    out.print(_said(summary), markup=False, highlight=False, soft_wrap=True)
+    out.print(_said(summary, sealed), markup=False, highlight=False, soft_wrap=True)
 
 
 def place_of(finding: Finding) -> str:
@@ -173,17 +199,22 @@ def place_of(finding: Finding) -> str:
     return ", ".join(part for part in parts if part is not None)
 
 
-def _said(summary: Summary) -> str:
-    """All of it in a few sentences."""
+def _said(summary: Summary, sealed: str) -> str:
+    """All of it in a few sentences; `sealed` is what those did that are to have checksums."""
     said = [f"{summary.objects:,} objects, {size(summary.object_bytes)}"]
     if summary.topics:
         said.append(f"{summary.ledgers:,} ledgers of {summary.topics:,} topics by their records")
     if summary.deep_objects or summary.skipped:
-        before = f", {summary.skipped:,} before" if summary.skipped else ""
+        before = f", {summary.compared_objects:,} by checksums" if summary.compared_objects else ""
+        before += f", {summary.skipped:,} before" if summary.skipped else ""
         said.append(
             f"{summary.deep_objects:,} read to the last byte{before}: {summary.entries:,} entries, "
             f"{summary.unchecked_entries:,} of them without a checksum"
         )
+    if summary.with_checksums:
+        said.append(f"{summary.with_checksums:,} with checksums beside them")
+    if summary.sealed:
+        said.append(f"{summary.sealed:,} {sealed}")
     if summary.unknown:
         said.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
     errors, warnings = summary.count(Severity.ERROR), summary.count(Severity.WARNING)
@@ -209,9 +240,12 @@ def report_parts(verification: Verification, about: dict[str, Any]) -> Iterator[
             "ledgers": summary.ledgers,
             "deep_objects": summary.deep_objects,
             "deep_bytes": summary.deep_bytes,
+            "compared_objects": summary.compared_objects,
             "skipped": summary.skipped,
             "entries": summary.entries,
             "unchecked_entries": summary.unchecked_entries,
+            "with_checksums": summary.with_checksums,
+            "sealed": summary.sealed,
             "unknown": summary.unknown,
             "failed": summary.failed,
             "errors": summary.count(Severity.ERROR),

@@ -1,9 +1,9 @@
 """Which format an object has: from its offload context where there is one, else from its key and magic.
 
 PIP-17 and streaming objects carry the same version in their user metadata, so that says nothing. Keys:
-`<uuid>-ledger-<id>` and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming,
-`<managed ledger>/<id>-<uuid>/data` and `/index` for MapFiles. A key and a magic that contradict each other are an error
-that names both. Source: docs/formats/index.md.
+`<uuid>-ledger-<id>` and `<uuid>-ledger-<id>-index` for PIP-17, `<uuid>` and `<uuid>-index` for streaming, `<managed
+ledger>/<id>-<uuid>/data` and `/index` for MapFiles. Beside the two may lie checksums. A key and a magic that
+contradict each other are an error that names both. Source: docs/formats/index.md.
 """
 
 from __future__ import annotations
@@ -18,6 +18,10 @@ from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 FORMAT_VERSION = "1"
+
+_CHECKSUMS_SUFFIX = "-checksums"
+_CHECKSUMS_FILE = "_checksums"
+"""In a MapFile's directory, where Hadoop hides what begins so."""
 
 
 class ObjectFormat(enum.Enum):
@@ -86,6 +90,16 @@ class ObjectKey:
         return (f"{self._stem}/.data.crc", f"{self._stem}/.index.crc") if self.is_mapfile else None
 
     @property
+    def block_checksums_key(self) -> str:
+        """The key of the checksums of both objects, which may lie beside them; it is a key of neither format."""
+        return f"{self._stem}/{_CHECKSUMS_FILE}" if self.is_mapfile else f"{self._stem}{_CHECKSUMS_SUFFIX}"
+
+    @property
+    def companion_keys(self) -> tuple[str, ...]:
+        """The keys of all that may lie beside the two objects, and goes when they go."""
+        return (*(self.checksum_keys or ()), self.block_checksums_key)
+
+    @property
     def _stem(self) -> str:
         if self.is_mapfile:
             return f"{self.folder}{self.ledger_id}-{self.uuid}"
@@ -106,6 +120,15 @@ def parse_key(key: str) -> ObjectKey | None:
         is_index=match["index"] is not None,
         is_mapfile=mapfile is not None,
     )
+
+
+def parse_block_checksums_key(key: str) -> ObjectKey | None:
+    """Take a key of block checksums apart; the key of the data object that they are of, None if it is not one."""
+    if key.endswith(f"/{_CHECKSUMS_FILE}"):
+        of = parse_key(key.removesuffix(_CHECKSUMS_FILE) + "data")
+        return of if of is not None and of.is_mapfile else None
+    of = parse_key(key.removesuffix(_CHECKSUMS_SUFFIX)) if key.endswith(_CHECKSUMS_SUFFIX) else None
+    return of if of is not None and not of.is_mapfile and not of.is_index else None
 
 
 def resolve_format(

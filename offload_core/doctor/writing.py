@@ -195,7 +195,7 @@ def clock(probe: Probe) -> Finding:
     modified_at = probe.stat(key).modified_at
     if modified_at.tzinfo is None:
         return failed("the time of change has no time zone", REPORT_DRIVER)
-    ahead_s = max((modified_at - ended).total_seconds(), 0) + min((modified_at - begun).total_seconds(), 0)
+    ahead_s = seconds_ahead(modified_at, begun, ended)
     if abs(ahead_s) < 1:  # stores tell whole seconds
         return ok("less than 1 s apart")
     where = "ahead of" if ahead_s > 0 else "behind"
@@ -204,6 +204,11 @@ def clock(probe: Probe) -> Finding:
         return ok(seen)
     fix = "Set this machine's clock by NTP (chrony, systemd-timesyncd), or the store's: signed requests fail at 15 min."
     return warning(seen, fix)
+
+
+def seconds_ahead(modified_at: datetime, begun: datetime, ended: datetime) -> float:
+    """How far the clock of `modified_at` is ahead of the one that saw the write begin and end; 0 if it may agree."""
+    return max((modified_at - ended).total_seconds(), 0) + min((modified_at - begun).total_seconds(), 0)
 
 
 def _metadata_finding(probe: Probe, name: str, role: str) -> Finding:

@@ -17,7 +17,8 @@ from uuid import uuid4
 from offload_core.audit import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.record_changes import DELETION_PROPERTY, begin_deletion, get_property
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OtherCopy, OtherRole
+from offload_core.metadata.replacement_record import others_of
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_hooks.errors import OffloadError, OptionError, UnknownTopicError, VersionConflictError
 
@@ -48,7 +49,6 @@ class CopyDeletion:
             Deletion,
             managed_ledger=name,
             ledger_id=ledger.ledger_id,
-            why=why,
             entries=ledger.info.entries,
             size_bytes=ledger.info.size,
         )
@@ -60,16 +60,21 @@ class CopyDeletion:
                     ledger_id=ledger.ledger_id,
                 )
             if not context.segments:
-                environment.audit.record(deletion(copy="cold", uuid=context.uuid))
+                environment.audit.record(deletion(copy="cold", uuid=context.uuid, why=why))
                 offloads.delete_cold_copy(name, ledger)
             for share in context.segments:
                 if share.uuid not in self._settled:
                     environment.audit.record(
-                        deletion(copy="cold", uuid=share.uuid, begin=share.begin, end=share.end)
+                        deletion(copy="cold", uuid=share.uuid, why=why, begin=share.begin, end=share.end)
                     )
                     offloads.delete_segment(name, share.uuid, share.driver or context.driver)
                     self._settled.add(share.uuid)
-        delete_hot(environment, deletion(copy="hot"))
+            for copy in others_of(ledger):
+                if copy.uuid not in self._settled:
+                    environment.audit.record(deletion(copy="cold", uuid=copy.uuid, why=_why_other(copy, why)))
+                    offloads.delete_other_copy(name, copy)
+                    self._settled.add(copy.uuid)
+        delete_hot(environment, deletion(copy="hot", why=why))
 
 
 def delete_condemned(
@@ -151,6 +156,12 @@ def delete_managed_ledger(environment: Environment, name: str) -> bool:
                 raise
         info = known.info
     raise AssertionError("the last turn returns or raises")
+
+
+def _why_other(copy: OtherCopy, why: str) -> str:
+    """Why a copy goes that is not the one that is read."""
+    is_old = copy.role is OtherRole.REPLACED
+    return f"{why}; {'another copy took its place' if is_old else 'it was to take the place of a copy'}"
 
 
 def _is_closed(ledger: LedgerRecord) -> bool:

@@ -16,7 +16,7 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import FilterRun
 from offload_core.managed_ledger.policy_tiers import MOST_IDLE, PolicyTiers, TierLease, View
 from offload_core.managed_ledger.timed_reader import TimedReader
-from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords, OtherCopy
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import ProgressListener
 from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
@@ -107,6 +107,11 @@ class PolicyOffloads:
         with self._deleting(name) as offloads:
             offloads.delete_segment(name, uuid, driver)
 
+    def delete_other_copy(self, name: str, copy: OtherCopy) -> None:
+        """See `RecordedOffloads`; `OptionError` as `delete_cold_copy`."""
+        with self._deleting(name) as offloads:
+            offloads.delete_other_copy(name, copy)
+
     @contextmanager
     def _deleting(self, name: str) -> Iterator[RecordedOffloads]:
         lease = self.lease(name)
@@ -162,6 +167,7 @@ class PolicyOffloads:
             max_block_bytes=policies.max_block_bytes,
             budget=self._budget,
             parts_in_flight=policies.max_threads,
+            checksums=policies.writes_checksums,
         )
 
     def _opener(self, name: str) -> Callable[[int], LedgerReader] | None:

@@ -120,6 +120,7 @@ def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
             max_segment_bytes=policies.max_segment_bytes,
             max_segment_age_s=policies.max_segment_age_s,
             block_bytes=policies.max_block_bytes,
+            checksums=policies.writes_checksums,
         )
     if topic.streaming != wanted or topic.has_left_segments:
         topic.set_streaming(wanted)

@@ -1,5 +1,13 @@
 """Managed ledgers' records as values, the bytes that metadata stores keep of them, and the stores that are ours."""
 
+from offload_core.metadata.copy_replacement import (
+    abandon_replacement,
+    begin_replacement,
+    forget_replaced,
+    forget_replacement,
+    renew_replacement,
+    switch_replacement,
+)
 from offload_core.metadata.managed_ledger_info import (
     LedgerRecord,
     ManagedLedgerInfo,
@@ -23,6 +31,15 @@ from offload_core.metadata.offload_context import (
     SegmentStatus,
 )
 from offload_core.metadata.opening import open_metadata_store
+from offload_core.metadata.replacement_record import (
+    CopyForm,
+    OtherCopy,
+    OtherRole,
+    other_copies,
+    read_copies,
+    replaced_of,
+    replacement_of,
+)
 from offload_core.metadata.segment_layout import SegmentLayout, pack_segment, parse_segment
 from offload_core.metadata.segment_record import (
     Segment,
@@ -50,6 +67,7 @@ from offload_core.metadata.stored_record import (
 )
 
 __all__ = [
+    "CopyForm",
     "DriverMetadata",
     "EntryPosition",
     "LedgerRecord",
@@ -57,6 +75,8 @@ __all__ = [
     "ManagedLedgerRecords",
     "OffloadContext",
     "OffloadSegment",
+    "OtherCopy",
+    "OtherRole",
     "Segment",
     "SegmentLayout",
     "SegmentStatus",
@@ -64,18 +84,23 @@ __all__ = [
     "StoredRecord",
     "VersionedInfo",
     "abandon_attempt",
+    "abandon_replacement",
     "abandon_segment",
     "assign_segment",
+    "begin_replacement",
     "complete_attempt",
     "complete_segment",
     "extend_segment",
     "fail_attempt",
     "find_segment",
+    "forget_replaced",
+    "forget_replacement",
     "forget_segment",
     "has_hot_copy",
     "mark_hot_copy_deleted",
     "mark_segmented_hot_copy_deleted",
     "open_metadata_store",
+    "other_copies",
     "pack_managed_ledger_info",
     "pack_segment",
     "pack_stored_record",
@@ -83,11 +108,16 @@ __all__ = [
     "parse_segment",
     "parse_stored_record",
     "prepare_attempt",
+    "read_copies",
     "release_segments",
     "renew_attempt",
+    "renew_replacement",
     "renew_segment",
+    "replaced_of",
+    "replacement_of",
     "resume_segment",
     "segments_of",
+    "switch_replacement",
     "unfinished_segment",
     "with_ledger_closed",
 ]

@@ -23,6 +23,10 @@ END_PROPERTY = "end"
 FAILED = "failed"
 FILTER_PROPERTY = "pulsar-offload.filter"
 """What a filter did to the entries of a complete copy; see docs/formats/filter-record.md."""
+REPLACEMENT_PROPERTY = "pulsar-offload.replacement"
+"""Of a ledger's context: a copy that is under way to take the place of the one that is read."""
+REPLACED_PROPERTY = "pulsar-offload.replaced"
+"""Of a ledger's context: copies that another one took the place of, and whose objects may still be there."""
 
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 

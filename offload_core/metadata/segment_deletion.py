@@ -14,6 +14,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.metadata.attempt_lease import with_lease
+from offload_core.metadata.copy_replacement import abandon_replacement
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
     FAILED,
@@ -21,17 +22,20 @@ from offload_core.metadata.offload_context import (
     DriverMetadata,
     OffloadContext,
 )
+from offload_core.metadata.replacement_record import OtherRole, other_copies, others_of, read_copies
 from offload_core.metadata.segment_record import segments_of
-from offload_core.metadata.segment_shares import shares_of
 from offload_core.metadata.segments import abandon_segment
 
 
 def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
     """Record that ledgers are to be deleted, with all their copies, whole ones or shares of segments.
 
-    An attempt that is under way cannot complete; of a segment, in no ledger.
+    An attempt that is under way cannot complete, nor a copy take the place of another; of a segment, in no ledger.
     """
     condemned = set(ledger_ids)
+    for copy in other_copies(info):
+        if copy.role is OtherRole.REPLACEMENT and condemned.intersection(copy.ledger_ids):
+            info = abandon_replacement(info, copy.uuid)
     for segment in segments_of(info):
         if not segment.is_finished and condemned.intersection(segment.ledger_ids):
             info = abandon_segment(info, segment.uuid)
@@ -45,9 +49,12 @@ def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> Man
 
 
 def needed_objects(info: ManagedLedgerInfo) -> frozenset[UUID]:
-    """The objects of segments that a ledger names which is not condemned. Those that others name are to be deleted."""
-    return frozenset(
-        share.uuid for ledger in info.ledgers if not ledger.is_condemned for share in shares_of(ledger)
+    """The objects that a ledger names which is not condemned, also as one that was replaced or is to replace another.
+
+    Those that others name are to be deleted.
+    """
+    return read_copies(info) | frozenset(
+        copy.uuid for ledger in info.ledgers if not ledger.is_condemned for copy in others_of(ledger)
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from offload_core.metadata.copy_replacement import check_not_replaced
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import OffloadContext, SegmentStatus
 from offload_core.metadata.segment_places import ledger_of
@@ -27,7 +28,8 @@ def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerIn
     """Forget the segments of a ledger whose hot copy is there; one without segments stays as it is.
 
     Raises:
-        AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way.
+        AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way, or
+            a copy that is to take the place of one.
     """
     return info.with_ledger(without_segments(ledger_of(info, ledger_id)))
 
@@ -37,6 +39,7 @@ def without_segments(ledger: LedgerRecord) -> LedgerRecord:
     context, ledger_id = ledger.context, ledger.ledger_id
     if context is None or not context.segments:
         return ledger
+    check_not_replaced(ledger)
     if not has_hot_copy(ledger):
         raise AttemptError(
             "the ledger's hot copy is gone, so its segments are not released",

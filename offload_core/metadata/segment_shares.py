@@ -17,11 +17,15 @@ from offload_core.metadata.offload_context import (
     BEGIN_PROPERTY,
     END_PROPERTY,
     FILTER_PROPERTY,
+    REPLACED_PROPERTY,
+    REPLACEMENT_PROPERTY,
     STATUS_PROPERTY,
     DriverMetadata,
     OffloadContext,
     OffloadSegment,
 )
+
+_OTHERS = (REPLACEMENT_PROPERTY, REPLACED_PROPERTY)
 
 
 def shares_of(ledger: LedgerRecord) -> tuple[OffloadSegment, ...]:
@@ -58,7 +62,7 @@ def with_shares(
         context = replace(
             old,
             uuid=shares[0].uuid,
-            driver=old.driver if shares[0].driver is None else place_of(shares[0].driver),
+            driver=old.driver if shares[0].driver is None else _with_others(shares[0].driver, old.driver),
             segments=tuple(shares),
             timestamp_ms=old.timestamp_ms if timestamp_ms is None else timestamp_ms,
         )
@@ -109,4 +113,14 @@ def place_of(driver: DriverMetadata) -> DriverMetadata:
     """Where a copy is, without what is said of its attempt."""
     for name in (LEASE_PROPERTY, STATUS_PROPERTY, BEGIN_PROPERTY, END_PROPERTY, FILTER_PROPERTY):
         driver = driver.with_property(name, None)
+    for name in _OTHERS:
+        driver = driver.with_property(name, None)
+    return driver
+
+
+def _with_others(driver: DriverMetadata, old: DriverMetadata | None) -> DriverMetadata:
+    """The place of the first share, with the ledger's copies beside those that are read, which the context names."""
+    driver = place_of(driver)
+    for name in _OTHERS:
+        driver = driver.with_property(name, None if old is None else old.get(name))
     return driver

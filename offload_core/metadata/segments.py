@@ -41,6 +41,7 @@ from offload_core.metadata.segment_record import Segment, find_segment, unfinish
 from offload_core.metadata.segment_shares import (
     first_entry_id,
     offered_stop,
+    place_of,
     share_of,
     shares_of,
     with_coverage,
@@ -329,7 +330,7 @@ def _share(ledger: LedgerRecord, uuid: UUID) -> OffloadSegment:
     share = share_of(ledger, uuid)
     assert share is not None
     assert ledger.context is not None
-    return replace(share, driver=share.driver or ledger.context.driver or DriverMetadata(name=""))
+    return replace(share, driver=share.driver or place_of(ledger.context.driver or DriverMetadata(name="")))
 
 
 def _leased(share: OffloadSegment, lease: AttemptLease | None) -> OffloadSegment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from offload_core.codec.object_format import ObjectKey
@@ -12,8 +13,6 @@ from offload_hooks.errors import ObjectNotFoundError
 def delete_attempt(tier: Tier, key: ObjectKey) -> None:
     """Delete an attempt's uploads, its index, its data object and their checksums; nothing is there when it returns.
 
-    The index goes first, so that nobody finds an index without its data.
-
     Raises:
         StoreError: the store fails; it can be called again.
     """
@@ -21,5 +20,16 @@ def delete_attempt(tier: Tier, key: ObjectKey) -> None:
         with suppress(ObjectNotFoundError):  # a tier that nothing was ever written to
             for stale in tier.list_uploads(key.data_key):
                 tier.abort_data(stale.upload)
-    tier.delete([key.index_key])
-    tier.delete([key.data_key, *(key.checksum_keys or ())])
+    delete_objects(tier, [key])
+
+
+def delete_objects(tier: Tier, keys: Sequence[ObjectKey]) -> None:
+    """Delete the objects of these attempts, not their uploads, by two calls.
+
+    The indexes go first, so that nobody finds an index without its data.
+
+    Raises:
+        StoreError: the store fails; it can be called again.
+    """
+    tier.delete([key.index_key for key in keys])
+    tier.delete([name for key in keys for name in (key.data_key, *key.companion_keys)])

@@ -8,7 +8,7 @@ crash leaves, `delete_offloaded` with the same uuid deletes. Source: docs/format
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from uuid import UUID
@@ -30,6 +30,7 @@ from offload_core.offload.object_metadata import (
     ledger_metadata,
     user_metadata,
 )
+from offload_core.offload.written_checksums import WrittenChecksums
 from offload_core.read_handles import ColdReader, ColdReaders
 from offload_core.tier import MemoryBudget, Tier, check_blocks, upload_blocks
 from offload_core.tier.block_upload import DEFAULT_PARTS_IN_FLIGHT
@@ -97,6 +98,7 @@ class LedgerOffloader:
         max_entry_bytes: the largest entry that is expected; of a larger one the offload fails, if no block has room.
         budget: what the blocks of all offloads together may take.
         parts_in_flight: the most blocks of one offload on their way at once.
+        checksums: write those of all blocks and the index beside them.
     """
 
     def __init__(
@@ -107,8 +109,10 @@ class LedgerOffloader:
         max_entry_bytes: int = DEFAULT_MAX_ENTRY_BYTES,
         budget: MemoryBudget | None = None,
         parts_in_flight: int = DEFAULT_PARTS_IN_FLIGHT,
+        checksums: bool = False,
     ) -> None:
         self._tier = tier
+        self._checksums = checksums
         self._max_block_bytes = max_block_bytes
         self._largest_bytes = max(max_block_bytes, BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + max_entry_bytes)
         self._budget = MemoryBudget() if budget is None else budget
@@ -145,13 +149,16 @@ class LedgerOffloader:
         if filter_run is not None and filter_run.mode is FilterMode.TOMBSTONE:
             total += status.entry_count * MOST_TOMBSTONE_BYTES  # more than it takes of tiny entries
         check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total)
+        written = WrittenChecksums()
         filtered = filter_metadata(filter_run)
         software = f"pulsar-offload {version('pulsar-offload')}"
         with placed(ledger_id=status.ledger_id):
             upload_blocks(
                 self._tier,
                 key.data_key,
-                _watched(blocks, status, uuid, total, listener),
+                _watched(
+                    written.of(blocks) if self._checksums else blocks, blocks, status, uuid, total, listener
+                ),
                 block_bytes=min(total, self._largest_bytes),
                 total_bytes=total,
                 user_metadata=user_metadata("data", software, {**extra_metadata, **filtered}),
@@ -159,11 +166,14 @@ class LedgerOffloader:
                 parts_in_flight=self._parts_in_flight,
             )
             record = None if filter_run is None else filter_run.record()
+            index = pack_pip17_index(
+                ledger_metadata(status, record), blocks.index, blocks.data_length, _directory(blocks)
+            )
+            if self._checksums:
+                written.write(self._tier, key, index, user_metadata("checksums", software, extra_metadata))
             self._tier.write_index(
                 key.index_key,
-                pack_pip17_index(
-                    ledger_metadata(status, record), blocks.index, blocks.data_length, _directory(blocks)
-                ),
+                index,
                 user_metadata=user_metadata(
                     "index", software, {**extra_metadata, **filtered, **filter_counts(record)}
                 ),
@@ -213,11 +223,16 @@ def _directory(blocks: LedgerBlocks) -> bytes:
 
 
 def _watched(
-    blocks: LedgerBlocks, status: LedgerStatus, uuid: UUID, total: int, listener: ProgressListener | None
+    made: Iterable[memoryview],
+    blocks: LedgerBlocks,
+    status: LedgerStatus,
+    uuid: UUID,
+    total: int,
+    listener: ProgressListener | None,
 ) -> Iterator[memoryview]:
-    """The blocks, each told of when the next is asked for."""
+    """The blocks as they are made, each told of when the next is asked for."""
     started = time.monotonic()
-    for block in blocks:
+    for block in made:
         yield block
         if listener is not None:
             listener(

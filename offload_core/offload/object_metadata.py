@@ -29,7 +29,9 @@ _NO_BOOKIE = "bookie:0"
 
 
 def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """What an object carries; `role` is `data` or `index`. Keys are lower-case; ours count before those of `extra`."""
+    """What an object carries; `role` is `data`, `index` or `checksums`. Keys are lower-case; ours count before those of
+    `extra`.
+    """
     return {key.lower(): value for key, value in extra.items()} | {
         FORMAT_VERSION_KEY: FORMAT_VERSION,
         SOFTWARE_VERSION_KEY: software_version,

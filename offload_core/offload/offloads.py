@@ -7,7 +7,7 @@ from typing import Protocol
 from uuid import UUID
 
 from offload_core.filters import FilterRecord, FilterRun
-from offload_core.metadata import DriverMetadata, LedgerRecord
+from offload_core.metadata import DriverMetadata, LedgerRecord, OtherCopy
 from offload_core.offload.ledger_offloader import ProgressListener
 
 Announce = Callable[[UUID, str], None]
@@ -43,6 +43,9 @@ class Offloads(Protocol):
 
     def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
         """Delete the object of a ledger of a managed ledger, whose record says that it is not to be read any more."""
+
+    def delete_other_copy(self, name: str, copy: OtherCopy) -> None:
+        """Delete the objects of a copy that was replaced, or was to replace another, of ledgers to be deleted."""
 
     def delete_segment(self, name: str, uuid: UUID, driver: DriverMetadata | None) -> None:
         """Delete the objects of a segment that no ledger of a managed ledger has, but such as are to be deleted."""

@@ -18,7 +18,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.recorded import recorded_copies
+from offload_core.catalogue.recorded import other_copy_key, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
@@ -28,6 +28,7 @@ from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
     ManagedLedgerRecords,
+    OtherCopy,
     abandon_attempt,
     complete_attempt,
     fail_attempt,
@@ -36,6 +37,7 @@ from offload_core.metadata import (
     mark_segmented_hot_copy_deleted,
     prepare_attempt,
 )
+from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.cold_check import check_cold_copy
@@ -240,6 +242,21 @@ class RecordedOffloads:
         delete_attempt(
             self._tiers.find(driver), ObjectKey(folder="", uuid=uuid, ledger_id=None, is_index=False)
         )
+
+    def delete_other_copy(self, name: str, copy: OtherCopy) -> None:
+        """Delete the objects of a copy that no ledger names, but such as are condemned; it can be called again.
+
+        Raises:
+            AttemptError: another ledger names it.
+            OptionError: it lies in a tier that is not configured.
+            StoreError: of the tier or the metadata.
+        """
+        known = self._records.read(name)
+        if known is not None and copy.uuid in needed_objects(known.info):
+            raise AttemptError(
+                f"a copy of {name} is deleted when no ledger needs it any more", found=copy.uuid
+            )
+        delete_attempt(self._tiers.find(copy.driver), other_copy_key(topic_of_managed_ledger(name), copy))
 
     def _ledger(self, name: str, ledger_id: int) -> LedgerRecord:
         known = self._records.read(name)

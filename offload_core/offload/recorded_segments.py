@@ -64,6 +64,7 @@ class SegmentBounds:
 
     max_segment_bytes: int
     block_bytes: int
+    checksums: bool = False
 
 
 class RecordedSegments:
@@ -208,7 +209,11 @@ class RecordedSegments:
             tier = held.enter_context(self._tiers()).current
             held.enter_context(at_attempt(uuid))
             offloader = SegmentOffloader(
-                tier, budget=self._budget, executor=self._executor, max_block_bytes=bounds.block_bytes
+                tier,
+                budget=self._budget,
+                executor=self._executor,
+                max_block_bytes=bounds.block_bytes,
+                checksums=bounds.checksums,
             )
             driver = tier_record(tier)
             segment = find_segment(record(uuid, driver), uuid)

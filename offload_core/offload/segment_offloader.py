@@ -39,6 +39,7 @@ class SegmentOffloader:
         executor: threads that call the store, shared by all segments; it outlives them.
         max_block_bytes: the length of a full block; an entry that fits none has one of its own.
         parts_in_flight: the most blocks of one segment on their way at once.
+        checksums: write those of all blocks and the index beside them.
 
     Raises:
         OptionError: the tier or the budget takes no such blocks.
@@ -52,6 +53,7 @@ class SegmentOffloader:
         executor: Executor,
         max_block_bytes: int = DEFAULT_MAX_BLOCK_BYTES,
         parts_in_flight: int = DEFAULT_PARTS_IN_FLIGHT,
+        checksums: bool = False,
     ) -> None:
         takes = tier.describe().capabilities
         check_blocks(takes, max_block_bytes)
@@ -66,6 +68,7 @@ class SegmentOffloader:
         self._budget = budget
         self._executor = executor
         self._parts_in_flight = parts_in_flight
+        self._checksums = checksums
         self._limits = BlockLimits(
             max_block_bytes=max_block_bytes,
             min_block_bytes=takes.min_block_bytes,
@@ -104,6 +107,7 @@ class SegmentOffloader:
             self._executor,
             self._budget,
             parts_in_flight=self._parts_in_flight,
+            checksums=self._checksums,
         )
         blocks = StreamingBlocks(begin, self._limits, self._budget, upload.send)
         return OffloadHandle(blocks, upload, max_segment_bytes, segment_filter)
@@ -118,7 +122,7 @@ class SegmentOffloader:
 
 
 def _about(extra: Mapping[str, str], segment_filter: SegmentFilter | None, role: str) -> dict[str, str]:
-    """The user metadata of a segment's data object, when it is begun, or of its index object, at its end."""
+    """The user metadata of a segment's data object, when it is begun, or of the others, at its end."""
     if segment_filter is not None:
         extra = {**extra, **(segment_filter.about_index() if role == "index" else segment_filter.about)}
     return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)

@@ -22,6 +22,7 @@ from offload_core.filters import FilterRecord
 from offload_core.metadata import EntryPosition
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.streaming_blocks import BuiltBlock
+from offload_core.offload.written_checksums import WrittenChecksums
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import OffloadError
@@ -70,10 +71,11 @@ class SegmentUpload:
 
     Args:
         key: the data object's.
-        about: user metadata of an object, by its role, `data` or `index`.
+        about: user metadata of an object, by its role, `data`, `index` or `checksums`.
         executor: calls the store; shared by many segments.
         budget: what the blocks' memory was taken from.
         parts_in_flight: the most blocks on their way at once; one if the driver wants them in order.
+        checksums: write those of all blocks and the index beside them.
 
     `outcome` tells how it ended, `failure` why it is about to fail; `on_failure` is called then, before that is told.
     """
@@ -87,6 +89,7 @@ class SegmentUpload:
         budget: MemoryBudget,
         *,
         parts_in_flight: int,
+        checksums: bool = False,
     ) -> None:
         self.key = key
         self.outcome = SegmentOutcome()
@@ -97,6 +100,7 @@ class SegmentUpload:
         self._executor = executor
         self._budget = budget
         self._most = 1 if tier.describe().capabilities.ordered_parts else parts_in_flight
+        self._written = WrittenChecksums() if checksums else None
         self._lock = threading.Lock()
         self._queue: deque[BuiltBlock] = deque()
         self._in_flight = 0
@@ -166,6 +170,8 @@ class SegmentUpload:
     def _write(self, upload: Upload, block: BuiltBlock) -> None:
         failure: BaseException | None = None
         try:
+            if self._written is not None:
+                self._written.take(block.part_number, block.data)
             self._receipts.append(self._tier.write_block(upload, block.part_number, block.offset, block.data))
         except BaseException as error:
             failure = error
@@ -182,6 +188,8 @@ class SegmentUpload:
     def _complete(self, upload: Upload, index: bytes, segment: OffloadedSegment) -> None:
         try:
             self._tier.commit_data(upload, self._receipts)
+            if self.failure is None and self._written is not None:
+                self._written.write(self._tier, self.key, index, self._about("checksums"))
             if self.failure is None:
                 self._tier.write_index(self.key.index_key, index, user_metadata=self._about("index"))
         except BaseException as error:

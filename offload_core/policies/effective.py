@@ -149,6 +149,12 @@ class EffectivePolicies:
         """The filter's options."""
         return dict(self["filter_options"] or {})
 
+    @property
+    def writes_checksums(self) -> bool:
+        """Whether checksums of all blocks and of the index are written beside them."""
+        checksums: bool = self["checksums"]
+        return checksums
+
     def driver_options(self) -> dict[str, object]:
         """The driver's options, by Pulsar's names, which drivers know; credentials in clear.
 

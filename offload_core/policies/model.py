@@ -1,8 +1,8 @@
 """What one level says of offloading: each field None where it says nothing, and then a level above counts.
 
 Fields are Pulsar's (`OffloadPoliciesImpl` 4.0.8), with its names as aliases; ours are the rate limit, the tiered read
-priority, the offload filter and what is said of streaming (PIP-76). Source of the defaults: Pulsar's broker.conf,
-`OffloadPoliciesImpl` and `TieredStorageConfiguration`; docs/policies.md.
+priority, the offload filter, checksums and what is said of streaming (PIP-76). Source of the defaults: Pulsar's
+broker.conf, `OffloadPoliciesImpl` and `TieredStorageConfiguration`; docs/policies.md.
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ class OffloadPolicies(BaseModel):
     filter: str | None = Field(None, alias="managedLedgerOffloadFilter")
     filter_mode: Literal["tombstone", "gap"] | None = Field(None, alias="managedLedgerOffloadFilterMode")
     filter_options: dict[str, str] | None = Field(None, alias="managedLedgerOffloadFilterOptions", repr=False)
+    checksums: bool | None = Field(None, alias="managedLedgerOffloadChecksums")
     bucket: str | None = Field(None, alias="managedLedgerOffloadBucket")
     region: str | None = Field(None, alias="managedLedgerOffloadRegion")
     service_endpoint: str | None = Field(None, alias="managedLedgerOffloadServiceEndpoint")
@@ -154,6 +155,7 @@ DEFAULTS = OffloadPolicies(
     max_segment_age_in_seconds=600,
     filter="disabled",
     filter_mode="tombstone",
+    checksums=False,
     max_block_size_in_bytes=64 * _MIB,
     gcs_max_block_size_in_bytes=128 * _MIB,
     read_buffer_size_in_bytes=_MIB,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from offload_core.catalogue import Problem, TopicName, recorded_copies
-from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.catalogue.topics import is_wanted, topic_of_managed_ledger
 from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
@@ -272,8 +272,3 @@ def _judge_absent(info: ManagedLedgerInfo, ledger_id: int) -> tuple[Verdict, str
 
 def _distinct(topics: Iterable[TopicName | None]) -> tuple[TopicName, ...]:
     return tuple(dict.fromkeys(topic for topic in topics if topic is not None))
-
-
-def is_wanted(topic: TopicName, wanted: Sequence[TopicName]) -> bool:
-    """Whether a topic is one of these, or a partition of one; any is without any."""
-    return not wanted or any(each.full in (topic.full, topic.base) for each in wanted)

@@ -10,11 +10,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue import TopicName
-from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.catalogue.topics import is_wanted, topic_of_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.segment_release import without_segments
 from offload_core.metadata.segment_shares import shares_of
-from offload_core.rollback.judging import is_wanted
 from offload_hooks.errors import AttemptError, UnknownTopicError
 
 

@@ -43,9 +43,9 @@ class SparkExecutor:
 
 
 def start_session(master: str) -> SparkSession:
-    """A session at this master for an export, or the one that is there already."""
+    """A session at this master, or the one that is there already."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkSession.builder.master(master).appName("offload export").getOrCreate()
+    return SparkSession.builder.master(master).appName("offload").getOrCreate()
 
 
 def _call(versions: dict[str, str], work: bytes, item: bytes) -> Any:

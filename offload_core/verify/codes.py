@@ -8,22 +8,15 @@ from __future__ import annotations
 import enum
 from typing import Self
 
-
-class Severity(enum.Enum):
-    """How bad a finding is."""
-
-    WARNING = "warning"
-    """Nothing is lost: space is wasted, or something is told wrongly that readers can do without."""
-
-    ERROR = "error"
-    """Entries are lost or damaged, or a reader would fail, or give something wrong."""
-
+from offload_core.verify.severity import Severity
 
 _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 
 _INDEX = "put the index back from a backup or versioned bucket, or offload again where the hot copy is there"
 _DATA = "put the object back from a backup or versioned bucket, or offload again where the hot copy is there"
 _LEFT = "nothing needs it: delete it once no offload is under way"
+_UPGRADE = "take a newer version of this program"
+_MAKE_ANEW = "`offload verify --deep --seal` makes them anew"
 _RECORD = "compare `offload inspect URL KEY --records …`, and correct the record, or offload again"
 
 
@@ -80,7 +73,7 @@ class Code(enum.Enum):
         "metadata.unknown-version",
         _ERROR,
         "the user metadata names a format version that is not known",
-        "take a newer version of this program, or put the user metadata right",
+        _UPGRADE + ", or put the user metadata right",
     )
     WRONG_ROLE = (
         "metadata.wrong-role",
@@ -146,6 +139,14 @@ class Code(enum.Enum):
         "the entry directory behind the index is damaged: random reads are slower",
         "offload the ledger again, or leave it",
     )
+
+    # --- block checksums ---------------------------------------------------------------------------
+    CHECKSUMS_BLOCK = ("checksums.block", _ERROR, "a block does not match the checksums beside it", _DATA)
+    CHECKSUMS_INDEX = ("checksums.index", _ERROR, "the index does not match the checksums beside it", _INDEX)
+    CHECKSUMS_OTHER = ("checksums.contradiction", _ERROR, "the checksums are of other lengths", _DATA)
+    CHECKSUMS_DAMAGED = ("checksums.damaged", _WARNING, "the checksums cannot be read", _MAKE_ANEW)
+    CHECKSUMS_VERSION = ("checksums.unknown-version", _WARNING, "the checksums are too new", _UPGRADE)
+    CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _LEFT)
 
     # --- copies of one ledger ----------------------------------------------------------------------
     SUPERSEDED = (

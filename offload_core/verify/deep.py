@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from offload_core.codec.block_checksums import BlockChecksums
 from offload_core.codec.cursor import open_cursor
-from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.filters.indexed import indexed_filter
@@ -23,6 +24,7 @@ from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import Run
 from offload_core.tier import Tier
+from offload_core.verify.block_sums import BlockSums
 from offload_core.verify.block_walk import BlockWalk, Located
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Finding, Findings, of_error
@@ -50,15 +52,24 @@ class DeepTask:
         is_filtered: a filter ran, so that payloads are not all the ledger's.
         has_gaps: it left gaps, so that ids may be missing.
         checksum_key: of a MapFile: its `.crc` file, where there is one.
+        checksums: of its blocks, which lie beside it; None where there are none.
+        by_checksums: go by these alone, where there are some: nothing is decoded, and nothing counted.
+        makes_checksums: they are to be made, if nothing is wrong; `index_crc` is the index's CRC-32C, `index_bytes` its
+            length.
     """
 
     number: int
     key: ObjectKey
     index: ObjectIndex
+    index_bytes: int
+    index_crc: int
     data_bytes: int
     is_filtered: bool
     has_gaps: bool
     checksum_key: str | None
+    checksums: BlockChecksums | None = None
+    by_checksums: bool = False
+    makes_checksums: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +88,18 @@ class DeepResult:
     """What came of a task.
 
     Attributes:
+        number: the task's.
         failure: why it could not be verified to its end; None if it was.
         is_gone: the object has vanished meanwhile.
+        made: its checksums, if they were to be made and nothing is wrong.
     """
 
-    task: DeepTask
+    number: int
     findings: tuple[Finding, ...] = ()
     counts: tuple[LedgerCount, ...] = ()
     failure: OffloadError | None = None
     is_gone: bool = False
+    made: BlockChecksums | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,12 +113,23 @@ class DeepCheck:
         found = Findings(task.key.data_key)
         check = _ObjectCheck(self.tier, task, found)
         try:
-            checked = [check.check(ledger) for ledger in task.index.ledgers]
+            if task.by_checksums and task.checksums is not None:
+                check.compare()
+                checked = []
+            else:
+                checked = [check.check(ledger) for ledger in task.index.ledgers]
         except ObjectNotFoundError:
-            return DeepResult(task=task, is_gone=True)
+            return DeepResult(number=task.number, is_gone=True)
         except StoreError as error:
-            return DeepResult(task=task, findings=tuple(found.found), failure=error.at(key=task.key.data_key))
-        return DeepResult(task=task, findings=tuple(found.found), counts=tuple(filter(None, checked)))
+            return DeepResult(
+                number=task.number, findings=tuple(found.found), failure=error.at(key=task.key.data_key)
+            )
+        return DeepResult(
+            number=task.number,
+            findings=tuple(found.found),
+            counts=tuple(filter(None, checked)),
+            made=check.sums.made(task.index_bytes, task.index_crc) if not found.found else None,
+        )
 
 
 @dataclass(slots=True)
@@ -120,6 +145,7 @@ class _ObjectCheck:
         self._tier = tier
         self._task = task
         self._found = found
+        self.sums = BlockSums(task.index, task.checksums, makes=task.makes_checksums, found=found)
 
     def check(self, ledger: LedgerIndex) -> LedgerCount | None:
         """One ledger's blocks, in order of their entries, as far as the object has bytes; None if it has none."""
@@ -127,20 +153,12 @@ class _ObjectCheck:
         there = tuple(block for block in ledger.blocks if block.offset + block.length <= task.data_bytes)
         if not there or self._found.is_full:
             return None
-        run = Run(
-            topic=None,
-            partition=-1,
-            ledger_id=ledger.ledger_id,
-            object_format=task.index.object_format,
-            data_key=task.key.data_key,
-            blocks=there,
-            sequence_file=task.index.sequence_file,
-            checksum_key=task.checksum_key,
-        )
+        run = self._run(ledger, there)
         messages = MessageCheck(ledger.ledger_id, self._found)
         counted = _Counted(next_entry_id=ledger.first_entry_id, is_right=len(there) == len(ledger.blocks))
         is_mapfile = task.index.object_format is ObjectFormat.MAPFILE
-        with contextlib.closing(fetch_windows(self._tier, (run,))) as windows:
+        with contextlib.closing(fetch_windows(self._tier, (run,))) as fetched:
+            windows = self.sums.passed(fetched)
             walk = (
                 self._stretches(run, windows, counted) if is_mapfile else self._blocks(run, windows, counted)
             )
@@ -158,6 +176,27 @@ class _ObjectCheck:
             entries=counted.entries,
             payload_bytes=counted.payload_bytes,
             unchecked=messages.unchecked,
+        )
+
+    def compare(self) -> None:
+        """All blocks with the checksums beside them, and nothing else."""
+        for ledger in self._task.index.ledgers:
+            run = self._run(ledger, ledger.blocks)
+            with contextlib.closing(fetch_windows(self._tier, (run,))) as fetched:
+                for _ in self.sums.passed(fetched):
+                    pass
+
+    def _run(self, ledger: LedgerIndex, blocks: tuple[IndexedBlock, ...]) -> Run:
+        task = self._task
+        return Run(
+            topic=None,
+            partition=-1,
+            ledger_id=ledger.ledger_id,
+            object_format=task.index.object_format,
+            data_key=task.key.data_key,
+            blocks=blocks,
+            sequence_file=task.index.sequence_file,
+            checksum_key=task.checksum_key,
         )
 
     def _blocks(self, run: Run, windows: Iterator[Window], counted: _Counted) -> Iterator[Located]:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from offload_core.catalogue.listing import Pair
-from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
+from offload_core.catalogue.reading import MAX_INDEX_BYTES, decode_index, read_index_bytes
+from offload_core.codec.block_checksums import BlockChecksums, crc32c
 from offload_core.codec.entry_directory import parse_directory
 from offload_core.codec.filtered_objects import (
     FILTERED_KEY,
@@ -29,6 +30,7 @@ from offload_core.codec.object_format import (
     ObjectKey,
 )
 from offload_core.tier import Tier
+from offload_core.verify.checksums import checked_checksums, fits
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import INDEX_CODES, Finding, Findings, code_of, of_error
 from offload_hooks.errors import (
@@ -40,7 +42,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.values import ListedObject, ObjectStat
 
-_TOPIC_KEY, _CLUSTER_KEY, _ROLE_KEY = "managedledgername", "pulsarclustername", "role"
+TOPIC_KEY, CLUSTER_KEY, ROLE_KEY = "managedledgername", "pulsarclustername", "role"
 _TOPIC_OF_METADATA = "pulsar/managed-ledger"
 """The custom metadata of a ledger that a broker made."""
 
@@ -68,7 +70,8 @@ class Examined:
     """A pair of objects and what is wrong with it; `pair` with what is there now, which may be more than was listed.
 
     Attributes:
-        index: None where there is none that can be read.
+        index: None where there is none that can be read; `index_crc` is its CRC-32C.
+        checksums: those that lie beside it and fit it; None where there are none, as `has_checksums` says.
         extents: of the ledgers in it; none if it is not sound.
         is_sound: both objects are there and go together.
     """
@@ -79,6 +82,9 @@ class Examined:
     is_filtered: bool
     has_gaps: bool
     index: ObjectIndex | None = None
+    index_crc: int = 0
+    checksums: BlockChecksums | None = None
+    has_checksums: bool = False
     is_sound: bool = False
     extents: tuple[LedgerExtent, ...] = ()
     findings: list[Finding] = field(default_factory=list)
@@ -111,12 +117,13 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         index=_listed(index),
         data_checksums=listed.data_checksums,
         index_checksums=listed.index_checksums,
+        block_checksums=listed.block_checksums,
     )
     metadata = (data or index or _NOTHING).user_metadata
     examined = Examined(
         pair=pair,
-        cluster=metadata.get(_CLUSTER_KEY),
-        managed_ledger=pair.key.managed_ledger or metadata.get(_TOPIC_KEY),
+        cluster=metadata.get(CLUSTER_KEY),
+        managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
         is_filtered=is_filtered(metadata),
         has_gaps=has_gaps(metadata),
     )
@@ -169,7 +176,7 @@ def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
         found.append(
             Finding(code=code, what=code.meaning, key=stat.key, expected=FORMAT_VERSION, found=version)
         )
-    given = stat.user_metadata.get(_ROLE_KEY)
+    given = stat.user_metadata.get(ROLE_KEY)
     if given is not None and given != role:
         code = Code.WRONG_ROLE
         found.append(Finding(code=code, what=code.meaning, key=stat.key, expected=role, found=given))
@@ -185,7 +192,7 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
             expected=data.get(name),
             found=index.user_metadata.get(name),
         )
-        for name in (_TOPIC_KEY, _CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY)
+        for name in (TOPIC_KEY, CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY)
         if data.get(name) != index.user_metadata.get(name)
     ]
 
@@ -196,10 +203,13 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
     assert pair.data is not None
     assert pair.index is not None
     try:
-        index = read_index(
+        stored = read_index_bytes(tier, key, pair.index.size_bytes)
+        examined.index_crc = crc32c(stored)
+        checksums = checked_checksums(tier, pair, examined.index_crc, found)
+        index = decode_index(
             tier,
             key,
-            index_bytes=pair.index.size_bytes,
+            stored,
             data_bytes=pair.data.size_bytes,
             index_checksum_bytes=pair.index_checksums.size_bytes if pair.index_checksums else None,
         )
@@ -207,6 +217,8 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
         found.add(_judge_index(tier, key, pair.index, error))
         return
     examined.index = index
+    if checksums is not None and fits(checksums, key, index, found):
+        examined.checksums, examined.has_checksums = checksums, True
     if index.data_length != pair.data.size_bytes:
         code = Code.WRONG_LENGTH
         found.add(

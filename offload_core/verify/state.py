@@ -1,8 +1,8 @@
 """What has been verified to the last byte, in a file, so that the next time it is passed over.
 
-An SQLite file: whoever is killed leaves what was committed before. An object is passed over if both its objects have
-the sizes and times that they had; one of which something was wrong is not kept, and verified again. Described in
-docs/verify.md.
+An SQLite file: whoever is killed leaves what was committed before. A pair is passed over if both objects, and what
+lies beside them, have the sizes and times that they had; one of which something was wrong is not kept, and verified
+again. Described in docs/verify.md.
 """
 
 from __future__ import annotations
@@ -145,7 +145,17 @@ class VerifiedObjects:
 
 
 def _looks(pair: Pair) -> str:
-    return json.dumps([_look(pair.data), _look(pair.index)])
+    looks: list[object] = [_look(pair.data), _look(pair.index)]
+    beside = {
+        name: _look(listed)
+        for name, listed in (
+            (".data.crc", pair.data_checksums),
+            (".index.crc", pair.index_checksums),
+            ("checksums", pair.block_checksums),
+        )
+        if listed is not None
+    }
+    return json.dumps([*looks, beside] if beside else looks)
 
 
 def _look(listed: ListedObject | None) -> list[object] | None:

@@ -23,6 +23,7 @@ _TABLES = """
     CREATE TABLE extents (
         object INTEGER, ledger INTEGER, first INTEGER, last_block INTEGER, stop INTEGER, entries INTEGER, size INTEGER,
         PRIMARY KEY (object, ledger)) WITHOUT ROWID;
+    CREATE TABLE lone_checksums (key TEXT);
     CREATE INDEX by_uuid ON objects (uuid);
     CREATE INDEX broken ON objects (managed_ledger, cluster) WHERE NOT is_sound;
 """
@@ -103,6 +104,10 @@ class Survey:
         )
         return number
 
+    def add_lone_checksums(self, keys: Sequence[str]) -> None:
+        """Take checksums that lie beside nothing, by the keys of the data objects that are not there."""
+        self._file.executemany("INSERT INTO lone_checksums VALUES (?)", [(key,) for key in keys])
+
     def set_stop(self, number: int, ledger_id: int, stop_entry_id: int) -> None:
         """The end of a ledger's entries in an object, now that they have been counted."""
         self._file.execute(
@@ -147,6 +152,10 @@ class Survey:
         query = f"SELECT {_OBJECT} FROM objects WHERE NOT is_recorded ORDER BY key"  # noqa: S608
         return map(_object, self._file.execute(query))
 
+    def lone_checksums(self) -> Iterator[ObjectKey]:
+        """The keys of data objects that are not there, of which checksums are; in the order of the listing."""
+        return (_key(row[0]) for row in self._file.execute("SELECT key FROM lone_checksums ORDER BY rowid"))
+
     def unrecorded_ledgers(self) -> Iterator[tuple[Surveyed, LedgerExtent]]:
         """The ledgers of sound pairs that no record names; those of one cluster, topic and ledger together."""
         query = (
@@ -157,13 +166,17 @@ class Survey:
             yield _object(row[:10]), _extent(row[10:])
 
 
+def _key(data_key: str) -> ObjectKey:
+    parsed = parse_key(data_key)
+    assert parsed is not None
+    return parsed
+
+
 def _object(row: Sequence[Any]) -> Surveyed:
     number, key, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at, last = row
-    parsed = parse_key(key)
-    assert parsed is not None
     return Surveyed(
         number=number,
-        key=parsed,
+        key=_key(key),
         cluster=cluster,
         managed_ledger=managed_ledger,
         has_data=bool(has_data),

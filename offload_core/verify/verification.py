@@ -6,75 +6,58 @@ looked at some at a time, and what is known of all of them is kept in a temporar
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
-from offload_core.catalogue import Records, TopicName, concurrently
-from offload_core.catalogue.listing import Pair, stream_pairs
+from offload_core.catalogue import Records, TopicName, concurrently, read_each
+from offload_core.catalogue.listing import Pair, stream_attempts
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.export.executors import Executor, ThreadExecutor
-from offload_core.metadata import ManagedLedgerInfo
 from offload_core.offload.clock import system_now_ms
 from offload_core.tier import Tier
-from offload_core.verify.codes import Code, Severity
+from offload_core.verify.codes import Code
 from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, of_error
 from offload_core.verify.objects import Examined, examine
 from offload_core.verify.recorded import RecordCheck
+from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
+from offload_core.verify.summary import Summary
 from offload_core.verify.survey import Survey, Surveyed
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
 
 STALE_AFTER = timedelta(days=1)
 """An upload that is older is under way no more."""
 
+INDEX_BYTES_AT_ONCE = 4 << 20
+"""Indexes are decoded together up to so many bytes, one at least; what they are decoded to is many times larger."""
+
 _PAIRS_AT_ONCE = 2048
 _TOPICS_AT_ONCE = 256
-_FAILURES_KEPT = 100
 
 
-@dataclass(slots=True, kw_only=True)
-class Summary:
-    """What was looked at, and what came of it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _UnderWay:
+    """What is kept of an object while it is read.
 
     Attributes:
-        objects: pairs of data and index objects; `object_bytes` all their bytes.
-        ledgers: of records, those that were compared.
-        deep_objects: data objects that were verified to the last byte now, of `deep_bytes`; `skipped` those before.
-        entries: that were counted in these; `unchecked_entries` those without a checksum.
-        unknown: objects that no record names, which may be another cluster's: nothing is said of them.
-        findings: how many of each code.
-        failed: objects that could not be verified; `failures` why, of the first.
+        is_whole: its data object is as long as its index says.
+        is_compared: with the checksums beside it only.
     """
 
-    objects: int = 0
-    object_bytes: int = 0
-    topics: int = 0
-    ledgers: int = 0
-    deep_objects: int = 0
-    deep_bytes: int = 0
-    skipped: int = 0
-    entries: int = 0
-    unchecked_entries: int = 0
-    unknown: int = 0
-    findings: Counter[Code] = field(default_factory=Counter)
-    failed: int = 0
-    failures: list[OffloadError] = field(default_factory=list)
+    examined: Examined
+    data_bytes: int
+    is_whole: bool
+    is_compared: bool
 
-    def count(self, severity: Severity) -> int:
-        """How many findings are so bad."""
-        return sum(count for code, count in self.findings.items() if code.severity is severity)
-
-    def fail(self, error: OffloadError) -> None:
-        """Something could not be verified."""
-        self.failed += 1
-        if len(self.failures) < _FAILURES_KEPT:
-            self.failures.append(error)
+    def is_sound(self, result: DeepResult) -> bool:
+        """Whether every byte of it was decoded, counted, and found to be right."""
+        return self.is_whole and not self.is_compared and not result.findings
 
 
 class Verification:
@@ -85,7 +68,9 @@ class Verification:
         records: opens managed ledgers' records, after the tier was listed; None for none.
         deep: verify every byte of data objects.
         executor: who does that; None for a thread a core.
+        by_checksums: with `deep`: objects that have checksums are compared with these, and not decoded.
         state: passes over what was verified before; only with `deep`.
+        sealing: gives checksums to sound objects that have none; only with `deep`.
         now_ms: the time, since 1970, UTC.
         listener: told after each object how many there were.
 
@@ -101,8 +86,10 @@ class Verification:
         prefix: str = "",
         records: Callable[[], AbstractContextManager[Records]] | None = None,
         deep: bool = False,
+        by_checksums: bool = False,
         executor: Executor | None = None,
         state: VerifiedObjects | None = None,
+        sealing: Sealing | None = None,
         now_ms: Callable[[], int] = system_now_ms,
         listener: Callable[[Summary], None] = lambda _: None,
     ) -> None:
@@ -110,12 +97,14 @@ class Verification:
         self._prefix = prefix
         self._records = records
         self._deep = deep
+        self._by_checksums = by_checksums
         self._executor = ThreadExecutor() if executor is None else executor
         self._state = state
+        self._sealing = sealing
         self._now_ms = now_ms
         self._listener = listener
         self._found: deque[Finding] = deque()
-        self._under_way: dict[int, Pair] = {}
+        self._under_way: dict[int, _UnderWay] = {}
         self._known: set[TopicName] = set()
         self.summary = Summary()
 
@@ -140,6 +129,7 @@ class Verification:
             for result in self._executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
                 self._take(survey, result)
                 yield from self._drain()
+            self._seal()
         else:
             for _ in self._surveyed(survey):
                 yield from self._drain()
@@ -151,8 +141,9 @@ class Verification:
 
     def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
-        pairs = stream_pairs(self._tier, self._prefix)
-        while some := list(islice(pairs, _PAIRS_AT_ONCE)):
+        for listed in _in_batches(stream_attempts(self._tier, self._prefix), self._deep):
+            some = [pair for pair in listed if not _is_lone(pair)]
+            survey.add_lone_checksums([pair.key.data_key for pair in listed if _is_lone(pair)])
             for examined in concurrently(self._examine, some):
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)
@@ -160,6 +151,7 @@ class Verification:
                     number = survey.add(examined)
                     self.summary.objects += 1
                     self.summary.object_bytes += examined.size_bytes
+                    self.summary.with_checksums += examined.has_checksums
                     self._found.extend(examined.findings)
                     self._listener(self.summary)
                     yield number, examined
@@ -177,31 +169,46 @@ class Verification:
             return error.at(key=pair.key.data_key)
         if examined is not None and not self._deep:
             examined.index = None  # it may be large, and is not needed any more
+            examined.checksums = None
         return examined
 
     def _task(self, survey: Survey, number: int, examined: Examined) -> Iterator[DeepTask]:
-        pair = examined.pair
-        if self._state is not None:
+        pair, index = examined.pair, examined.index
+        seals = self._sealing is not None and is_sealable(examined)
+        if self._state is not None and not seals:
             counts = self._state.find(pair)
             if counts is not None:
                 self.summary.skipped += 1
                 _set_stops(survey, number, counts)
                 return
-        assert examined.index is not None
+        compares = self._by_checksums and examined.checksums is not None
+        assert index is not None
         assert pair.data is not None
-        self._under_way[number] = pair
+        assert pair.index is not None
+        self._under_way[number] = _UnderWay(
+            examined=replace(examined, index=None, checksums=None, findings=[]),
+            data_bytes=pair.data.size_bytes,
+            is_whole=pair.data.size_bytes == index.data_length,
+            is_compared=compares,
+        )
         yield DeepTask(
             number=number,
             key=pair.key,
-            index=examined.index,
+            index=index,
+            index_bytes=pair.index.size_bytes,
+            index_crc=examined.index_crc,
             data_bytes=pair.data.size_bytes,
             is_filtered=examined.is_filtered,
             has_gaps=examined.has_gaps,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
+            checksums=examined.checksums,
+            by_checksums=compares,
+            makes_checksums=seals,
         )
 
     def _take(self, survey: Survey, result: DeepResult) -> None:
-        pair = self._under_way.pop(result.task.number)
+        under_way = self._under_way.pop(result.number)
+        pair = under_way.examined.pair
         self._found.extend(result.findings)
         if result.is_gone:
             return
@@ -209,14 +216,30 @@ class Verification:
             self.summary.fail(result.failure)
             return
         self.summary.deep_objects += 1
-        self.summary.deep_bytes += result.task.data_bytes
+        self.summary.deep_bytes += under_way.data_bytes
+        self.summary.compared_objects += under_way.is_compared
         self.summary.entries += sum(each.entries for each in result.counts)
         self.summary.unchecked_entries += sum(each.unchecked for each in result.counts)
         self._listener(self.summary)
-        _set_stops(survey, result.task.number, result.counts)
-        is_whole = result.task.data_bytes == result.task.index.data_length
-        if self._state is not None and is_whole and not result.findings:
+        _set_stops(survey, result.number, result.counts)
+        if self._sealing is not None and result.made is not None:
+            self._sealing.add(Sealable(under_way.examined, result.made, result.counts))
+            if self._sealing.is_full:
+                self._seal()
+        elif self._state is not None and under_way.is_sound(result):
             self._state.add(pair, result.counts)
+
+    def _seal(self) -> None:
+        """Give checksums to those that are to have some."""
+        if self._sealing is None:
+            return
+        for sealed in self._sealing.settle():
+            if isinstance(sealed, OffloadError):
+                self.summary.fail(sealed)
+                continue
+            self.summary.sealed += sealed.pair is not None
+            if self._state is not None and sealed.pair is not None:
+                self._state.add(sealed.pair, sealed.counts)
 
     # --- records -------------------------------------------------------------------------------
 
@@ -228,7 +251,7 @@ class Verification:
         with opened() as records:
             topics = iter(records.topics())
             while some := list(islice(topics, _TOPICS_AT_ONCE)):
-                for topic, info in self._read(records, some):
+                for topic, info in read_each(records, some):
                     if isinstance(info, FormatError):
                         yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
                         continue
@@ -239,20 +262,6 @@ class Verification:
                         yield from check.check(topic, info)
                     except FormatError as error:
                         yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
-
-    def _read(
-        self, records: Records, topics: Sequence[TopicName]
-    ) -> Iterator[tuple[TopicName, ManagedLedgerInfo | FormatError]]:
-        """The records of these topics; one by one where one of them cannot be parsed."""
-        try:
-            yield from records.read(topics).items()
-            return
-        except FormatError as error:
-            if len(topics) == 1:
-                yield topics[0], error
-                return
-        for topic in topics:
-            yield from self._read(records, [topic])
 
     # --- what no record names ------------------------------------------------------------------
 
@@ -275,6 +284,13 @@ class Verification:
                 yield Doubtful(finding=_about(Code.NO_INDEX, stored), absent=(index,), present=(data,))
             elif not stored.has_data:
                 yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
+        for key in survey.lone_checksums():
+            finding = Finding(
+                code=Code.CHECKSUMS_ORPHAN, what=Code.CHECKSUMS_ORPHAN.meaning, key=key.block_checksums_key
+            )
+            yield Doubtful(
+                finding=finding, absent=(key.data_key, key.index_key), present=(key.block_checksums_key,)
+            )
         copies = survey.unrecorded_ledgers()
         yield from check_copies((copy for copy in copies if not is_orphan(copy[0])), survey.has_broken)
 
@@ -325,6 +341,26 @@ class Verification:
                     key=stale.upload.key,
                     found=f"upload {stale.upload.upload_id}, begun {stale.started_at:%Y-%m-%d %H:%MZ}",
                 )
+
+
+def _in_batches(pairs: Iterator[Pair], deep: bool) -> Iterator[list[Pair]]:
+    """Some at a time: not too many, and with `deep`, where their indexes are kept, not too many bytes of these."""
+    some: list[Pair] = []
+    total = 0
+    for pair in pairs:
+        size = pair.index.size_bytes if deep and pair.index is not None else 0
+        if len(some) == _PAIRS_AT_ONCE or (some and total + size > INDEX_BYTES_AT_ONCE):
+            yield some
+            some, total = [], 0
+        some.append(pair)
+        total += size
+    if some:
+        yield some
+
+
+def _is_lone(pair: Pair) -> bool:
+    """Whether there are checksums of it and nothing else."""
+    return pair.data is None and pair.index is None
 
 
 def _set_stops(survey: Survey, number: int, counts: Sequence[LedgerCount]) -> None:

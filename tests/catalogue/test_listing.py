@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
 from golden import BROKER
+from mapfiles import mapfile
 from tiers import (
     CLUSTER,
     MANAGED_LEDGER,
     MODIFIED_AT,
     TOPIC,
+    MemoryDriver,
     Names,
     lay_out,
     lay_out_broker_objects,
@@ -21,10 +24,11 @@ from tiers import (
     uuid_of,
 )
 
-from offload_core import open_tier
+from offload_core import TierReader, open_tier
 from offload_core.catalogue import Catalogue
+from offload_core.catalogue.listing import list_pairs, stream_attempts
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.tier import open_store
+from offload_core.tier import Tier, open_store
 
 PAYLOADS = [b"one", b"", b"three"]
 
@@ -294,3 +298,21 @@ def test_a_whole_copy_is_preferred_to_segments_however_old(tmp_path: Path, days:
     (ledger,) = catalogue_of(tmp_path).topics[0].ledgers
     assert ledger.formats == (ObjectFormat.PIP17,)
     assert [stored.key.uuid for stored in ledger.superseded] == [uuid_of(1)]
+
+
+# --- checksums beside objects --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("written", [pip17_object(PAYLOADS, ledger_id=7), mapfile(PAYLOADS, ledger_id=7)])
+def test_checksums_are_no_objects_and_those_of_none_are_passed_over(written: WrittenObject) -> None:
+    keys = [replace(written.key, uuid=uuid_of(number)) for number in range(3)]
+    objects = {key.block_checksums_key: b"checksums" for key in keys}
+    objects |= {keys[1].data_key: written.data, keys[1].index_key: written.index}
+    with TierReader(Tier(MemoryDriver(objects, metadata=Names().as_metadata("data")))) as tier:
+        (pair,) = list_pairs(tier.store)
+        assert pair.data is not None
+        assert pair.index is not None
+        assert pair.block_checksums is not None
+        assert [each.key.data_key for each in stream_attempts(tier.store)] == [key.data_key for key in keys]
+        (topic,) = tier.catalogue().topics
+    assert [len(ledger.attempts) for ledger in topic.ledgers] == [1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, golden_record, m
 from tiers import put
 
 from offload_core import open_tier
-from offload_core.catalogue import RecordSource, TopicName
+from offload_core.catalogue import RecordSource, TopicName, open_records, require_complete
 from offload_core.metadata import ManagedLedgerInfo, pack_managed_ledger_info, parse_stored_record
+from offload_core.metadata.sqlite import SqliteStore
 from offload_core.tier import open_store
 from offload_hooks.errors import BadLengthError, MetadataError, ObjectNotFoundError, OptionError
 
@@ -169,3 +171,31 @@ def test_a_file_too_large_for_a_record_is_not_read(tmp_path: Path) -> None:
         file.truncate((64 << 20) + 1)
     with pytest.raises(BadLengthError, match=r"too large \(object .*persistent/a\)"):
         load(tmp_path)
+
+
+def test_only_a_metadata_store_itself_tells_what_may_be_deleted(tmp_path: Path) -> None:
+    url = f"sqlite:{tmp_path}/records.db"
+    store = SqliteStore(url, create=True)
+    with open_tier(tmp_path) as tier:
+        with open_records(url, tier.store, {}) as records, pytest.raises(OptionError, match="there is none"):
+            require_complete(records)
+        store.put("/managed-ledgers/a/b/persistent/c", RECORD, None)
+        store.close()
+        with open_records(url, tier.store, {}) as records:
+            assert require_complete(records) == [TopicName("persistent://a/b/c")]
+        for source, why in (
+            (str(MANAGED_LEDGERS), "files are a copy"),
+            ({"a/b/c": RECORD}, "given one by one"),
+            ("http://127.0.0.1:1", "leave out what the caller may not see"),
+        ):
+            with open_records(source, tier.store, {}) as records, pytest.raises(OptionError, match=why):
+                require_complete(records)
+
+
+def test_a_record_is_read_as_it_is_now_also_of_a_topic_that_is_new(tmp_path: Path) -> None:
+    url, topic = f"sqlite:{tmp_path}/records.db", TopicName("persistent://a/b/c")
+    store = SqliteStore(url, create=True)
+    with open_tier(tmp_path) as tier, closing(store), open_records(url, tier.store, {}) as records:
+        assert records.read([topic]) == {}
+        store.put("/managed-ledgers/a/b/persistent/c", RECORD, None)
+        assert list(records.read([topic])) == [topic]

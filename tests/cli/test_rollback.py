@@ -205,7 +205,7 @@ def test_delete_shows_first_what_would_become_of_each(offload: Offload, tier: Ti
 
 
 def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path: Path) -> None:
-    before, record = keys(tier), file_of(tmp_path, MIXED)
+    before, record = keys(tier), store_of(tmp_path, MIXED)
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", record, "--yes"]
     result = offload(*arguments)
     assert (result.code, keys(tier)) == (2, before)
@@ -251,6 +251,20 @@ def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path:
     assert (result.code, result.out, keys(tier)) == (2, "", before)
     assert "only records tell: expected --records URL" in result.err
     assert not (tmp_path / "audit.jsonl").exists()
+
+
+def test_records_that_may_lack_some_delete_nothing(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    before = keys(tier)
+    SqliteStore(f"sqlite:{tmp_path}/empty.db", create=True).close()
+    for records, why in (
+        (file_of(tmp_path, MIXED), "files are a copy, perhaps of some topics, and of another day"),
+        (f"sqlite:{tmp_path}/empty.db", "there is none of any managed ledger"),
+    ):
+        arguments = ["rollback", "delete", tmp_path / "tier", "--records", records]
+        assert offload(*arguments).code == 1
+        result = offload(*arguments, "--yes", "--audit-log", tmp_path / "audit", "--accept-loss")
+        assert (result.code, result.out, keys(tier)) == (2, "", before)
+        assert f"by these records nothing is deleted: {why}" in result.err
 
 
 def test_delete_releases_segments_first(offload: Offload, tier: Tier, tmp_path: Path) -> None:
@@ -310,10 +324,11 @@ def test_a_release_needs_records_that_can_be_written(offload: Offload, tier: Tie
 def test_records_that_are_none_are_an_error_and_nothing_goes(
     offload: Offload, tier: Tier, tmp_path: Path
 ) -> None:
-    before, place = keys(tier), tmp_path / "a-record"
-    place.write_bytes(b"no record at all")
+    before, url = keys(tier), f"sqlite:{tmp_path}/records.db"
+    with closing(SqliteStore(url, create=True)) as store:
+        store.put(f"/managed-ledgers/{MANAGED_LEDGER}", b"no record at all", None)
     for command in (["plan"], ["delete", "--yes", "--accept-loss", "--audit-log", tmp_path / "audit"]):
-        result = offload("rollback", *command, tmp_path / "tier", "--records", f"{TOPIC}={place}")
+        result = offload("rollback", *command, tmp_path / "tier", "--records", url)
         assert (result.code, result.out) == (1, "")
         assert "a managed ledger's record" in result.err
     assert keys(tier) == before
@@ -327,7 +342,7 @@ def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> No
         "delete",
         tmp_path / "tier",
         "--records",
-        file_of(tmp_path, MIXED),
+        store_of(tmp_path, MIXED),
         "--accept-loss",
         "--yes",
         "--audit-log",
@@ -352,7 +367,7 @@ def test_a_failure_says_what_was_deleted_and_where_it_failed(
     faults = "fault-plan:faults=fail-before delete #3"  # which object that is of depends: several go at once
     place, log = tmp_path / "tier", tmp_path / "audit"
     put_segment(tier, 3, (7, 0, 2))
-    record = file_of(tmp_path, MIXED)
+    record = store_of(tmp_path, MIXED)
     arguments = [
         "rollback",
         "delete",

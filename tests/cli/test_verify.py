@@ -149,7 +149,17 @@ def test_a_state_passes_over_what_was_sound(
     assert (broken.code, "this is no file of verified objects" in broken.err) == (2, True)
 
 
-@pytest.mark.parametrize("arguments", [["--state", "x"], ["--workers", "2"], ["--processes"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--state", "x"],
+        ["--workers", "2"],
+        ["--processes"],
+        ["--seal"],
+        ["--by-checksums"],
+        ["--master", "local[1]"],
+    ],
+)
 def test_what_is_for_every_byte_needs_deep(offload: Offload, tmp_path: Path, arguments: list[str]) -> None:
     result = offload("verify", tmp_path, *arguments)
     assert (result.code, "--deep" in result.err) == (2, True)
@@ -168,3 +178,55 @@ def test_as_a_process_with_processes(offload_process: Offload, tmp_path: Path) -
     assert result.code == 1
     codes = json.loads(result.out)["summary"]["codes"]
     assert {"object.wrong-length", "entry.bad-length", "block.bad-magic"} <= set(codes)
+
+
+# --- checksums ---------------------------------------------------------------------------------------
+
+
+def test_sealing_is_a_dry_run_without_yes(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, LEDGER, attempt=1)
+    result = offload("verify", tmp_path, "--deep", "--seal")
+    assert (result.code, result.err) == (0, "")
+    assert result.out.endswith("0 of them without a checksum; 1 would get checksums: nothing is wrong\n")
+    assert not list(tmp_path.glob("*-checksums"))
+
+
+def test_sealing_writes_checksums_and_says_so_before(offload: Offload, tmp_path: Path) -> None:
+    root, log = tmp_path / "tier", tmp_path / "audit.jsonl"
+    key = lay_out(root, LEDGER, attempt=1)
+    arguments = ("verify", root, "--deep", "--seal", "--yes", "--audit-log", log)
+    assert offload(*arguments).out.endswith("; 1 got checksums: nothing is wrong\n")
+    (line,) = map(json.loads, log.read_text().splitlines())
+    assert (line["action"], line["key"], line["ledger_id"]) == ("write", f"{key}-checksums", 7)
+    assert offload(*arguments).out.endswith("; 1 with checksums beside them: nothing is wrong\n")
+    summary = json.loads(offload("verify", root, "--json").out)["summary"]
+    assert (summary["with_checksums"], summary["sealed"]) == (1, 0)
+
+
+def test_a_sealed_block_that_was_changed_is_found(offload: Offload, tmp_path: Path) -> None:
+    root = tmp_path / "tier"
+    key = lay_out(root, pip17_object([b"plain"] * 5, ledger_id=7), attempt=1)
+    offload("verify", root, "--deep", "--seal", "--yes", "--audit-log", tmp_path / "audit.jsonl")
+    (root / key).write_bytes((root / key).read_bytes().replace(b"plain", b"plane"))
+    result = offload("verify", root, "--deep")
+    assert result.code == 1
+    assert f"checksums.block  {key}, ledger 7, block 1, byte 0" in result.out
+
+
+@pytest.mark.parametrize("arguments", [("--yes",), ("--audit-log", "audit.jsonl"), ("--deep", "--yes")])
+def test_only_sealing_takes_yes(offload: Offload, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    result = offload("verify", tmp_path, *arguments)
+    assert result.code == 2
+    assert "only --seal writes anything" in result.err
+
+
+def test_sealing_for_good_needs_an_audit_log(offload: Offload, tmp_path: Path) -> None:
+    result = offload("verify", tmp_path, "--deep", "--seal", "--yes")
+    assert result.code == 2
+    assert "--audit-log FILE" in result.err
+
+
+def test_spark_decides_how_much_runs_at_once(offload: Offload, tmp_path: Path) -> None:
+    result = offload("verify", tmp_path, "--deep", "--master", "local[1]", "--workers", "2")
+    assert result.code == 2
+    assert "--master without --workers, --processes" in result.err

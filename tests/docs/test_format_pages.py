@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 
+from offload_core.codec.block_checksums import crc32c, pack_block_checksums, parse_block_checksums
 from offload_core.codec.block_header import BLOCK_MAGIC
 from offload_core.codec.frames import PADDING
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat
@@ -132,6 +133,19 @@ def test_the_uuid_of_the_example_is_that_of_its_halves() -> None:
         bytes=b"".join(half.to_bytes(8, "big", signed=True) for half in (context.uidMsb, context.uidLsb))
     )
     assert f"`{uuid}`" in (ROOT / "docs" / "formats" / "metadata.md").read_text()
+
+
+def test_the_example_of_block_checksums_is_of_the_objects_that_the_page_names() -> None:
+    data = read("tests/docs/block-checksums-v1.bin")
+    checksums = parse_block_checksums(data)
+    golden = "tests/golden/offloader/pip17/exact-fill"
+    index, rest = read(f"{golden}/index.bin.gz"), read(f"{golden}/data.bin.gz")
+    assert (checksums.index_length, checksums.index_crc) == (len(index), crc32c(index))
+    for length, crc in checksums.blocks:
+        block, rest = rest[:length], rest[length:]
+        assert crc32c(block) == crc
+    assert not rest
+    assert pack_block_checksums(checksums) == data
 
 
 def test_the_example_of_a_sidecar_is_what_is_written_and_read() -> None:

@@ -165,6 +165,14 @@ def test_blocks_and_threads_are_those_of_the_policies(topics, said, tmp_path, mo
     assert len({id(each["budget"]) for each in seen}) == 1
 
 
+def test_checksums_are_written_where_the_policies_say_so(topics, said, tmp_path):
+    said[NAME] = to(tmp_path / "one", checksums=True)
+    for topic in topics:
+        topic.offload_prefix(END)
+    counts = [len(list((tmp_path / name).glob("*-checksums"))) for name in ("one", "two")]
+    assert counts == [2, 0]
+
+
 def test_a_rate_limit_slows_the_tier_down(environment, records, hot, clock, tmp_path):
     limited = to(tmp_path / "slow", rate_limit_in_bytes_per_second=100_000)
     offloads = PolicyOffloads(records, hot, lambda _: limited, now_ms=clock)

@@ -73,6 +73,19 @@ def test_streaming_is_switched_on_and_off_by_policies(topic: ManagedLedger, cloc
     assert topic.streaming is None
 
 
+@pytest.mark.parametrize("checksums", [True, False])
+def test_segments_have_checksums_where_the_policies_say_so(
+    topic: ManagedLedger, cold: TierReader, clock: Clock, checksums: bool
+) -> None:
+    small = {"streaming": True, "max_block_size_in_bytes": 5 * MIB}
+    keep_up(topic, policies(**small, checksums=checksums), clock.now_ms)
+    topic.add_entries([b"one", b"two"])
+    topic.complete_segment()
+    (segment,) = segments_of(topic.read_info())
+    keys = {each.key for each in cold.store.list_objects()}
+    assert (f"{segment.uuid}" in keys, f"{segment.uuid}-checksums" in keys) == (True, checksums)
+
+
 def test_a_streamed_topic_is_not_offloaded_by_ledgers_also_not_beside_its_owner(
     topic: ManagedLedger, streaming: Environment, clock: Clock
 ) -> None:

@@ -53,6 +53,7 @@ OURS = {
     "managedLedgerOffloadFilter",
     "managedLedgerOffloadFilterMode",
     "managedLedgerOffloadFilterOptions",
+    "managedLedgerOffloadChecksums",
     "managedLedgerOffloadStreaming",
     "maxOffloadSegmentSizeInBytes",
     "maxOffloadSegmentRolloverTimeInSeconds",
@@ -68,7 +69,7 @@ def a_value(name: str) -> Any:
         return "gap"
     if "Priority" in name:
         return "BOOKKEEPER_FIRST"
-    if name.endswith("Streaming"):
+    if name.endswith(("Streaming", "OffloadChecksums")):
         return True
     numbers = ("Bytes", "Seconds", "Millis", "Threads", "Rounds", "Second")
     return 6 * MIB if name.endswith(numbers[:3]) else 7 if name.endswith(numbers[3:]) else "text"

@@ -60,6 +60,10 @@ class PulsarAdmin:
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
         return namespace
 
+    def remove_offload_policies(self, namespace: str) -> None:
+        """The namespace's topics are offloaded no more, and the broker does not know where they were."""
+        self._ask("DELETE", f"/namespaces/{namespace}/removeOffloadPolicies")
+
     def make_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Make a topic of so many partitions, `topic-partition-0` and so on."""
         self._ask("PUT", f"{_path(topic)}/partitions", partitions)
@@ -80,6 +84,10 @@ class PulsarAdmin:
             )
             for ledger in stats
         ]
+
+    def delete(self, topic: str) -> None:
+        """Delete the topic, its subscriptions and producers with it; its name is known no more."""
+        self._ask("DELETE", _path(topic), query="force=true")
 
     def unload(self, topic: str) -> None:
         """Have the broker forget the topic, which closes its ledger and drops its caches and read handles."""

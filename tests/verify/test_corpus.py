@@ -44,6 +44,20 @@ def test_the_same_is_found_in_small_windows(damage: Damage, ranges_ahead: int) -
     assert found == scene.findings(range_bytes=1 << 20)
 
 
+SEALED = [damage for damage in DEEP_ONLY if damage.scene().has_block_checksums]
+
+
+@pytest.mark.parametrize("ranges_ahead", [0, 3])
+@pytest.mark.parametrize("damage", SEALED, ids=lambda damage: damage.name)
+def test_checksums_alone_show_what_was_changed_since(damage: Damage, ranges_ahead: int) -> None:
+    scene, place = damage.make()
+    tier = scene.tier(range_bytes=512, ranges_ahead=ranges_ahead)
+    verification = scene.verification(deep=True, tier=tier, by_checksums=True)
+    (finding,) = verification
+    assert (finding.code, at(finding, dict(place))) == (Code.CHECKSUMS_BLOCK, True)
+    assert (verification.summary.compared_objects, verification.summary.entries) == (len(scene.written), 0)
+
+
 @pytest.mark.parametrize("damage", DEEP_ONLY, ids=lambda damage: damage.name)
 def test_what_only_the_bytes_show_is_not_seen_without_them(damage: Damage) -> None:
     scene, _ = damage.make()

@@ -5,7 +5,8 @@
     <upload id>.metadata.json   the sidecar, while the commit has not moved it beside the object
     <hash of a key>.replaced    the object that is being replaced, while it is (see `commit`)
     lock                        held while objects are put in place or deleted, and uploads dropped
-    *.tmp                       a file that has not got its name yet; one that a crash left means nothing
+    *.tmp                       a file that has not got its name yet; one that a crash left means nothing. Of a record,
+                                it is listed as an upload without a key, so that it can be found and dropped
 
 An upload's id is 32 hexadecimal digits; no other text is ever made part of a path here.
 """
@@ -40,6 +41,9 @@ from offload_drivers.upload_records import (
     new_upload,
 )
 from offload_hooks import StaleUpload, Upload
+
+_HALF = RECORD_SUFFIX + ".tmp"
+"""A record that has not got its name yet."""
 
 
 class Staging:
@@ -84,20 +88,24 @@ class Staging:
             return remove(self._file(upload, RECORD_SUFFIX)) or any(was_there)
 
     def uploads(self, prefix: str) -> Iterator[StaleUpload]:
-        """All uploads of keys that begin with `prefix`, in order of their ids."""
+        """All uploads of keys that begin with `prefix`, in order of their ids; without key what a crash left."""
         try:
             names = sorted(os.listdir(self.directory))
         except FileNotFoundError:
             return
         for name in names:
-            upload_id = name.removesuffix(RECORD_SUFFIX)
+            is_begun = name.endswith(RECORD_SUFFIX)
+            upload_id = name.removesuffix(".tmp").removesuffix(RECORD_SUFFIX)
             path = f"{self.directory}/{name}"
-            if name == upload_id or not is_upload_id(upload_id):
+            if not is_upload_id(upload_id) or name not in (
+                f"{upload_id}{RECORD_SUFFIX}",
+                f"{upload_id}{_HALF}",
+            ):
                 continue
             record = read_whole(path)
             if record is None:
                 continue
-            key, _ = decode_record(record, upload_id)
+            key = decode_record(record, upload_id)[0] if is_begun else ""
             try:
                 started_at = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
             except FileNotFoundError:

@@ -20,11 +20,13 @@ class StreamingSettings:
         max_segment_bytes: of payloads; `maxSizePerOffloadSegmentMbytes`. The entry that reaches it is the last.
         max_segment_age_s: since its first entry waits, also on an idle topic; `maxOffloadSegmentRolloverTimeMinutes`.
         block_bytes: the length of a full block.
+        checksums: write those of all blocks and the index beside them.
     """
 
     max_segment_bytes: int = 1024 << 20
     max_segment_age_s: float = 600
     block_bytes: int = DEFAULT_MAX_BLOCK_BYTES
+    checksums: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -56,4 +58,6 @@ class StreamingSettings:
     @property
     def of_segments(self) -> SegmentBounds:
         """What is said of one segment."""
-        return SegmentBounds(max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes)
+        return SegmentBounds(
+            max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes, checksums=self.checksums
+        )

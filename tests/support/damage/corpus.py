@@ -55,4 +55,11 @@ def damage(scene: Callable[[], Scene], code: Code, *also: Code, deep: bool = Fal
     return take
 
 
-from damage import in_copies, in_data, in_indexes, in_mapfiles, in_records  # noqa: E402, F401 - they fill the corpus
+from damage import (  # noqa: E402 - they fill the corpus
+    in_checksums,  # noqa: F401
+    in_copies,  # noqa: F401
+    in_data,  # noqa: F401
+    in_indexes,  # noqa: F401
+    in_mapfiles,  # noqa: F401
+    in_records,  # noqa: F401
+)

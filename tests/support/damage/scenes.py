@@ -23,6 +23,7 @@ from records import CLOSED_AT_MS, copied, managed_ledger, segment
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from damage.filtered import filtered_object
+from damage.sealed import sealed
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.record_files import FileRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
@@ -106,9 +107,14 @@ class Scene:
         """A MapFile's `.crc` files."""
         assert key.checksum_keys is not None
         for name, of in zip(key.checksum_keys, (key.data_key, key.index_key), strict=True):
-            self.objects[name] = Stored(make_checksums(self.objects[of].data), {})
+            self.put(name, make_checksums(self.objects[of].data))
 
     # --- places ------------------------------------------------------------------------------------
+
+    @property
+    def has_block_checksums(self) -> bool:
+        """Whether there are some beside its objects."""
+        return any(key.endswith("checksums") for key in self.objects)
 
     def key(self, number: int = 0) -> str:
         """The key of a data object."""
@@ -132,6 +138,10 @@ class Scene:
         return block.offset + 128 + sum(12 + lengths[i] for i in range(block.first_entry_id, entry_id))
 
     # --- changes -----------------------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes) -> None:
+        """An object without user metadata."""
+        self.objects[key] = Stored(data, {})
 
     def write(self, key: str, offset: int, data: bytes) -> None:
         """Bytes over others."""
@@ -412,5 +422,12 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "filtered-segments-without-records": lambda: filtered_segments(records=False),
     "plain-entries": plain_entries,
     "no-checksums": without_checksums,
+    "pip17-sealed": lambda: sealed(pip17()),
+    "directory-sealed": lambda: sealed(with_directory()),
+    "streaming-sealed": lambda: sealed(streaming()),
+    "mapfile-sealed": lambda: sealed(mapfiles()),
+    "mapfile-block-sealed": lambda: sealed(mapfiles(FileCompression.BLOCK, checksums=False)),
+    "filtered-sealed": lambda: sealed(filtered()),
+    "filtered-segments-sealed": lambda: sealed(filtered_segments()),
 }
 """Sound ones by name: of these a verifier says nothing."""

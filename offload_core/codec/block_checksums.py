@@ -1,0 +1,178 @@
+"""The checksums of an offloaded object's blocks, and of its index: CRC-32C, in a small object beside the two.
+
+Our own; nobody needs it to read. It says whether bytes are those that were written, also of blocks and indexes whose
+format has no checksum. Source: docs/formats/block-checksums.md.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from offload_core.codec.byte_arrays import read_only
+from offload_core.codec.index import ObjectIndex
+from offload_core.codec.mapfile.fields import Buffer
+from offload_hooks.errors import (
+    BadLengthError,
+    BadMagicError,
+    ChecksumError,
+    TruncatedError,
+    UnsupportedVersionError,
+)
+
+MAGIC = 0x504F4353
+VERSION = 1
+_HEAD = struct.Struct(">IIqqII")
+_CHECKSUM = struct.Struct(">I")
+_LINE = np.dtype([("length", ">i8"), ("crc", ">u4")])
+
+
+def crc32c(data: Buffer, crc: int = 0) -> int:
+    """The CRC-32C of these bytes, or of all up to them, where `crc` is that of the bytes before."""
+    return int(google_crc32c.extend(crc, read_only(data))) if len(data) else crc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockChecksums:
+    """What is known of an attempt's two objects.
+
+    Attributes:
+        blocks: length and CRC-32C of each block of the data object, as they follow one another from byte 0 on; of a
+            MapFile, of each stretch.
+    """
+
+    index_length: int
+    index_crc: int
+    blocks: tuple[tuple[int, int], ...]
+
+    @property
+    def data_length(self) -> int:
+        """Of the data object: all blocks together."""
+        return sum(length for length, _ in self.blocks)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of the blocks."""
+        return tuple(length for length, _ in self.blocks)
+
+
+def packed_length(blocks: int) -> int:
+    """How long the checksums of so many blocks are."""
+    return _HEAD.size + blocks * _LINE.itemsize + _CHECKSUM.size
+
+
+def pack_block_checksums(checksums: BlockChecksums) -> bytes:
+    """Encode them."""
+    head = _HEAD.pack(
+        MAGIC,
+        VERSION,
+        checksums.data_length,
+        checksums.index_length,
+        checksums.index_crc,
+        len(checksums.blocks),
+    )
+    body = head + np.array(list(checksums.blocks), dtype=_LINE).tobytes()
+    return body + _CHECKSUM.pack(crc32c(body))
+
+
+def parse_block_checksums(data: Buffer) -> BlockChecksums:
+    """Decode them.
+
+    Raises:
+        UnsupportedVersionError: a newer version.
+        FormatError: they are damaged.
+    """
+    if len(data) < _HEAD.size:
+        raise TruncatedError("block checksums are cut off", expected=f"{_HEAD.size} bytes", found=len(data))
+    magic, version, data_length, index_length, index_crc, count = _HEAD.unpack_from(data)
+    if magic != MAGIC:
+        raise BadMagicError(
+            "these are no block checksums", offset=0, expected=f"{MAGIC:08X}", found=f"{magic:08X}"
+        )
+    if version != VERSION:
+        raise UnsupportedVersionError(
+            "block checksums have a version that is not known", offset=4, expected=VERSION, found=version
+        )
+    if len(data) != packed_length(count):
+        raise BadLengthError(
+            "block checksums are not as long as they declare",
+            offset=28,
+            expected=f"{packed_length(count)} bytes for {count} blocks",
+            found=len(data),
+        )
+    end = len(data) - _CHECKSUM.size
+    (stored,), found = _CHECKSUM.unpack_from(data, end), crc32c(memoryview(data)[:end])
+    if stored != found:
+        raise ChecksumError(
+            "block checksums do not match their own checksum", expected=f"{stored:08x}", found=f"{found:08x}"
+        )
+    lines = np.frombuffer(data, dtype=_LINE, count=count, offset=_HEAD.size)
+    if index_length < 0 or (count and int(lines["length"].min()) < 1):
+        raise BadLengthError("block checksums have a length that nothing has", offset=8)
+    checksums = BlockChecksums(
+        index_length=index_length,
+        index_crc=index_crc,
+        blocks=tuple(zip(lines["length"].tolist(), lines["crc"].tolist(), strict=True)),
+    )
+    if checksums.data_length != data_length:
+        raise BadLengthError(
+            "block checksums do not cover their data object",
+            offset=8,
+            expected=f"{data_length} bytes",
+            found=checksums.data_length,
+        )
+    return checksums
+
+
+def block_lengths_of(index: ObjectIndex) -> tuple[int, ...]:
+    """The lengths of a data object's blocks as they follow one another, whichever ledgers they are of."""
+    blocks = sorted((block.offset, block.length) for ledger in index.ledgers for block in ledger.blocks)
+    return tuple(length for _, length in blocks)
+
+
+class RunningChecksums:
+    """The CRC-32C of blocks whose bytes come by.
+
+    Args:
+        lengths: of the blocks, as they follow one another from the object's byte 0 on.
+
+    Bytes of a block come by in order, and may come by again. A gap drops the block in which it ends, if it does not end
+    where a block begins.
+    """
+
+    def __init__(self, lengths: Sequence[int]) -> None:
+        self._borders: npt.NDArray[np.int64] = np.concatenate(
+            [[0], np.cumsum(np.asarray(lengths, np.int64))]
+        ).astype(np.int64)
+        self._position = -1
+        self._crc = 0
+        self._is_whole = False
+
+    def offset(self, block: int) -> int:
+        """Where a block begins, by its number from 0 on."""
+        return int(self._borders[block])
+
+    def rewind(self) -> None:
+        """What comes by next may be anywhere."""
+        self._position, self._is_whole = -1, False
+
+    def update(self, data: Buffer, offset: int) -> Iterator[tuple[int, int]]:
+        """The object's bytes `data` come by, from its byte `offset` on; number and checksum of each block that ends."""
+        end = min(offset + len(data), int(self._borders[-1]))
+        view = memoryview(data)
+        if not offset <= self._position:
+            self._position, self._is_whole = offset, False
+        while self._position < end:
+            block = int(np.searchsorted(self._borders, self._position, side="right")) - 1
+            if self._position == self._borders[block]:
+                self._crc, self._is_whole = 0, True
+            stop = min(end, int(self._borders[block + 1]))
+            self._crc = crc32c(view[self._position - offset : stop - offset], self._crc)
+            self._position = stop
+            if stop == self._borders[block + 1] and self._is_whole:
+                yield block, self._crc

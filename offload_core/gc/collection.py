@@ -1,0 +1,97 @@
+"""A collection: what nothing in a tier needs is found, and deleted if that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from itertools import islice
+
+from offload_core.audit import AuditLog
+from offload_core.catalogue import Records, require_complete
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.gc.finding import Finder
+from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
+from offload_core.gc.scope import Scope
+from offload_core.gc.summary import Outcome, Summary
+from offload_core.gc.survey import Survey
+from offload_core.tier import Tier
+from offload_hooks.errors import OffloadError
+
+
+class Collection:
+    """Finds garbage: `report` or `collect` it once; `summary` is right in the end.
+
+    Args:
+        records: opens managed ledgers' records, after the tier was listed.
+        listener: told now and then how far it is.
+    """
+
+    def __init__(
+        self,
+        tier: Tier,
+        records: Callable[[], AbstractContextManager[Records]],
+        scope: Scope | None = None,
+        *,
+        listener: Callable[[Summary], None] = lambda _: None,
+    ) -> None:
+        self._tier = tier
+        self._records = records
+        self._scope = Scope() if scope is None else scope
+        self._listener = listener
+        self.summary = Summary()
+
+    def report(self, *, limit: int | None = None) -> Iterator[Outcome]:
+        """All garbage, or the first of it; nothing is changed.
+
+        Raises:
+            StoreError: the tier cannot be listed, or the records cannot be read. What fails of a single object is in
+                the summary, and the others are looked at.
+        """
+        yield from self._run(None, limit, DEFAULT_AT_ONCE)
+
+    def collect(
+        self, audit: AuditLog, *, limit: int | None = None, at_once: int = DEFAULT_AT_ONCE
+    ) -> Iterator[Outcome]:
+        """The same, deleted if it still is garbage just before. It can be called again after any failure.
+
+        If a record cannot be read, or the clocks are too far apart, nothing is deleted: `summary.why_incomplete`.
+
+        Args:
+            limit: the most that is deleted.
+
+        Raises:
+            OptionError: the records are not complete, see `require_complete`.
+            StoreError: as `report`, of the audit log, or of a deletion if the others would fail as well.
+        """
+        yield from self._run(audit, limit, at_once)
+
+    def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[Outcome]:
+        summary = self.summary
+        with Survey() as survey:
+            finder = Finder(self._tier, survey, self._scope, summary, self._listener)
+            finder.list_all()
+            with self._records() as records:
+                topics = records.topics() if audit is None else require_complete(records)
+                summary.why_incomplete = summary.why_incomplete or records.why_incomplete
+                finder.read_records(records, topics)
+                garbage = islice(finder.garbage(records), limit)
+                if audit is None or summary.why_incomplete is not None:
+                    outcomes: Iterator[Outcome | OffloadError] = (Outcome(garbage=each) for each in garbage)
+                else:
+                    outcomes = self._removal(records, audit).remove(garbage, at_once=at_once)
+                for outcome in outcomes:
+                    if isinstance(outcome, OffloadError):
+                        summary.fail(outcome)
+                        continue
+                    summary.count(outcome)
+                    self._listener(summary)
+                    yield outcome
+
+    def _removal(self, records: Records, audit: AuditLog) -> Removal:
+        return Removal(
+            tier=self._tier,
+            records=records,
+            writable=records.writable if isinstance(records, StoreRecords) else None,
+            scope=self._scope,
+            audit=audit,
+        )

@@ -1,0 +1,319 @@
+"""Finds what nothing in a tier needs: the tier is listed first, then records are read, then what is left is judged.
+
+In this order, since who writes an object has recorded its attempt before: what was listed, and is not named by a record
+that was read later, is of an attempt that has ended. Memory does not depend on how many objects there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from uuid import UUID
+
+from offload_core.catalogue import Records, TopicName, concurrently, read_each
+from offload_core.catalogue.listing import stream_pairs
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.codec.object_format import parse_key
+from offload_core.gc.attempts import is_under_way
+from offload_core.gc.copy_looks import CopyLooks
+from offload_core.gc.garbage import Garbage, Kind, objects_of
+from offload_core.gc.judging import Kept, Owners, judge_named, judge_unnamed
+from offload_core.gc.naming import NamedAttempt, Naming, namings
+from offload_core.gc.scope import Scope
+from offload_core.gc.summary import Summary
+from offload_core.gc.survey import Named, Survey, Surveyed
+from offload_core.metadata import ManagedLedgerInfo
+from offload_core.metadata.record_paths import record_path
+from offload_core.tier import Tier
+from offload_core.verify.objects import examine
+from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
+from offload_hooks.values import StaleUpload
+
+_PAIRS_AT_ONCE = 2048
+_TOPICS_AT_ONCE = 256
+_SAMPLES = 256
+"""Objects that are asked for their cluster, each of another topic."""
+
+
+class Finder:
+    """Finds garbage, step by step: `list_all`, `read_records`, `garbage`.
+
+    Attributes:
+        owners: whose objects are whose, once records were read.
+    """
+
+    def __init__(
+        self,
+        tier: Tier,
+        survey: Survey,
+        scope: Scope,
+        summary: Summary,
+        listener: Callable[[Summary], None],
+    ) -> None:
+        self._tier = tier
+        self._survey = survey
+        self._scope = scope
+        self._summary = summary
+        self._listener = listener
+        self._before = scope.before
+        self._topics: frozenset[TopicName] = frozenset()
+        self.owners = Owners(folder=scope.folder, clusters=(), is_shared=scope.is_shared)
+
+    # --- listing -------------------------------------------------------------------------------
+
+    def list_all(self) -> None:
+        """List uploads and objects. `StoreError`: the tier cannot be listed."""
+        summary, prefix = self._summary, self._scope.prefix
+        self._before = self._scope.before
+        if self._tier.describe().capabilities.stale_uploads:
+            with suppress(ObjectNotFoundError):  # a tier that nothing was ever written to
+                for stale in self._tier.list_uploads(prefix):
+                    self._survey.add_upload(stale)
+                    summary.uploads += 1
+        pairs = stream_pairs(self._tier, prefix)
+        while some := list(islice(pairs, _PAIRS_AT_ONCE)):
+            self._survey.add(some)
+            summary.objects += len(some)
+            summary.object_bytes += sum(each.size_bytes for pair in some for each in objects_of(pair))
+            self._listener(summary)
+        latest = self._survey.latest()
+        if latest is not None and latest > self._scope.now() + self._scope.clock_skew:
+            summary.why_incomplete = (
+                "an object is of a later time than it is now: the clocks of store and machine are further apart than "
+                f"{self._scope.clock_skew.total_seconds():.0f} s"
+            )
+
+    # --- records -------------------------------------------------------------------------------
+
+    def read_records(self, records: Records, topics: Sequence[TopicName]) -> None:
+        """Note what all records name. `StoreError`: they cannot be read."""
+        self._topics = frozenset(topics)
+        for begin in range(0, len(topics), _TOPICS_AT_ONCE):
+            for topic, info in read_each(records, topics[begin : begin + _TOPICS_AT_ONCE]):
+                named = info if isinstance(info, FormatError) else _namings(info)
+                if isinstance(named, FormatError):
+                    self._summary.why_incomplete = f"the record of {topic} cannot be read: {named}"
+                    continue
+                self._survey.name(managed_ledger_of_topic(topic), named)
+                self._summary.topics += 1
+            self._listener(self._summary)
+        self._summary.younger = self._survey.count_younger(self._before)
+        self.owners = replace(self.owners, clusters=self._clusters())
+
+    def _clusters(self) -> frozenset[str]:
+        """The clusters that objects name which records need, and which say that they are of that topic."""
+
+        def look(needed: tuple[Surveyed, Named]) -> str | None:
+            found, named = needed
+            data = found.pair.data
+            assert data is not None
+            try:
+                metadata = {} if found.pair.key.is_mapfile else self._tier.stat(data.key).user_metadata
+            except (StoreError, FormatError):
+                return None
+            is_its = metadata.get("managedledgername") == named.topic
+            return metadata.get("pulsarclustername") if is_its else None
+
+        found = concurrently(look, self._survey.needed(_SAMPLES))
+        return frozenset(cluster for cluster in found if cluster is not None)
+
+    # --- what is garbage -----------------------------------------------------------------------
+
+    def garbage(self, records: Records) -> Iterator[Garbage]:
+        """All that nothing needs, by records as they are now."""
+        yield from self._named(records)
+        self._describe_unnamed()
+        yield from self._unnamed(records)
+        yield from self._uploads(records)
+
+    def _named(self, records: Records) -> Iterator[Garbage]:
+        for some in self._survey.not_needed(self._before, _PAIRS_AT_ONCE):
+            topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
+            wanted = {name: topic for name, topic in topics.items() if self._scope.wants(topic)}
+            infos = self._read(records, wanted.values())
+            looks = CopyLooks(self._tier)
+            for found, named in some:
+                topic = wanted.get(named.topic)
+                if topic is None or topic not in infos:
+                    continue
+                if found.pair.key.folder != self.owners.folder and not found.pair.key.is_mapfile:
+                    self._summary.unknown["it lies in another folder"] += 1
+                    continue
+                info = infos[topic]
+                if info is not None and is_under_way(info, found.pair.key.uuid, self._scope.now_ms()):
+                    self._summary.live += 1
+                    continue
+                try:
+                    judged = judge_named(
+                        self._tier,
+                        found,
+                        topic,
+                        info,
+                        folder=self.owners.folder,
+                        before_ms=self._before.timestamp() * 1000,
+                        holds=looks.holds,
+                    )
+                except StoreError as error:
+                    self._summary.fail(error.at(key=found.pair.key.data_key))
+                    continue
+                yield from self._counted(judged)
+
+    def _describe_unnamed(self) -> None:
+        """Ask for the topics, clusters and ledgers of what no record names."""
+        for some in self._survey.unnamed(self._before, _PAIRS_AT_ONCE):
+            described = []
+            for found in concurrently(self._look, some):
+                if isinstance(found, OffloadError):
+                    self._summary.fail(found)
+                elif found is not None:
+                    described.append(found)
+            self._survey.describe(described)
+            self._listener(self._summary)
+
+    def _look(self, found: Surveyed) -> Surveyed | OffloadError | None:
+        try:
+            examined = examine(self._tier, found.pair)
+        except StoreError as error:
+            return error.at(key=found.pair.key.data_key)
+        if examined is None:
+            return None
+        ids = [each.ledger_id for each in examined.extents]
+        if not ids and found.pair.key.ledger_id is not None:
+            ids = [found.pair.key.ledger_id]
+        return replace(
+            found,
+            topic=_checked(examined.managed_ledger),
+            cluster=examined.cluster,
+            is_sound=examined.is_sound,
+            ledger_ids=tuple(sorted(ids)),
+        )
+
+    def _unnamed(self, records: Records) -> Iterator[Garbage]:
+        for some in self._survey.described(_PAIRS_AT_ONCE):
+            ours: list[tuple[Surveyed, TopicName]] = []
+            for found in some:
+                if not found.topic:
+                    self._summary.unknown["it names no topic"] += 1
+                    continue
+                topic = topic_of_managed_ledger(found.topic)
+                why = self.owners.why_not_ours(found)
+                if why is not None:
+                    self._summary.unknown[why] += 1
+                elif self._scope.wants(topic):
+                    ours.append((found, topic))
+            infos = self._read(records, dict.fromkeys(topic for _, topic in ours))
+            yield from self._judged(records, [each for each in ours if each[1] in infos], infos)
+
+    def _judged(
+        self,
+        records: Records,
+        ours: Sequence[tuple[Surveyed, TopicName]],
+        infos: Mapping[TopicName, ManagedLedgerInfo | None],
+    ) -> Iterator[Garbage]:
+        looks = CopyLooks(self._tier)
+
+        def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
+            found, topic = each
+            try:
+                return judge_unnamed(
+                    self._tier, found, topic, infos.get(topic), self.owners.folder, looks.holds
+                )
+            except StoreError as error:
+                return error.at(key=found.pair.key.data_key)
+
+        for judged in concurrently(judge, ours):
+            if isinstance(judged, OffloadError):
+                self._summary.fail(judged)
+            elif (
+                isinstance(judged, Garbage)
+                and judged.kind is Kind.DELETED_TOPIC
+                and records.why_incomplete is not None
+            ):
+                self._summary.unknown["its topic has no record here, which may be elsewhere"] += 1
+            else:
+                yield from self._counted(judged)
+
+    def _uploads(self, records: Records) -> Iterator[Garbage]:
+        for stale, named in self._survey.uploads(self._before):
+            key = parse_key(stale.upload.key)
+            if named is not None and key is not None:
+                topic = topic_of_managed_ledger(named.topic)
+                if self._scope.wants(topic):
+                    yield from self._upload_of_attempt(records, stale, topic, named, key.uuid)
+            elif not stale.upload.key or not (self._scope.is_shared or key is None):
+                yield _upload(Kind.UPLOAD, stale, None, ())
+            else:
+                self._summary.unknown["an upload of an attempt that no record names"] += 1
+
+    def _upload_of_attempt(
+        self, records: Records, stale: StaleUpload, topic: TopicName, named: Named, uuid: UUID
+    ) -> Iterator[Garbage]:
+        kind = Kind.UPLOAD
+        if named.naming is Naming.UNFINISHED:
+            info = self._read(records, [topic]).get(topic)
+            if info is not None and is_under_way(info, uuid, self._scope.now_ms()):
+                self._summary.live += 1
+                return
+            kind = Kind.UNFINISHED
+        yield _upload(kind, stale, topic, (named.ledger_id,))
+
+    def _read(
+        self, records: Records, topics: Iterable[TopicName]
+    ) -> dict[TopicName, ManagedLedgerInfo | None]:
+        """The records of these topics as they are now, None where there is none; without those that are unreadable."""
+        asked = list(topics)
+        known = asked if records.why_incomplete is None else [each for each in asked if each in self._topics]
+        found = {topic: _readable(info) for topic, info in read_each(records, known)}
+        self._summary.kept["its topic's record cannot be read"] += sum(
+            isinstance(info, FormatError) for info in found.values()
+        )
+        infos = {topic: found.get(topic) for topic in asked}
+        return {topic: info for topic, info in infos.items() if not isinstance(info, FormatError)}
+
+    def _counted(self, judged: Garbage | Kept) -> Iterator[Garbage]:
+        if isinstance(judged, Garbage):
+            yield judged
+        elif judged.is_unknown:
+            self._summary.unknown[judged.why] += 1
+        else:
+            self._summary.kept[judged.why] += 1
+
+
+def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]) -> Garbage:
+    return Garbage(
+        kind=kind,
+        why=kind.meaning,
+        key=stale.upload.key,
+        pair=None,
+        upload=stale.upload,
+        topic=topic,
+        ledger_ids=ledger_ids,
+        size_bytes=None,
+        modified_at=stale.started_at,
+    )
+
+
+def _namings(info: ManagedLedgerInfo) -> list[NamedAttempt] | FormatError:
+    try:
+        return namings(info)
+    except FormatError as error:
+        return error
+
+
+def _readable(info: ManagedLedgerInfo | FormatError) -> ManagedLedgerInfo | FormatError:
+    """A record, if all that it names can be told."""
+    named = info if isinstance(info, FormatError) else _namings(info)
+    return named if isinstance(named, FormatError) else info
+
+
+def _checked(managed_ledger: str | None) -> str:
+    """The name that objects have; empty for one that no record can have."""
+    try:
+        if managed_ledger is not None:
+            record_path(managed_ledger_of_topic(topic_of_managed_ledger(managed_ledger)))
+            return managed_ledger
+    except OptionError:
+        pass
+    return ""

@@ -1,0 +1,174 @@
+"""Whether nothing needs a pair of objects: judged by what is known of it, and by the record of its topic.
+
+It is judged twice: for the report, and once more, by the newest record, just before it is deleted. What may be another
+cluster's is never garbage; nor is what may be the last copy of a ledger: where a record names a copy that is not here
+as it should be, all others of that ledger are kept. Source: docs/gc.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
+from offload_core.catalogue.known_tiers import is_another_place, tier_record
+from offload_core.gc.garbage import Garbage, Kind, objects_of
+from offload_core.gc.naming import Naming, naming_of, namings
+from offload_core.gc.survey import Surveyed
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.segment_shares import covered_stop
+from offload_core.tier import Tier
+
+_LAST = "its ledger has no other copy here that is whole"
+_OF_NAMING = {
+    Naming.REPLACED: Kind.REPLACED,
+    Naming.FAILED: Kind.FAILED,
+    Naming.UNFINISHED: Kind.UNFINISHED,
+    Naming.CONDEMNED: Kind.CONDEMNED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Something that nothing may need, and that stays all the same.
+
+    Attributes:
+        is_unknown: it may be another cluster's, as far as anybody can tell.
+    """
+
+    why: str
+    is_unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owners:
+    """Whose the objects of a tier are.
+
+    Attributes:
+        folder: where those of the records' cluster lie, with its `/`; empty for the tier's root.
+        clusters: the names of the records' cluster: those in objects that the records name.
+        is_shared: others may write here as well.
+    """
+
+    folder: str
+    clusters: Collection[str]
+    is_shared: bool
+
+    def why_not_ours(self, found: Surveyed) -> str | None:
+        """Why objects may be another's, in words; None if they are the records' cluster's."""
+        if not found.pair.key.is_mapfile and found.pair.key.folder != self.folder:
+            return "it lies in another folder"
+        if found.cluster in self.clusters or (not self.is_shared and not (found.cluster and self.clusters)):
+            return None
+        if found.cluster is None:
+            return "it names no cluster, and others may write here"
+        return f"it is of cluster {found.cluster}, which no object names that these records name"
+
+
+Holds = Callable[[RecordedCopy, LedgerRecord], bool]
+"""Whether a copy that a ledger's record names is here, can be read, and has what the record says."""
+
+
+def judge_unnamed(
+    tier: Tier, found: Surveyed, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
+) -> Garbage | Kept:
+    """Objects whose topic and cluster are known, by the topic's record; None if it has none."""
+    if info is None:
+        return _garbage(Kind.DELETED_TOPIC, found, topic)
+    if naming_of(info, found.pair.key.uuid) is not None:
+        return Kept(why="a record names it")
+    if not found.ledger_ids:
+        for ledger in info.ledgers:
+            if not _has_its_copies(tier, topic, ledger, folder, holds):
+                return Kept(
+                    why="a ledger of its topic has no copy here that is whole: this may be what is left of it"
+                )
+        return _garbage(_half(found) or Kind.ORPHAN, found, topic)
+    is_superseded = True
+    for ledger_id in found.ledger_ids:
+        record = info.ledger(ledger_id)
+        if record is None:
+            if all(ledger.ledger_id < ledger_id for ledger in info.ledgers):
+                return Kept(why="its ledger is newer than its topic's record", is_unknown=True)
+            is_superseded = False
+        elif not _has_its_copies(tier, topic, record, folder, holds):
+            return Kept(why=_LAST)
+        else:
+            is_superseded = is_superseded and record.has_complete_copy
+    kind = _half(found) or (Kind.SUPERSEDED if is_superseded and found.is_sound else Kind.ORPHAN)
+    return _garbage(kind, found, topic)
+
+
+def judge_named(
+    tier: Tier,
+    found: Surveyed,
+    topic: TopicName,
+    info: ManagedLedgerInfo | None,
+    *,
+    folder: str,
+    before_ms: float,
+    holds: Holds,
+) -> Garbage | Kept:
+    """Objects of an attempt that its topic's record named as one that is not needed.
+
+    Args:
+        before_ms: what was replaced later than this (since 1970, UTC) is kept: others may be reading it.
+    """
+    named = naming_of(info, found.pair.key.uuid)
+    if info is None or named is None:
+        return Kept(why="its record does not name it any more")  # the next time it is an orphan
+    if named.naming is Naming.NEEDED:
+        return Kept(why="its record calls it complete")
+    if named.driver is not None and is_another_place(tier_record(tier), named.driver):
+        return Kept(why="by its record it lies in another tier")
+    if named.naming is Naming.REPLACED:
+        if named.since_ms > before_ms:
+            return Kept(why="it was replaced a short while ago")
+        ledgers = [ledger for ledger in info.ledgers if _names(ledger, found)]
+        if not all(_has_its_copies(tier, topic, ledger, folder, holds) for ledger in ledgers):
+            return Kept(why=_LAST)
+    return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
+
+
+def _names(ledger: LedgerRecord, found: Surveyed) -> bool:
+    return any(each.uuid == found.pair.key.uuid for each in namings(ManagedLedgerInfo(ledgers=(ledger,))))
+
+
+def _half(found: Surveyed) -> Kind | None:
+    if found.pair.index is None:
+        return Kind.NO_INDEX
+    return Kind.NO_DATA if found.pair.data is None else None
+
+
+def _has_its_copies(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
+    """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
+    if ledger.is_condemned:
+        return True
+    context = ledger.context
+    is_only_in_segments = context is not None and context.bookkeeper_deleted and bool(context.segments)
+    if is_only_in_segments and covered_stop(ledger) < (ledger.info.entries or 0):
+        return False
+    for copy in recorded_copies(topic, ledger, folder):
+        if copy.unfinished is not None:
+            continue
+        if copy.driver is not None and is_another_place(tier_record(tier), copy.driver):
+            return False
+        if not holds(copy, ledger):
+            return False
+    return True
+
+
+def _garbage(
+    kind: Kind, found: Surveyed, topic: TopicName, ledger_ids: tuple[int, ...] | None = None
+) -> Garbage:
+    return Garbage(
+        kind=kind,
+        why=kind.meaning,
+        key=found.pair.key.data_key,
+        pair=found.pair,
+        upload=None,
+        topic=topic,
+        ledger_ids=found.ledger_ids if ledger_ids is None else ledger_ids,
+        size_bytes=sum(each.size_bytes for each in objects_of(found.pair)),
+        modified_at=found.youngest,
+    )

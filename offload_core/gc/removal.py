@@ -1,0 +1,244 @@
+"""Deletes garbage, if it still is: by its topic's record as it is now, and by a last look at its objects.
+
+    1. the topic's record is read once more, and the objects are judged by it
+    2. each object is looked at: as large and as old as it was listed, and no other half has come
+    3. an attempt that was not given up is given up in the record, by compare-and-set
+    4. audit log; then the indexes, then the data
+
+Some topics go at once, and some objects of a topic by one call. A crash leaves halves, which are found the next time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby, islice
+
+from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
+from offload_core.catalogue import Records, read_each
+from offload_core.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
+from offload_core.codec.object_format import parse_key
+from offload_core.gc.attempts import forget, give_up
+from offload_core.gc.copy_looks import CopyLooks
+from offload_core.gc.garbage import Garbage, Kind
+from offload_core.gc.judging import Kept, judge_named, judge_unnamed
+from offload_core.gc.naming import Naming, naming_of
+from offload_core.gc.scope import Scope
+from offload_core.gc.summary import Outcome
+from offload_core.gc.survey import Surveyed
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.offload.attempt_objects import delete_attempt, delete_objects
+from offload_core.tier import Tier
+from offload_hooks.errors import (
+    AttemptError,
+    FormatError,
+    ObjectNotFoundError,
+    OffloadError,
+    OptionError,
+    StoreError,
+    UnknownTopicError,
+    placed,
+)
+from offload_hooks.values import ListedObject
+
+DEFAULT_AT_ONCE = 64
+"""Batches: a deletion waits for a store far away, several times."""
+
+_TOGETHER = 16
+"""Objects of one topic that are deleted by one call."""
+
+_TIME_TOLERANCE_S = 1.0
+"""Stores tell the time of an object in whole seconds in one answer, and exactly in another."""
+
+_NAMED = (Kind.FAILED, Kind.UNFINISHED, Kind.CONDEMNED, Kind.REPLACED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Removal:
+    """Deletes garbage of a tier.
+
+    Attributes:
+        records: that are open.
+        writable: the same, to be changed; None if they cannot be.
+    """
+
+    tier: Tier
+    records: Records
+    writable: ManagedLedgerRecords | None
+    scope: Scope
+    audit: AuditLog
+
+    def remove(
+        self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE
+    ) -> Iterator[Outcome | OffloadError]:
+        """Delete it, and tell what became of each, in its order; an error where one could not be deleted.
+
+        Raises:
+            StoreError: of the audit log, or one that all others would share; it can be called again.
+        """
+        waiting: deque[Future[list[Outcome | OffloadError]]] = deque()
+        batches = _batches(garbage)
+        with ThreadPoolExecutor(at_once, thread_name_prefix="offload-gc") as pool:
+            try:
+                while True:
+                    for batch in islice(batches, 2 * at_once - len(waiting)):
+                        waiting.append(pool.submit(self._remove, batch))
+                    if not waiting:
+                        return
+                    yield from waiting.popleft().result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _remove(self, batch: Sequence[Garbage]) -> list[Outcome | OffloadError]:
+        """Garbage of one topic, or of none."""
+        info = self._read(batch[0])
+        looks = CopyLooks(self.tier)
+        outcomes: list[Outcome | OffloadError] = []
+        due: list[Garbage] = []
+        for each in batch:
+            try:
+                why = info if isinstance(info, str) else self._why_kept(each, info, looks)
+                if why is None and each.pair is not None and each.kind not in _NAMED:
+                    due.append(each)
+                    continue
+                if why is None:
+                    self._remove_attempt(each, info)
+            except (AttemptError, OptionError, FormatError) as error:
+                why = str(error)
+            except StoreError as error:
+                if error.retryable:
+                    raise
+                outcomes.append(error.at(key=each.key))
+                continue
+            outcomes.append(Outcome(garbage=each, is_deleted=why is None, why_kept=why))
+        if due:
+            for each in due:
+                self._record(each)
+            with placed(key=due[0].key):
+                delete_objects(self.tier, [each.pair.key for each in due if each.pair is not None])
+            outcomes += [Outcome(garbage=each, is_deleted=True) for each in due]
+        return outcomes
+
+    def _read(self, garbage: Garbage) -> ManagedLedgerInfo | str | None:
+        """The record of its topic as it is now; why it is not known, in words."""
+        if garbage.topic is None:
+            return None
+        info = dict(read_each(self.records, [garbage.topic])).get(garbage.topic)
+        return f"its topic's record cannot be read: {info}" if isinstance(info, FormatError) else info
+
+    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, looks: CopyLooks) -> str | None:
+        """Why it stays after all; None if it goes."""
+        topic, pair = garbage.topic, garbage.pair
+        if pair is None:
+            key = parse_key(garbage.key)
+            named = None if key is None else naming_of(info, key.uuid)
+            is_at_it = named is not None and named.naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
+            return "an attempt has begun" if is_at_it else None
+        assert topic is not None
+        found = Surveyed(number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids)
+        if garbage.kind in _NAMED:
+            judged = judge_named(
+                self.tier,
+                found,
+                topic,
+                info,
+                folder=self.scope.folder,
+                before_ms=self.scope.before.timestamp() * 1000,
+                holds=looks.holds,
+            )
+        else:
+            judged = judge_unnamed(self.tier, found, topic, info, self.scope.folder, looks.holds)
+        if isinstance(judged, Kept):
+            return judged.why
+        return None if self._is_as_listed(garbage) else "it has changed since it was listed"
+
+    def _is_as_listed(self, garbage: Garbage) -> bool:
+        assert garbage.pair is not None
+        key = garbage.pair.key
+        return self._is_same(key.data_key, garbage.pair.data) and self._is_same(
+            key.index_key, garbage.pair.index
+        )
+
+    def _is_same(self, key: str, listed: ListedObject | None) -> bool:
+        try:
+            stat = self.tier.stat(key)
+        except ObjectNotFoundError:
+            return listed is None
+        if listed is None:
+            return False
+        apart_s = abs((stat.modified_at - listed.modified_at).total_seconds())
+        return stat.size_bytes == listed.size_bytes and apart_s <= _TIME_TOLERANCE_S
+
+    def _remove_attempt(self, garbage: Garbage, info: ManagedLedgerInfo | str | None) -> None:
+        """An upload, or the objects of an attempt that the record names."""
+        key = parse_key(garbage.key)
+        if garbage.kind is Kind.UPLOAD:
+            self._record(garbage)
+            assert garbage.upload is not None
+            self.tier.abort_data(garbage.upload)
+            return
+        assert garbage.topic is not None
+        assert key is not None
+        name = managed_ledger_of_topic(garbage.topic)
+        named = naming_of(info if isinstance(info, ManagedLedgerInfo) else None, key.uuid)
+        if named is None or not named.is_given_up:
+            if self.writable is None:
+                raise OptionError("the attempt is to be given up in its record, which is not ours to change")
+            change = partial(give_up, uuid=key.uuid, now_ms=self.scope.now_ms())
+            self.audit.record(
+                Change(
+                    action=ChangeAction.RECORD,
+                    why="nobody is at the attempt, and its objects are deleted",
+                    managed_ledger=name,
+                    ledger_id=garbage.ledger_ids[0],
+                    uuid=key.uuid,
+                    before="not complete",
+                    after="failed",
+                )
+            )
+            self.writable.update(name, change)
+        self._record(garbage)
+        delete_attempt(self.tier, key)
+        if self.writable is not None:
+            with suppress(
+                UnknownTopicError, AttemptError
+            ):  # it was forgotten, or deleted, by others meanwhile
+                self.writable.update(name, partial(forget, uuid=key.uuid))
+
+    def _record(self, garbage: Garbage) -> None:
+        """Say in the audit log what is about to be deleted."""
+        name = None if garbage.topic is None else managed_ledger_of_topic(garbage.topic)
+        why = f"{garbage.kind.value}: {garbage.why}"
+        if garbage.upload is not None:
+            self.audit.record(
+                Change(
+                    action=ChangeAction.ABORT_UPLOAD,
+                    why=why,
+                    managed_ledger=name,
+                    ledger_id=garbage.ledger_ids[0] if garbage.ledger_ids else None,
+                    key=garbage.key,
+                    before=garbage.upload.upload_id,
+                )
+            )
+            return
+        for ledger_id in garbage.ledger_ids or (None,):
+            self.audit.record(
+                Deletion(
+                    managed_ledger=name or UNKNOWN_TOPIC,
+                    ledger_id=ledger_id,
+                    copy="cold",
+                    why=why,
+                    uuid=garbage.uuid,
+                )
+            )
+
+
+def _batches(garbage: Iterable[Garbage]) -> Iterator[list[Garbage]]:
+    """Garbage of one topic together, some at a time."""
+    for _, of_topic in groupby(garbage, key=lambda each: each.topic):
+        while some := list(islice(of_topic, _TOGETHER)):
+            yield some

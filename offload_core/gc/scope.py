@@ -1,0 +1,50 @@
+"""What a collection looks for: where, whose, how old, and by which clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from offload_core.catalogue import TopicName
+from offload_core.offload.clock import system_now_ms
+
+DEFAULT_GRACE = timedelta(days=1)
+DEFAULT_CLOCK_SKEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What is looked for.
+
+    Attributes:
+        prefix: only objects whose keys begin so: the folder that the cluster's objects lie in.
+        wants: whether a topic's garbage is wanted; all objects and records are read all the same.
+        grace: how old garbage is at least, by the store's clock.
+        clock_skew: how far the store's clock may be from `now_ms`, when its lead was taken off.
+        clock_lead: how far the store's clock is known to be ahead of `now_ms`.
+        is_shared: others may write here than the cluster of the records.
+        now_ms: the time, since 1970, UTC.
+    """
+
+    prefix: str = ""
+    wants: Callable[[TopicName], bool] = field(default=lambda _: True)
+    grace: timedelta = DEFAULT_GRACE
+    clock_skew: timedelta = DEFAULT_CLOCK_SKEW
+    clock_lead: timedelta = timedelta(0)
+    is_shared: bool = True
+    now_ms: Callable[[], int] = system_now_ms
+
+    @property
+    def folder(self) -> str:
+        """The folder that the cluster's objects lie in, with its `/`."""
+        return f"{self.prefix.removesuffix('/')}/" if self.prefix else ""
+
+    def now(self) -> datetime:
+        """The time, by the store's clock as far as it is known."""
+        return datetime.fromtimestamp(self.now_ms() / 1000, UTC) + self.clock_lead
+
+    @property
+    def before(self) -> datetime:
+        """What is later, by the store's clock, is not old enough."""
+        return self.now() - self.grace - self.clock_skew

@@ -1,0 +1,135 @@
+"""Topics that are deleted through Pulsar: what they leave in the bucket is told exactly, and nothing else is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import pulsar
+import pytest
+from consumer_process import ConsumerProcess
+from pulsar_admin import PulsarAdmin
+from pulsar_topics import Place, produce
+from servers.broker import Broker
+from stores import Store
+
+from offload_core.audit import FileAuditLog
+from offload_core.catalogue import open_records
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.gc import Collection, Scope
+from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
+from offload_core.tier import Tier
+from offload_core.verify import Code, Finding, Sealing, Verification
+
+GONE_WITHIN_S = 60
+TOPICS = ("kept", "deleted", "left-behind")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """A namespace of three offloaded topics, and its bucket, in which every object has checksums."""
+
+    broker: Broker
+    admin: PulsarAdmin
+    namespace: str
+    tier: Tier
+    folder: Path
+    sent: dict[str, dict[Place, int]]
+
+    def topic(self, name: str) -> str:
+        """Its full name."""
+        return f"persistent://{self.namespace}/{name}"
+
+    @property
+    def keys(self) -> set[str]:
+        """All that lies in the bucket."""
+        return {each.key for each in self.tier.list_objects()}
+
+    def findings(self) -> list[Finding]:
+        """What a verification finds by the broker's admin REST, of this namespace's topics."""
+        records = partial(open_records, self.broker.endpoint, self.tier, {})
+        verification = Verification(self.tier, deep=True, records=records)
+        return [each for each in verification if each.topic is None or self.namespace in each.topic]
+
+    def garbage(self) -> list[str]:
+        """What a collection finds by a copy of all records that the broker has of the namespace."""
+        url = f"sqlite:{self.folder / 'records.db'}"
+        (self.folder / "records.db").unlink(missing_ok=True)
+        store = open_metadata_store(url, {"create": "true"})
+        with open_records(self.broker.endpoint, self.tier, {}) as of_broker:
+            names = [each for each in of_broker.topics([self.namespace]) if self.namespace in str(each)]
+            for topic, info in of_broker.read(names).items():
+                ManagedLedgerRecords(store).write(managed_ledger_of_topic(topic), info, None)
+        store.close()
+        scope = Scope(grace=timedelta(0), clock_skew=timedelta(0), is_shared=False)
+        collection = Collection(self.tier, partial(open_records, url, self.tier, {}), scope)
+        return sorted(each.garbage.key for each in collection.report())
+
+
+@pytest.fixture
+def sealed(
+    broker: Broker,
+    admin: PulsarAdmin,
+    client: pulsar.Client,
+    new_namespace: Callable[[dict[str, object]], str],
+    new_store: Callable[[], tuple[str, Store]],
+    tmp_path: Path,
+):
+    bucket, store = new_store()
+    namespace = new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))
+    sent = {}
+    for name in TOPICS:
+        topic = f"persistent://{namespace}/{name}"
+        sent[name] = produce(client, topic, [{"content": b"%d" % i} for i in range(40)])
+        admin.offload_all(topic)
+        admin.drop_bookkeeper_copies(topic)
+    with store.open_reader() as tier:
+        sealing = Sealing(tier.store, FileAuditLog(tmp_path / "audit.jsonl"))
+        assert list(Verification(tier.store, deep=True, sealing=sealing)) == []
+        yield Sealed(
+            broker=broker,
+            admin=admin,
+            namespace=namespace,
+            tier=tier.store,
+            folder=tmp_path,
+            sent=sent,
+        )
+
+
+def gone(sealed: Sealed, keys: set[str]) -> None:
+    """The broker deletes these some time after it has answered."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while keys & sealed.keys:
+        assert time.monotonic() < deadline, keys & sealed.keys
+        time.sleep(0.1)
+
+
+def data_keys(sealed: Sealed, name: str) -> set[str]:
+    """The data objects of a topic."""
+    ledgers = sealed.admin.ledgers(sealed.topic(name))
+    return {f"{each.uuid}-ledger-{each.ledger_id}" for each in ledgers if each.offloaded}
+
+
+def test_what_deleted_topics_leave_is_named_exactly(sealed: Sealed, consumers: ConsumerProcess) -> None:
+    assert (sealed.findings(), sealed.garbage()) == ([], [])
+    kept, deleted, left = (data_keys(sealed, name) for name in TOPICS)
+    assert sealed.keys == {
+        f"{key}{end}" for key in kept | deleted | left for end in ("", "-index", "-checksums")
+    }
+
+    assert consumers.consume(sealed.topic("kept"), sealed.sent["kept"])  # checksums are nothing to the broker
+
+    sealed.admin.delete(sealed.topic("deleted"))
+    gone(sealed, {f"{key}{end}" for key in deleted for end in ("", "-index")})
+    found = sealed.findings()
+    assert {each.code for each in found} == {Code.CHECKSUMS_ORPHAN}
+    assert sorted(each.key or "" for each in found) == sorted(f"{key}-checksums" for key in deleted)
+
+    # Without policies the broker deletes what it knows of, and cannot reach the bucket.
+    sealed.admin.remove_offload_policies(sealed.namespace)
+    sealed.admin.delete(sealed.topic("left-behind"))
+    assert sealed.garbage() == sorted(left)

@@ -1,0 +1,102 @@
+"""Every call of a collection fails, answers unknown, or ends the process; the next collection ends what it began."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import pytest
+from collected import World
+from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, Watch
+from damage import Scene
+from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
+from records import copied, managed_ledger
+from tiers import MODIFIED_AT, TOPIC, uuid_of
+
+from offload_core.audit import Deletion
+from offload_core.catalogue import Records
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.metadata import OffloadContext
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_hooks.errors import OffloadError
+from offload_hooks.testing import MemoryDriver
+
+
+def of_ledger(ledger_id: int) -> object:
+    written = one_ledger()
+    return replace(written, key=replace(written.key, ledger_id=ledger_id))
+
+
+def littered() -> World:
+    """A copy that is needed, one that it took the place of, half of one, two attempts, and an upload."""
+    scene = Scene(records={})
+    kept = pip17()
+    scene.objects, scene.written = kept.objects, kept.written
+    scene.add(one_ledger(), 5)
+    scene.add(one_ledger(), 6)
+    del scene.objects[scene.index_key(2)]
+    for number, ledger_id in ((7, LEDGER + 1), (8, LEDGER + 2)):
+        scene.add(of_ledger(ledger_id), number)  # type: ignore[arg-type]
+    left: OffloadContext = copied(uuid_of(7), complete=False)
+    given_up: OffloadContext = copied(uuid_of(8), complete=False)
+    assert given_up.driver is not None
+    given_up = replace(given_up, driver=given_up.driver.with_property("status", "failed"))
+    scene.records = {
+        TOPIC: managed_ledger(
+            closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))),
+            closed_ledger(LEDGER + 1, PAYLOADS, left),
+            closed_ledger(LEDGER + 2, PAYLOADS, given_up),
+        )
+    }
+    world = World.of(scene)
+    upload = world.tier.begin_data(scene.key(0))
+    world.memory.uploads[upload].started_at = MODIFIED_AT
+    return world
+
+
+NEEDED = {f"{uuid_of(0)}-ledger-{LEDGER}", f"{uuid_of(0)}-ledger-{LEDGER}-index"}
+
+
+def collect(world: World, points: Points) -> None:
+    @contextmanager
+    def opened() -> Iterator[Records]:
+        yield StoreRecords(Metadata(world.metadata, points))
+
+    tier = Tier(MemoryDriver(world.memory), [Layer(name="points", make=lambda _: Watch(points))])
+    list(world.collection(tier=tier, records=opened).collect(PointedAudit(world.log, points), at_once=1))
+
+
+_RARE = ("before", "unknown before")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=[pytest.mark.nightly] if fault in _RARE else []) for fault in FAULTS],
+)
+def test_after_a_crash_at_any_call_the_next_collection_goes_on(fault: Fault) -> None:
+    for at in itertools.count(1):
+        world, points = littered(), Points(at, fault)
+        with suppress(Killed, OffloadError):
+            collect(world, points)
+        deleted = {each.uuid for each in world.log.changes if isinstance(each, Deletion)}
+        for number in (5, 6, 7, 8):
+            keys = {key for key in world.keys if key.startswith(str(uuid_of(number)))}
+            whole = 1 if number == 6 else 2
+            assert len(keys) == whole or uuid_of(number) in deleted  # recorded before it is made
+        assert world.keys >= NEEDED
+        collect(world, Points())
+        assert world.keys == NEEDED
+        assert not world.memory.uploads
+        assert world.summary.left == 0
+        known = world.records.read("acme/cold/persistent/orders")
+        assert known is not None
+        first, *others = known.info.ledgers
+        assert first.has_complete_copy
+        collect(world, Points())
+        assert all(not each.has_complete_copy for each in others)
+        if len(points.calls) < at:
+            assert at > 20
+            return

@@ -1,0 +1,332 @@
+"""Garbage is collected while others write: whatever the interleaving, nothing goes that a record or an attempt needs.
+
+Ledger-based offloads, streaming, replacements, trims and deletions of topics go on step by step, between any two calls
+of a collection as well; they are killed, or stand still; clocks differ. In the end the dead are dead for long, and
+nothing is left but what records need, and what may be another cluster's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from collected import Log
+from entries import pip17_object
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from racing import LEASE_MS, PAYLOADS, ClockedDriver, Steps, StoreClock, Writer
+from records import closed, copied, managed_ledger
+from tiers import uuid_of
+
+from offload_core.catalogue import Records
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.codec.object_format import parse_block_checksums_key, parse_key
+from offload_core.gc import Collection, Scope, Summary
+from offload_core.gc.attempts import is_under_way
+from offload_core.gc.naming import Naming, naming_of, namings
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_hooks import hookimpl
+from offload_hooks.errors import BadMagicError
+from offload_hooks.testing import MemoryMetadataStore, MemoryTier
+
+KEEPER = "acme/cold/persistent/keeper"
+TOPICS = ("acme/cold/persistent/orders", "acme/cold/persistent/others")
+LEDGERS = (1, 2, 3)
+FOREIGN = "west"
+WAYS = ("offload", "stream", "replace", "trim")
+
+
+@dataclass(eq=False)
+class Running:
+    """A writer at work."""
+
+    writer: Writer
+    steps: Steps
+    is_still: bool = False
+
+
+class Between:
+    """A layer, and a store, that let others go on before each call."""
+
+    def __init__(self, go_on: Any) -> None:
+        self._go_on = go_on
+
+    def _pass(self) -> Iterator[Any]:
+        self._go_on()
+        return (yield)
+
+    @hookimpl(wrapper=True)
+    def stat(self) -> Any:
+        return (yield from self._pass())
+
+    @hookimpl(wrapper=True)
+    def read_range(self) -> Any:
+        return (yield from self._pass())
+
+    @hookimpl(wrapper=True)
+    def delete(self) -> Any:
+        return (yield from self._pass())
+
+    @hookimpl(wrapper=True)
+    def list_objects(self) -> Any:
+        answer = yield
+        self._go_on()
+        return answer
+
+
+class SlowStore:
+    """A metadata store before each of whose answers others go on; of a Pulsar it cannot be written."""
+
+    def __init__(self, store: MemoryMetadataStore, go_on: Any, *, is_pulsars: bool) -> None:
+        self._store, self._go_on, self._is_pulsars = store, go_on, is_pulsars
+
+    def get(self, path: str) -> Any:
+        self._go_on()
+        return self._store.get(path)
+
+    def children(self, path: str) -> Any:
+        self._go_on()
+        return self._store.children(path)
+
+    def put(self, path: str, value: bytes, expected_version: int | None) -> int:
+        if self._is_pulsars:
+            raise BadMagicError("a live Pulsar's tree is there")
+        self._go_on()
+        return self._store.put(path, value, expected_version)
+
+    def delete(self, *_: object) -> None:
+        raise AssertionError("a collection deletes no record")
+
+    def close(self) -> None:
+        pass
+
+
+class RacingMachine(RuleBasedStateMachine):
+    """Two topics of a cluster, a third that keeps what it has, and objects of another cluster beside them."""
+
+    @initialize(is_pulsars=st.booleans(), skew_s=st.integers(-290, 290))
+    def begin(self, is_pulsars: bool, skew_s: int) -> None:
+        self.lock = threading.RLock()
+        self.is_pulsars = is_pulsars
+        self.clock = StoreClock(skew_s=skew_s)
+        self.memory = MemoryTier()
+        self.store = MemoryMetadataStore()
+        self.records = ManagedLedgerRecords(self.store)
+        self.is_collecting = False
+        self.driver = ClockedDriver(self.memory, self.clock, self.check)
+        self.tier = Tier(self.driver)
+        self.running: list[Running] = []
+        self.turns: Iterator[int] = iter(())
+        for name in TOPICS:
+            self.make_topic(name)
+        self.foreign = set[str]()
+        for number, (name, cluster) in enumerate(
+            ((KEEPER, "east"), (TOPICS[0], FOREIGN), (TOPICS[1], FOREIGN))
+        ):
+            writer = self.writer(name, cluster)
+            written = pip17_object(PAYLOADS, ledger_id=1)
+            for _ in writer._write(written, uuid_of(number)):
+                pass
+        self.foreign = {key for key in self.memory.objects if str(uuid_of(0)) not in key}
+        context = replace(copied(uuid_of(0)), driver=None)
+        self.records.write(KEEPER, managed_ledger(closed(1, len(PAYLOADS), context)), None)
+
+    def teardown(self) -> None:
+        if hasattr(self, "memory"):
+            self.come_to_rest()
+
+    def make_topic(self, name: str) -> None:
+        ledgers = [closed(ledger_id, len(PAYLOADS)) for ledger_id in LEDGERS]
+        self.records.write(name, managed_ledger(*ledgers), None)
+
+    def writer(self, name: str, cluster: str | None) -> Writer:
+        return Writer(
+            records=self.records, tier=self.tier, clock=self.clock, name=name, cluster=cluster,
+            leased=not self.is_pulsars,
+        )  # fmt: skip
+
+    # --- others --------------------------------------------------------------------------------
+
+    @rule(
+        way=st.sampled_from(WAYS),
+        name=st.sampled_from(TOPICS),
+        ledger=st.sampled_from(LEDGERS),
+        steps=st.integers(0, 8),
+    )
+    def begin_to_write(self, way: str, name: str, ledger: int, steps: int) -> None:
+        """Somebody begins, and comes some steps far. A broker does not stream or replace."""
+        if self.is_pulsars and way in ("stream", "replace"):
+            way = "offload"
+        if self.is_pulsars and any(each.writer.name == name for each in self.running):
+            return  # a topic has one broker
+        writer = self.writer(name, "east")
+        self.running.append(Running(writer, getattr(writer, way)(ledger)))
+        for _ in range(steps):
+            self.step(len(self.running) - 1)
+
+    @rule(which=st.integers(0, 9), steps=st.integers(1, 9))
+    def go_on(self, which: int, steps: int) -> None:
+        for _ in range(steps):
+            self.step(which)
+
+    @rule(which=st.integers(0, 9))
+    def kill(self, which: int) -> None:
+        if self.running:
+            del self.running[which % len(self.running)]
+
+    @rule(which=st.integers(0, 9))
+    def stand_still(self, which: int) -> None:
+        """It does not go on, and does not renew its lease, for as long as it may be; then it does."""
+        if self.running:
+            each = self.running[which % len(self.running)]
+            each.is_still = not each.is_still
+
+    @rule(name=st.sampled_from(TOPICS), again=st.booleans())
+    def delete_topic(self, name: str, again: bool) -> None:
+        self.writer(name, "east").delete_topic()
+        if again:
+            self.make_topic(name)
+
+    @rule(hours=st.sampled_from([0, 1, 2, 100]))
+    def let_time_pass(self, hours: int) -> None:
+        """Whoever is alive renews its lease meanwhile."""
+        self.clock.now_ms += hours * 3_600_000 + LEASE_MS
+        self.renew()
+
+    def renew(self) -> None:
+        until = self.clock() + LEASE_MS
+        for each in self.running:
+            known = self.records.read(each.writer.name)
+            uuid = each.writer.uuid
+            if each.is_still or known is None or uuid is None or not each.writer.leased:
+                continue
+            named = naming_of(known.info, uuid)
+            if named is not None and named.naming is Naming.UNFINISHED and named.driver is not None:
+                text = str(each.writer.lease()).rpartition(":")[0] + f":{until}"
+                old = named.driver.get("lease")
+                path = f"/managed-ledgers/{each.writer.name}"
+                value, version = self.store.get(path) or (b"", 0)
+                assert old is not None
+                assert len(old) == len(text)
+                self.store.put(path, value.replace(old.encode(), text.encode()), version)
+
+    def step(self, which: int) -> None:
+        if not self.running:
+            return
+        each = self.running[which % len(self.running)]
+        if not each.is_still and next(each.steps, self) is self:
+            self.running.remove(each)
+
+    # --- the collection ------------------------------------------------------------------------
+
+    def others_go_on(self) -> None:
+        """Between two calls of a collection."""
+        with self.lock:
+            turn = next(self.turns, 0)
+            collecting, self.is_collecting = self.is_collecting, False
+            try:
+                if turn == 1:
+                    self.clock.now_ms += 7_200_000
+                    self.renew()
+                for _ in range(turn):
+                    self.step(turn)
+            finally:
+                self.is_collecting = collecting
+
+    def check(self, key: str) -> None:
+        """A collection deletes this: nothing needs it."""
+        with self.lock:
+            if not self.is_collecting:
+                return
+            assert key not in self.foreign
+            parsed = parse_key(key) or parse_block_checksums_key(key)
+            assert parsed is not None
+            for name in (KEEPER, *TOPICS):
+                known = self.records.read(name)
+                named = None if known is None else naming_of(known.info, parsed.uuid)
+                if known is None or named is None:
+                    continue
+                assert named.naming is not Naming.NEEDED or key not in self.memory.objects
+                assert named.naming is not Naming.UNFINISHED
+                assert not is_under_way(known.info, parsed.uuid, self.clock())
+            for each in self.running:
+                if each.writer.uuid == parsed.uuid and self.is_recorded(each.writer, parsed.uuid):
+                    assert each.writer.leased  # by compare-and-set it learns that it has lost
+
+    def is_recorded(self, writer: Writer, uuid: UUID) -> bool:
+        known = self.records.read(writer.name)
+        named = None if known is None else naming_of(known.info, uuid)
+        return named is not None and not named.is_given_up
+
+    @rule(turns=st.lists(st.integers(0, 6), max_size=60), is_shared=st.booleans())
+    def collect(self, turns: list[int], is_shared: bool) -> None:
+        self.turns = iter(turns)
+        self.run(is_shared)
+        self.turns = iter(())
+
+    def run(self, is_shared: bool) -> Summary:
+        slow = SlowStore(self.store, self.others_go_on, is_pulsars=self.is_pulsars)
+
+        @contextmanager
+        def opened() -> Iterator[Records]:
+            yield StoreRecords(slow)
+
+        scope = Scope(grace=timedelta(hours=1), is_shared=is_shared, now_ms=self.clock)
+        tier = Tier(self.driver, [Layer(name="between", make=lambda _: Between(self.others_go_on))])
+        collection = Collection(tier, opened, scope)
+        self.is_collecting = True
+        try:
+            for outcome in collection.collect(Log(), at_once=2):
+                assert outcome.garbage is not None
+        finally:
+            self.is_collecting = False
+        assert collection.summary.why_incomplete is None
+        assert not collection.summary.failures
+        self.check_all_is_there()
+        return collection.summary
+
+    def check_all_is_there(self) -> None:
+        """What records call complete is there; and the other cluster's objects are."""
+        assert self.foreign <= set(self.memory.objects)
+        for uuid, ledger in self.needed():
+            names = {key for key in self.memory.objects if key.startswith(str(uuid))}
+            assert len(names) == 2, (uuid, ledger, names)
+
+    def needed(self) -> set[tuple[UUID, int]]:
+        """What records need: of one that a broker deletes, until it has."""
+        found = set()
+        for name in (KEEPER, *TOPICS):
+            known = self.records.read(name)
+            for each in namings(known.info) if known is not None else ():
+                if each.naming is Naming.NEEDED:
+                    found.add((each.uuid, each.ledger_id))
+        return found
+
+    def come_to_rest(self) -> None:
+        """Nobody is there any more, for long: two collections leave nothing that nothing needs."""
+        self.running.clear()
+        self.clock.now_ms += 1000 * 3_600_000
+        self.run(False)
+        self.clock.now_ms += 1000 * 3_600_000
+        summary = self.run(False)
+        assert self.is_pulsars or summary.left == 0
+        needed = {str(uuid) for uuid, _ in self.needed()}
+        if self.is_pulsars:  # attempts that its broker takes up, as it will
+            for name in TOPICS:
+                known = self.records.read(name)
+                needed |= {str(each.uuid) for each in namings(known.info)} if known is not None else set()
+        left = {key for key in self.memory.objects if key[:36] not in needed} - self.foreign
+        assert not left
+        assert {each.key[:36] for each in self.memory.uploads} <= needed
+
+
+TestRacing = RacingMachine.TestCase
+TestRacing.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

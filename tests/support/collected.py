@@ -1,0 +1,103 @@
+"""What a garbage collection makes of a tier in memory and records in a store in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from damage.scenes import Scene, in_memory_tier
+from tiers import MODIFIED_AT
+
+from offload_core.audit import Change, Deletion
+from offload_core.catalogue import Records, parse_topic
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.gc import Collection, Outcome, Scope, Summary
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, pack_managed_ledger_info
+from offload_core.tier import Tier
+from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
+
+LATER = MODIFIED_AT + timedelta(days=3)
+
+
+def clock(moment: datetime = LATER) -> Callable[[], int]:
+    """A clock that stands."""
+    return lambda: int(moment.timestamp() * 1000)
+
+
+@dataclass
+class Log:
+    """An audit log in memory."""
+
+    changes: list[Deletion | Change] = field(default_factory=list)
+
+    def record(self, change: Deletion | Change) -> None:
+        """See `AuditLog`."""
+        self.changes.append(change)
+
+
+@dataclass
+class World:
+    """A tier and a metadata store, to be collected."""
+
+    memory: MemoryTier
+    metadata: MemoryMetadataStore
+    log: Log = field(default_factory=Log)
+    summary: Summary = field(default_factory=Summary)
+
+    @classmethod
+    def of(cls, scene: Scene) -> World:
+        """What a scene has."""
+        world = cls(memory=in_memory_tier(scene.objects), metadata=MemoryMetadataStore())
+        for topic, record in (scene.records or {}).items():
+            world.put_record(topic, record)
+        return world
+
+    @property
+    def tier(self) -> Tier:
+        """The tier."""
+        return Tier(MemoryDriver(self.memory))
+
+    @property
+    def keys(self) -> set[str]:
+        """All keys in the tier."""
+        return set(self.memory.objects)
+
+    @property
+    def records(self) -> ManagedLedgerRecords:
+        """The records, to be changed."""
+        return ManagedLedgerRecords(self.metadata)
+
+    def put_record(self, topic: str, record: bytes | ManagedLedgerInfo) -> None:
+        """A topic's record, whatever there was."""
+        path = f"/managed-ledgers/{managed_ledger_of_topic(parse_topic(topic))}"
+        known = self.metadata.get(path)
+        data = record if isinstance(record, bytes) else pack_managed_ledger_info(record)
+        self.metadata.put(path, data, None if known is None else known[1])
+
+    def open_records(self) -> AbstractContextManager[Records]:
+        """The records, as a collection takes them."""
+        return nullcontext(StoreRecords(self.metadata))
+
+    def collection(self, tier: Tier | None = None, records: Any = None, **scope: Any) -> Collection:
+        """A collection of it, three days later."""
+        scope = {"now_ms": clock(), **scope}
+        found = Collection(tier or self.tier, records or self.open_records, Scope(**scope))
+        self.summary = found.summary
+        return found
+
+    def report(self, **scope: Any) -> list[Outcome]:
+        """What is garbage."""
+        return list(self.collection(**scope).report())
+
+    def collect(self, *, limit: int | None = None, **scope: Any) -> list[Outcome]:
+        """What is garbage, deleted."""
+        return list(self.collection(**scope).collect(self.log, limit=limit))
+
+
+def kinds(outcomes: list[Outcome]) -> Mapping[str, str]:
+    """Of each thing its kind."""
+    return {each.garbage.key: each.garbage.kind.value for each in outcomes}

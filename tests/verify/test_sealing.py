@@ -1,0 +1,299 @@
+"""`--seal`: who gets checksums, which, and what is left when it is broken off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from damage import SCENES, Scene
+from damage.in_checksums import place_of
+from damage.scenes import PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
+from damage.sealed import sealed
+from entries import pip17_object
+from tiers import CLUSTER, MANAGED_LEDGER
+
+from offload_core.audit import Change, ChangeAction, Deletion
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.streaming import pack_streaming_index
+from offload_core.tier import Tier
+from offload_core.verify import Code, Sealing, Summary, Verification, VerifiedObjects
+from offload_hooks import Capabilities, ObjectStat, hookimpl
+from offload_hooks.errors import StoreUnavailableError
+from offload_hooks.testing import MemoryDriver, MemoryTier
+
+
+class Recorded:
+    """An audit log, with what the tier had when a change was recorded."""
+
+    def __init__(self, stored: MemoryTier) -> None:
+        self.changes: list[Change] = []
+        self._stored = stored
+
+    def record(self, change: Deletion | Change) -> None:
+        assert isinstance(change, Change)
+        assert change.key not in self._stored.objects or change.before is not None
+        self.changes.append(change)
+
+
+class Sealed:
+    """A scene whose objects may be sealed, again and again."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.stored = in_memory_tier(scene.objects)
+        self.audit = Recorded(self.stored)
+
+    def run(
+        self,
+        *,
+        dry: bool = False,
+        driver: type[MemoryDriver] = MemoryDriver,
+        state: VerifiedObjects | None = None,
+        **options: bool,
+    ) -> tuple[list[Code], Summary]:
+        tier = Tier(driver(self.stored, Capabilities(create_only=True)))
+        sealing = Sealing(tier, None if dry else self.audit)
+        verification = Verification(tier, deep=True, sealing=sealing, state=state, **options)
+        return [each.code for each in verification], verification.summary
+
+    def data(self, key: str) -> bytes:
+        return self.stored.objects[key].data
+
+
+SOUND = [
+    "pip17",
+    "directory",
+    "streaming",
+    "mapfile-record",
+    "mapfile-block",
+    "filtered",
+    "filtered-segments",
+]
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_is_sound_gets_checksums_that_hold(name: str) -> None:
+    scene = SCENES[name]()
+    world, count = Sealed(scene), len(scene.written)
+    found, summary = world.run()
+    assert (found, summary.with_checksums, summary.sealed) == ([], 0, count)
+    found, summary = world.run()
+    assert (found, summary.with_checksums, summary.sealed) == ([], count, 0)
+    assert len(world.audit.changes) == count
+
+
+@pytest.mark.parametrize("make", [pip17, streaming])
+def test_they_are_as_the_format_says(make: type[Scene]) -> None:
+    world, expected = Sealed(make()), sealed(make())
+    world.run()
+    assert set(world.stored.objects) == set(expected.objects)
+    for number in range(len(expected.written)):
+        key = place_of(expected, number)
+        assert world.data(key) == expected.objects[key].data
+
+
+def test_a_dry_run_counts_and_writes_nothing() -> None:
+    world = Sealed(streaming())
+    before = set(world.stored.objects)
+    _, summary = world.run(dry=True)
+    assert (summary.sealed, set(world.stored.objects)) == (2, before)
+
+
+def test_each_is_recorded_before_it_is_written() -> None:
+    scene = pip17()
+    world = Sealed(scene)
+    world.run()
+    (change,) = world.audit.changes
+    assert change == Change(
+        action=ChangeAction.WRITE,
+        why="every byte of the object is right, and it has no checksums that can be read",
+        managed_ledger="acme/cold/persistent/orders",
+        ledger_id=7,
+        uuid=scene.written[0].key.uuid,
+        key=place_of(scene),
+        after=f"CRC-32C of the index and {len(scene.index().ledgers[0].blocks)} blocks",
+    )
+
+
+@pytest.mark.parametrize("part", ["data", "index", "length"])
+def test_what_is_damaged_gets_none(part: str) -> None:
+    scene = pip17(records=False)
+    scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
+    if part == "data":
+        scene.flip(scene.key(), scene.frame(3) + 40)
+    elif part == "index":
+        scene.flip(scene.index_key(), 0)
+    else:
+        scene.objects[scene.key()].data += b"more"
+    world = Sealed(scene)
+    found, summary = world.run()
+    assert (len(found), summary.sealed) == (1, 1)
+    assert place_of(scene) not in world.stored.objects
+    assert place_of(scene, 1) in world.stored.objects
+
+
+def test_checksums_that_contradict_their_objects_stay_as_they_are() -> None:
+    scene = sealed(pip17(records=False))
+    other = pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1500)
+    scene.objects[scene.key()].data, scene.objects[scene.index_key()].data = other.data, other.index
+    world = Sealed(scene)
+    assert world.run()[0] == world.run()[0] == [Code.CHECKSUMS_OTHER]
+    assert world.audit.changes == []
+
+
+def test_damaged_checksums_are_made_anew() -> None:
+    scene = sealed(mapfiles(checksums=False, records=False))
+    scene.flip(place_of(scene), 50)
+    world = Sealed(scene)
+    assert world.run()[0] == [Code.CHECKSUMS_DAMAGED]
+    assert world.audit.changes[0].before == "damaged checksums"
+    assert world.run()[0] == []
+
+
+def test_they_say_whose_they_are_where_their_key_does_not() -> None:
+    for make, expected in (
+        (pip17, {"role": "checksums", "managedledgername": MANAGED_LEDGER, "pulsarclustername": CLUSTER}),
+        (mapfiles, {}),
+    ):
+        scene = make()
+        world = Sealed(scene)
+        world.run()
+        assert world.stored.objects[place_of(scene)].stat.user_metadata == expected
+
+
+def test_checksums_of_a_newer_version_stay_as_they_are() -> None:
+    scene = sealed(pip17(records=False))
+    scene.set(place_of(scene), "I", 4, 2)
+    world = Sealed(scene)
+    assert world.run()[0] == world.run()[0] == [Code.CHECKSUMS_VERSION]
+    assert world.audit.changes == []
+
+
+def test_the_index_of_a_segment_may_have_its_ledgers_in_any_order() -> None:
+    scene = streaming(records=False)
+    index = scene.index(1)
+    ledgers = [
+        (
+            ledger.metadata,
+            [
+                BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
+                for b in ledger.blocks
+            ],
+        )
+        for ledger in reversed(index.ledgers)
+    ]
+    scene.with_index(pack_streaming_index(ledgers, index.data_length), 1)
+    world = Sealed(scene)
+    assert (world.run()[1].sealed, world.run()[0]) == (2, [])
+
+
+# --- what fails, and what comes between --------------------------------------------------------------
+
+
+class Tired(MemoryDriver):
+    """It writes nothing."""
+
+    @hookimpl
+    def write_index(self, key: str) -> ObjectStat:
+        raise StoreUnavailableError("the store is tired", key=key)
+
+
+class Deleting(MemoryDriver):
+    """Somebody deletes the pair while its checksums are written."""
+
+    @hookimpl
+    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
+        for name in list(self.tier.objects):
+            del self.tier.objects[name]
+        return super().write_index(
+            key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
+        )
+
+
+class Faster(MemoryDriver):
+    """The writer of the pair has written its checksums meanwhile."""
+
+    @hookimpl
+    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
+        def write(given: bytes, only: bool) -> ObjectStat:
+            return super(Faster, self).write_index(
+                key=key, data=given, content_type="a/b", user_metadata={}, create_only=only
+            )
+
+        write(b"theirs", False)
+        return write(data, create_only)
+
+
+def test_what_could_not_be_written_is_said_and_the_next_time_written() -> None:
+    world = Sealed(streaming())
+    _, summary = world.run(driver=Tired)
+    assert (summary.sealed, summary.failed) == (0, 2)
+    assert str(summary.failures[0]).startswith("the store is tired")
+    _, summary = world.run()
+    assert (summary.sealed, summary.failed) == (2, 0)
+
+
+def test_checksums_of_what_vanished_meanwhile_do_not_stay() -> None:
+    world = Sealed(pip17(records=False))
+    _, summary = world.run(driver=Deleting)
+    assert (summary.sealed, summary.failed, dict(world.stored.objects)) == (0, 0, {})
+
+
+def test_whoever_wrote_checksums_meanwhile_keeps_theirs() -> None:
+    scene = pip17(records=False)
+    world = Sealed(scene)
+    world.run(driver=Faster)
+    assert world.data(place_of(scene)) == b"theirs"
+
+
+def test_many_are_written_some_at_a_time() -> None:
+    scene = Scene()
+    for number in range(300):
+        scene.add(pip17_object([b"x"], ledger_id=number), number)
+    assert Sealed(scene).run()[1].sealed == 300
+
+
+# --- with a state ------------------------------------------------------------------------------------
+
+
+def test_what_was_verified_before_is_read_again_to_be_sealed_and_not_after_that(tmp_path: Path) -> None:
+    world = Sealed(streaming())
+    skipped = []
+    for dry in (True, False, False):
+        with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+            _, summary = world.run(dry=dry, state=state)
+            skipped.append((summary.deep_objects, summary.skipped, summary.sealed))
+    assert skipped == [(2, 0, 2), (2, 0, 2), (0, 2, 0)]
+
+
+def test_what_is_beside_a_pair_is_noticed_when_it_changes(tmp_path: Path) -> None:
+    world = Sealed(mapfiles())
+    with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+        world.run(state=state)
+    beside = [key for key in world.stored.objects if key.endswith((".crc", "_checksums"))]
+    assert len(beside) == 3
+    for key in beside:
+        stored = world.stored.objects[key]
+        world.stored.objects[key] = replace(
+            stored, stat=replace(stored.stat, modified_at=stored.stat.modified_at.replace(year=2031))
+        )
+        for expected in (0, 1):
+            with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+                assert world.run(state=state)[1].skipped == expected
+
+
+# --- by checksums alone ------------------------------------------------------------------------------
+
+
+def test_only_what_has_checksums_is_compared_with_them_and_no_state_takes_it_for_verified(
+    tmp_path: Path,
+) -> None:
+    scene = sealed(pip17(records=False))
+    scene.add(pip17_object(PAYLOADS, ledger_id=9), 5)
+    world, looked_at = Sealed(scene), []
+    for by_checksums in (True, True, False):
+        with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+            found, summary = world.run(dry=True, state=state, by_checksums=by_checksums)
+            assert found == []
+            looked_at.append((summary.deep_objects, summary.compared_objects, summary.entries))
+    assert looked_at == [(2, 1, 16), (2, 1, 16), (2, 0, 32)]
