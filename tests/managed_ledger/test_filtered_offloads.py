@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from entries import entry
-from filtered import FilteredTopic, PlainFilter, chosen, positions, short_record
+from filtered import FilteredTopic, PlainFilter, chosen, every_ledger, positions, short_record
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from managed_ledgers import NAME
@@ -27,32 +27,15 @@ from offload_core.managed_ledger import delete_managed_ledger, keep_up, topic_of
 from offload_core.managed_ledger.transactions.known_waits import KnownWait
 from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
-from offload_core.policy_store import ResolvedPolicies
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     BrokenPluginError,
-    FormatError,
-    OffloadError,
-    StoreUnavailableError,
     UnresolvedTransactionError,
 )
 
 EXAMPLE = ("1", "2", "2", "c1", "2", "3", "c2", "c3")
 """Of the proposal, with commits where it says that a transaction ends."""
 STABLE = (-1, -1, -1, 0, 0, 0, 4, 7)
-
-
-def every_ledger(trigger: str) -> ResolvedPolicies:
-    """Policies by which every sealed ledger is due."""
-    return ResolvedPolicies(
-        offload=resolve_policies(topic=parse_policies({"driver": "local", trigger: 0})),
-        retention=RetentionPolicies(),
-        retention_origin="default",
-    )
-
-
-EVERY_LEDGER = every_ledger("threshold_in_bytes")
 
 
 def cut(steps: Sequence[str], cuts: Sequence[int]) -> list[str]:
@@ -420,85 +403,3 @@ def test_a_later_attempt_puts_its_own_record_in_the_place_of_the_failed_ones(tmp
     record = short_record(topic.ledgers[0])
     assert record is not None
     assert (record.kept.entries, record.total_dropped.entries) == (0, 2)
-
-
-# --- errors of a filter ------------------------------------------------------------------------
-
-
-class Failing(PlainFilter):
-    """Fails in one of its calls."""
-
-    def __init__(self, where: str, error: Exception) -> None:
-        super().__init__(lambda _: False)
-        self.where, self.error = where, error
-
-    def fail(self, where: str) -> None:
-        if where == self.where:
-            raise self.error
-
-    def open(self, topic: object) -> PlainFilter:
-        self.fail("open")
-        return super().open(topic)
-
-    def look(self, ledger_id, entries):
-        self.fail("look")
-        return super().look(ledger_id, entries)
-
-
-@pytest.mark.parametrize("where", ["open", "look"])
-@pytest.mark.parametrize("error", [ValueError("bad"), StoreUnavailableError("away"), FormatError("odd")])
-def test_whatever_a_filter_raises_fails_the_offload_and_nothing_else(
-    tmp_path: Path, where: str, error: Exception
-) -> None:
-    topic = FilteredTopic(tmp_path, filter=Failing(where, error))
-    topic.do("m", "|")
-    expected = type(error) if isinstance(error, OffloadError) else BrokenPluginError
-    with pytest.raises(expected) as caught:
-        topic.offload()
-    (ledger,) = topic.ledgers
-    assert isinstance(caught.value, OffloadError)
-    assert caught.value.ledger_id == ledger.ledger_id
-    assert ledger.context is None
-    assert list(topic.tier.list_objects()) == []
-    assert topic.topic.topic.offload_status.error is caught.value
-    done = keep_up(topic.topic, EVERY_LEDGER, now_ms=1000)
-    assert list(done.failures) == ["offload"]
-    assert len(topic.hot_entries()) == 1
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        PlainFilter(lambda _: 2),
-        PlainFilter(lambda _: -1),
-        PlainFilter(lambda _: 0, stop=("a", 1)),  # type: ignore[arg-type]
-        PlainFilter(lambda _: 0, stop=(1, 2, 3)),  # type: ignore[arg-type]
-    ],
-)
-def test_a_filter_that_gives_no_decision_is_broken(tmp_path: Path, broken: PlainFilter) -> None:
-    topic = FilteredTopic(tmp_path, filter=broken)
-    topic.do("m", "|")
-    with pytest.raises(BrokenPluginError, match="'transactions'"):
-        topic.offload()
-    assert topic.ledgers[0].context is None
-
-
-def test_an_entry_that_is_not_pulsars_is_refused_with_its_place(tmp_path: Path) -> None:
-    topic = FilteredTopic(tmp_path)
-    topic.do("m")
-    topic.topic.topic.add_entry(b"not of Pulsar")
-    topic.do("|")
-    with pytest.raises(FormatError) as caught:
-        topic.offload()
-    assert (caught.value.ledger_id, caught.value.entry_id) == (topic.ledgers[0].ledger_id, 1)
-
-
-def test_what_a_third_party_drops_is_left_out_and_its_bound_is_kept(tmp_path: Path) -> None:
-    topic = FilteredTopic(tmp_path)
-    topic.do("m", "m", "m", "|", "m", "|")
-    unwanted = topic.hot_entries()[1][1]
-    _, second = topic.ledgers
-    topic.filter = PlainFilter(lambda payload: payload == unwanted, (second.ledger_id, 0), "a sign")
-    assert topic.offload() == EntryPosition(second.ledger_id, 0)
-    assert list(topic.cold(topic.ledgers[0])) == [0, 2]
-    assert topic.topic.topic.offload_status.waiting == {second.ledger_id: "waits for a sign"}

@@ -1,19 +1,30 @@
-"""The steps of a streaming segment: what each records, what it refuses, and that it may be taken twice."""
+"""The steps of a streaming segment: what each records, that it may be taken twice, and what is read of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import pytest
 from records import DRIVER, closed, copied, managed_ledger, position, segment, still_open
+from segment_steps import (
+    ASSIGNED_MS,
+    FRESH,
+    LATER,
+    LEASE,
+    MINE,
+    OFFLOADED_MS,
+    OTHER,
+    assign,
+    complete,
+    context,
+    placed,
+    shares,
+    taken_twice,
+)
 from tiers import uuid_of
 
 from offload_core.metadata import (
-    DriverMetadata,
-    LedgerRecord,
-    ManagedLedgerInfo,
     OffloadContext,
     OffloadSegment,
     SegmentLayout,
@@ -21,12 +32,10 @@ from offload_core.metadata import (
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.segment_record import Segment, find_segment, segments_of, unfinished_segment
 from offload_core.metadata.segments import (
     abandon_segment,
-    assign_segment,
-    complete_segment,
     extend_segment,
     forget_segment,
     mark_segmented_hot_copy_deleted,
@@ -35,50 +44,6 @@ from offload_core.metadata.segments import (
     with_ledger_closed,
 )
 from offload_hooks.errors import AttemptError, MetadataError
-
-MINE, OTHER, LATER = uuid_of(1), uuid_of(2), uuid_of(3)
-ASSIGNED_MS, OFFLOADED_MS = 1_700_000_005_000, 1_700_000_006_000
-LEASE = AttemptLease(holder=AttemptHolder(machine=0xAB, process=7, started=11), until_ms=ASSIGNED_MS + 60_000)
-FRESH = managed_ledger(still_open(9), closed(3, 10), closed(5, 4), closed(7, 20))
-
-Step = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
-
-
-def assign(info: ManagedLedgerInfo, ledger_id: int, entry_id: int = 0, **given: object) -> ManagedLedgerInfo:
-    options = {"uuid": MINE, "driver": DRIVER, "assigned_ms": ASSIGNED_MS} | given
-    return assign_segment(info, begin=position(ledger_id, entry_id), **options)  # type: ignore[arg-type]
-
-
-def complete(info: ManagedLedgerInfo, *ends: tuple[int, int], **given: object) -> ManagedLedgerInfo:
-    options = {"uuid": MINE, "offloaded_ms": OFFLOADED_MS} | given
-    return complete_segment(info, end=position(*ends[-1]), end_entry_ids=dict(ends), **options)  # type: ignore[arg-type]
-
-
-def context(info: ManagedLedgerInfo, ledger_id: int) -> OffloadContext | None:
-    ledger = info.ledger(ledger_id)
-    assert ledger is not None
-    return ledger.context
-
-
-def shares(info: ManagedLedgerInfo, ledger_id: int) -> tuple[OffloadSegment, ...]:
-    found = context(info, ledger_id)
-    return () if found is None else found.segments
-
-
-def placed(driver: DriverMetadata = DRIVER, **properties: str) -> DriverMetadata:
-    for name, value in properties.items():
-        driver = driver.with_property(name, value)
-    return driver
-
-
-def taken_twice(info: ManagedLedgerInfo, step: Step) -> ManagedLedgerInfo:
-    """The record after a step, which does nothing to its own result, and which is stored and read without loss."""
-    changed = step(info)
-    assert step(changed) == changed
-    assert parse_managed_ledger_info(pack_managed_ledger_info(changed)) == changed
-    assert [ledger.info for ledger in changed.ledgers] == [ledger.info for ledger in info.ledgers]
-    return changed
-
 
 # --- what each step records --------------------------------------------------------------------
 
@@ -283,131 +248,6 @@ def test_a_hot_copy_is_marked_as_gone_when_all_entries_are_in_complete_segments(
     for ledger in (closed(3, 10), closed(3, 10, copied(MINE))):
         with pytest.raises(AttemptError, match="is needed until"):
             mark_segmented_hot_copy_deleted(managed_ledger(ledger), 3)
-
-
-# --- what is refused ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("before", [assign(FRESH, 3), abandon_segment(assign(FRESH, 3), MINE)])
-def test_a_segment_is_assigned_only_after_the_last_is_complete(before: ManagedLedgerInfo) -> None:
-    with pytest.raises(
-        AttemptError, match=r"assigned after the last one is complete.*resumed first"
-    ) as caught:
-        assign(before, 5, uuid=OTHER)
-    assert caught.value.found == MINE
-    assert assign(complete(assign(FRESH, 3), (3, 9)), 5, uuid=OTHER) != before
-
-
-@pytest.mark.parametrize(
-    ("ledger", "entry_id", "message"),
-    [
-        (closed(3, 10), 1, "directly behind"),
-        (still_open(3), 1, "directly behind"),
-        (closed(3, 0), 0, "directly behind"),
-        (closed(3, 10, OffloadContext.of_segments([segment(OTHER, 4)])), 0, "directly behind"),
-        (closed(3, 10, OffloadContext.of_segments([segment(OTHER, 4)])), 6, "directly behind"),
-        (closed(3, 5, OffloadContext.of_segments([segment(OTHER, 4)])), 5, "directly behind"),
-        (closed(3, 10, copied(OTHER)), 0, "as one object"),
-        (closed(3, 10, OffloadContext(uuid=OTHER, driver=DRIVER)), 0, "as one object"),
-        (closed(3, 10, OffloadContext(bookkeeper_deleted=True)), 0, "hot copy is gone"),
-        (closed(7, 10), 0, "no such ledger"),
-    ],
-)
-def test_a_segment_begins_only_where_nothing_is_left_out(
-    ledger: LedgerRecord, entry_id: int, message: str
-) -> None:
-    with pytest.raises(AttemptError, match=rf"{message}.*ledger 3"):
-        assign(managed_ledger(ledger), 3, entry_id)
-
-
-@pytest.mark.parametrize(
-    ("info", "end", "message"),
-    [
-        (FRESH, (5, 4), "ends with an entry"),
-        (FRESH, (9, 0), "closed ledgers only"),
-        (FRESH, (8, 0), "ends with an entry"),
-        (managed_ledger(closed(3, 10), closed(5, 4, copied(OTHER)), closed(7, 2)), (7, 1), "as one object"),
-        (
-            managed_ledger(closed(3, 10), closed(5, 4, OffloadContext.of_segments([segment(OTHER, 1)]))),
-            (5, 3),
-            "segments of its own",
-        ),
-    ],
-)
-def test_a_segment_with_an_end_has_closed_ledgers_without_copies(
-    info: ManagedLedgerInfo, end: tuple[int, int], message: str
-) -> None:
-    with pytest.raises(AttemptError, match=message):
-        assign(info, 3, end=position(*end))
-
-
-def test_a_segment_ends_behind_its_begin() -> None:
-    info = complete(assign(FRESH, 3), (3, 5))
-    with pytest.raises(AttemptError, match="behind its begin"):
-        assign(info, 3, 6, uuid=OTHER, end=position(3, 5))
-    for end in (position(3, 5), position(9, 0)):
-        with pytest.raises(AttemptError, match="behind its begin"):
-            abandon_segment(assign(info, 3, 6, uuid=OTHER), OTHER, end)
-    with pytest.raises(AttemptError, match="no such entry"):
-        abandon_segment(assign(info, 3, 6, uuid=OTHER), OTHER, position(3, 10))
-
-
-@pytest.mark.parametrize(
-    ("info", "ledger_id", "message"),
-    [
-        (assign(managed_ledger(still_open(3), still_open(5)), 3), 5, "when its ledger is closed"),
-        (assign(FRESH, 3), 7, "into the next ledger"),
-        (assign(FRESH, 3), 77, "into the next ledger"),
-        (assign(managed_ledger(closed(3, 1), closed(5, 1, copied(OTHER))), 3), 5, "as one object"),
-        (complete(assign(FRESH, 3), (3, 9)), 5, "complete already"),
-        (FRESH, 5, "cleaned up"),
-    ],
-)
-def test_a_segment_goes_on_into_the_next_ledger_only(
-    info: ManagedLedgerInfo, ledger_id: int, message: str
-) -> None:
-    with pytest.raises(AttemptError, match=message):
-        extend_segment(info, MINE, ledger_id)
-
-
-@pytest.mark.parametrize(
-    ("ends", "message"),
-    [
-        ([(3, 8), (5, 2)], "not all entries"),
-        ([(5, 2)], "not all entries"),
-        ([(3, 9), (5, 4)], "not all entries"),
-        ([(3, 9), (5, 3), (7, 1)], "other ledgers"),
-        ([(3, 9), (5, 3)], ""),
-        ([(3, 7)], ""),
-    ],
-)
-def test_a_segment_is_complete_with_all_entries_from_its_begin_to_its_end(
-    ends: list[tuple[int, int]], message: str
-) -> None:
-    info = extend_segment(assign(FRESH, 3), MINE, 5)
-    if not message:
-        assert complete(info, *ends) != info
-        return
-    with pytest.raises(AttemptError, match=message):
-        complete(info, *ends)
-
-
-def test_a_segment_that_is_complete_stays_as_it_is() -> None:
-    info = complete(assign(FRESH, 3), (3, 5))
-    assert complete(info, (3, 5), offloaded_ms=OFFLOADED_MS + 1) == info
-    with pytest.raises(AttemptError, match="complete already"):
-        complete(info, (3, 6))
-    with pytest.raises(AttemptError, match="complete already"):
-        abandon_segment(info, MINE)
-
-
-def test_only_an_attempt_that_was_abandoned_is_resumed() -> None:
-    with pytest.raises(AttemptError, match="after its attempt was abandoned"):
-        resume_segment(assign(FRESH, 3), MINE, OTHER, DRIVER, 5)
-    with pytest.raises(AttemptError, match="cleaned up"):
-        resume_segment(FRESH, MINE, OTHER, DRIVER, 5)
-    with pytest.raises(AttemptError, match="complete already"):
-        resume_segment(complete(assign(FRESH, 3), (3, 5)), MINE, OTHER, DRIVER, 5)
 
 
 # --- what is read ------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
+from offload_core.policy_store import ResolvedPolicies
 from offload_core.read_handles import ColdReaders
 from offload_core.tier import Tier
 from offload_core.transactions import TransactionId
@@ -193,3 +195,12 @@ class PlainFilter:
     def look(self, _: int, entries: EntryBatch) -> memoryview:
         """See `TopicFilter`."""
         return memoryview(array("i", [int(self.drops(bytes(each))) for each in entries]))
+
+
+def every_ledger(trigger: str = "threshold_in_bytes") -> ResolvedPolicies:
+    """Policies by which every sealed ledger is due."""
+    return ResolvedPolicies(
+        offload=resolve_policies(topic=parse_policies({"driver": "local", trigger: 0})),
+        retention=RetentionPolicies(),
+        retention_origin="default",
+    )
