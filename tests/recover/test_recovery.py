@@ -19,7 +19,7 @@ from mapfiles import mapfile
 from oracle import Oracle
 from records import STANDALONE_RECORDS
 from recovered import knowable, partly_offloaded
-from rollback_topics import NAMED, NAMELESS, put_segment, put_whole
+from rollback_topics import NAMED, NAMELESS, put_object, put_segment, put_whole
 from streamed_topics import StreamingSettings, Topic, pool_of
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 from verified import findings
@@ -28,6 +28,10 @@ from offload_core import TierReader, open_tier
 from offload_core.audit import Change
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.codec.decoder import parse_index
+from offload_core.codec.index import BlockEntry
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.streaming import pack_streaming_index
 from offload_core.filters import FilterMode
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
@@ -288,6 +292,48 @@ def test_entries_without_a_copy_are_named_and_the_ledger_is_not_called_complete(
     assert five.context is not None
     assert (five.context.complete, five.context.bookkeeper_deleted) == (False, True)
     assert [each.end_entry_id for each in five.context.segments] == [2, 6]
+
+
+def test_of_a_ledger_that_had_ended_the_last_block_tells_where_its_share_ends(tier: Tier) -> None:
+    written = streaming_object([LedgerPart(ledger_id=5, blocks=[[b"a"] * 2, [b"b"] * 2])])
+    index = parse_index(written.index, written.key).ledgers[0]
+    lines = [
+        BlockEntry(first_entry_id=each.first_entry_id, part_number=each.part_number, offset=each.offset)
+        for each in index.blocks
+    ]
+    ended = LedgerInfo(ledger_id=5, entries=10, size=10, timestamp_ms=1_700_000_000_000)
+    put_object(
+        tier, uuid_of(1), replace(written, index=pack_streaming_index([(ended, lines)], len(written.data)))
+    )
+    info, unknown = recovered(tier)
+    five = ledger(info, 5)
+    assert five.info == ended
+    assert five.context is not None
+    assert ([each.end_entry_id for each in five.context.segments], five.context.complete) == ([3], False)
+    assert unknown == (UnknownFact(what=Unknown.GAP, ledger_id=5, first_entry_id=4, last_entry_id=9),)
+
+
+def test_a_segment_goes_up_to_where_the_next_begins(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 5))
+    put_segment(tier, 2, (5, 3, 4))
+    info, _ = recovered(tier)
+    context = ledger(info, 5).context
+    assert context is not None
+    assert ([each.end_entry_id for each in context.segments], context.complete) == ([2, 6], True)
+
+
+def test_a_managed_ledger_goes_on_behind_recovered_ledgers_only(tmp_path: Path, tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    records = ManagedLedgerRecords(MemoryMetadataStore())
+    recover(tier, records)
+    hot = FileLedgerStore(tmp_path / "hot", sync="never")
+    managed = open_managed_ledger(Environment(records=records, hot=HotLedgers(hot)), NAME)
+    with pytest.raises(StoreError, match="an id that is smaller"):
+        managed.add_entry(b"x")
+    hot.skip_ids(5)
+    managed = open_managed_ledger(Environment(records=records, hot=HotLedgers(hot)), NAME)
+    assert managed.add_entry(b"x").ledger_id > 5
+    hot.close()
 
 
 def test_a_trimmed_ledger_is_left_out(tier: Tier) -> None:
