@@ -1,6 +1,6 @@
 """The receipt of a deletion: what was deleted, when, by which records, and what a last listing found.
 
-A JSON file, written as the deletion goes on, which has its name only when it is whole. Source: docs/formats/receipt.md.
+A JSON file, written as the deletion goes on, which has its name only when it is whole. Source: docs/gc.md.
 """
 
 from __future__ import annotations

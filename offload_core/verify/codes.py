@@ -23,7 +23,7 @@ _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 
 _INDEX = "put the index back from a backup or versioned bucket, or offload again where the hot copy is there"
 _DATA = "put the object back from a backup or versioned bucket, or offload again where the hot copy is there"
-_LEFT = "nothing needs it: delete it once no offload is under way"
+_LEFT = "nothing needs it: `offload gc URL --records …` deletes it"
 _RECORD = "compare `offload inspect URL KEY --records …`, and correct the record, or offload again"
 
 
@@ -46,7 +46,7 @@ class Code(enum.Enum):
         "object.no-index",
         _ERROR,
         "a data object has no index",
-        "if its attempt failed, delete it; else " + _INDEX,
+        "if its attempt failed, `offload gc URL --records …` deletes it; else " + _INDEX,
     )
     NO_DATA = ("object.no-data", _ERROR, "an index has no data object", _DATA)
     WRONG_LENGTH = (
@@ -60,7 +60,7 @@ class Code(enum.Enum):
         "upload.stale",
         _WARNING,
         "an upload was begun more than a day ago, and neither committed nor aborted",
-        "abort it (the store bills its parts), or have the bucket's lifecycle rules do so",
+        "`offload gc URL --records …` aborts it (the store bills its parts), or the bucket's lifecycle rules do",
     )
 
     # --- user metadata -----------------------------------------------------------------------------
@@ -280,19 +280,19 @@ class Code(enum.Enum):
         "attempt.unfinished",
         _WARNING,
         "there are objects of an attempt that by its record is not complete, and nobody has a lease on it",
-        "the next offload of the ledger removes them",
+        "the next offload of the ledger removes them, or `offload gc URL --records …`",
     )
     FAILED = (
         "attempt.failed",
         _WARNING,
         "there are objects of a segment that by its record failed",
-        "the next offload of the topic removes them",
+        "the next offload of the topic removes them, or `offload gc URL --records …`",
     )
     CONDEMNED = (
         "attempt.condemned",
         _WARNING,
         "there are objects of a ledger that by its record is being deleted",
-        "the topic's next trim removes them",
+        "the topic's next trim removes them, or `offload gc URL --records …`",
     )
 
     # --- blocks, with --deep -----------------------------------------------------------------------
