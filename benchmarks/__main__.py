@@ -43,6 +43,7 @@ SUITES = (
     "topics",
     "reads",
     "verify",
+    "gc",
 )
 FOLDER = Path(".bench")
 
