@@ -44,6 +44,7 @@ SUITES = (
     "reads",
     "verify",
     "listing",
+    "gc",
 )
 FOLDER = Path(".bench")
 

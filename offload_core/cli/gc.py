@@ -44,9 +44,6 @@ REPORT_VERSION = 1
 LEAST_GRACE_S = 3600
 """Shorter is for those who say that nothing else is at work."""
 
-_MEASURED = timedelta(seconds=5)
-"""How far clocks may be apart that were compared."""
-
 Records = Annotated[
     str | None,
     typer.Option(
@@ -118,14 +115,8 @@ def gc(
         if records is None:
             raise OptionError("who needs what, only records tell", expected="--records URL")
         given, own = records, named(records_option, "the records")
-        scope = Scope(
-            prefix=prefix,
-            wants=wanted_topics(topic, namespace),
-            grace=grace_of(grace, accept_short_grace),
-            is_shared=not not_shared,
-        )
-        if clock_skew is not None:
-            scope = replace(scope, clock_skew=timedelta(seconds=_seconds(clock_skew, "--clock-skew")))
+        wants = wanted_topics(topic, namespace)
+        scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
         with opened(url, driver, option, layer) as tier, err.status("") as status:
 
             def open_them() -> AbstractContextManager[RecordsOfTopics]:
@@ -136,8 +127,7 @@ def gc(
                     require_complete(opened_records)  # before there is an audit log
             log = audit_of(yes, audit_log)
             if log is not None and clock_skew is None:
-                lead = measure_clock(tier.store, log, scope.folder)
-                scope = replace(scope, clock_lead=lead, clock_skew=_MEASURED)
+                scope = scope.with_lead(measure_clock(tier.store, log, scope.folder))
             collection = Collection(
                 tier.store, open_them, scope, listener=lambda now: status.update(_progress(now))
             )
@@ -157,16 +147,26 @@ def finish(summary: Summary) -> None:
         raise typer.Exit(1)
 
 
-def grace_of(text: str, accept_short: bool) -> timedelta:
-    """The grace period; `OptionError` for one that is too short and not accepted, or none."""
-    seconds = _seconds(text, "--grace")
-    if seconds < LEAST_GRACE_S and not accept_short:
+def scope_of(
+    prefix: str,
+    wants: Callable[[TopicName], bool] | None,
+    grace: str,
+    accept_short_grace: bool,
+    clock_skew: str | None,
+    not_shared: bool,
+) -> Scope:
+    """What the options say; `OptionError` for a grace period that is too short and not accepted."""
+    grace_s = _seconds(grace, "--grace")
+    if grace_s < LEAST_GRACE_S and not accept_short_grace:
         raise OptionError(
             "what is younger than an hour may be needed in a moment",
             expected="--grace 1h or more, or --accept-short-grace",
-            found=text,
+            found=grace,
         )
-    return timedelta(seconds=seconds)
+    scope = Scope(prefix=prefix, wants=wants, grace=timedelta(seconds=grace_s), is_shared=not not_shared)
+    if clock_skew is None:
+        return scope
+    return replace(scope, clock_skew=timedelta(seconds=_seconds(clock_skew, "--clock-skew")))
 
 
 def _seconds(text: str, option: str) -> int:
@@ -178,8 +178,8 @@ def _seconds(text: str, option: str) -> int:
 
 def wanted_topics(
     topics: Sequence[str] | None, namespaces: Sequence[str] | None
-) -> Callable[[TopicName], bool]:
-    """Whether a topic is one of these or in one of these; all are without any."""
+) -> Callable[[TopicName], bool] | None:
+    """Whether a topic is one of these or in one of these; None without any."""
     names = [parse_topic(each) for each in topics or ()]
     spaces = []
     for each in namespaces or ():
@@ -187,7 +187,7 @@ def wanted_topics(
             raise OptionError("this is no namespace", expected="tenant/namespace", found=each)
         spaces.append(f"persistent://{each}/")
     if not names and not spaces:
-        return lambda _: True
+        return None
     return lambda topic: (
         (bool(names) and is_wanted(topic, names)) or any(topic.full.startswith(each) for each in spaces)
     )
@@ -249,6 +249,7 @@ def summary_lines(summary: Summary, *, is_dry: bool) -> Iterator[str]:
     for count, what in (
         (summary.younger, "not old enough"),
         (summary.live, "of attempts that somebody is at"),
+        (summary.nameless, "that no record names, and that name no topic"),
     ):
         if count:
             yield f"  kept: {count:,} {what}"
@@ -299,6 +300,7 @@ def report_parts(outcomes: Iterator[Outcome], summary: Summary, about: dict[str,
             "live": summary.live,
             "kept": {why: count for why, count in summary.kept.items() if count},
             "unknown": dict(summary.unknown),
+            "nameless": summary.nameless,
             "why_incomplete": summary.why_incomplete,
             "failed": summary.failed,
         },

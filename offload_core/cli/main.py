@@ -18,6 +18,7 @@ def main() -> None:
     from offload_core.cli.config import show as show_settings
     from offload_core.cli.configured import on_topics
     from offload_core.cli.cost import cost
+    from offload_core.cli.delete import delete
     from offload_core.cli.doctor import doctor
     from offload_core.cli.du import du
     from offload_core.cli.export import export
@@ -32,7 +33,8 @@ def main() -> None:
     from offload_core.cli.policies import add_topic_policies, namespace_policies
     from offload_core.cli.recover import recover
     from offload_core.cli.report import report
-    from offload_core.cli.rollback import delete, list_objects, plan
+    from offload_core.cli.rollback import delete as delete_streaming
+    from offload_core.cli.rollback import list_objects, plan
     from offload_core.cli.schemas import pull, show
     from offload_core.cli.serve import serve
     from offload_core.cli.transactions import transactions
@@ -44,7 +46,22 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, du, inspect, history, verify, gc, recover, cost, report, cat, export, doctor, serve):
+    for command in (
+        ls,
+        du,
+        inspect,
+        history,
+        verify,
+        gc,
+        delete,
+        recover,
+        cost,
+        report,
+        cat,
+        export,
+        doctor,
+        serve,
+    ):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)
@@ -71,6 +88,6 @@ def main() -> None:
     about_rollback = typer.Typer(no_args_is_help=True, help="The way back from streaming offload.")
     about_rollback.command()(plan)
     about_rollback.command("list")(list_objects)
-    about_rollback.command()(delete)
+    about_rollback.command("delete")(delete_streaming)
     app.add_typer(about_rollback, name="rollback")
     app()

@@ -131,7 +131,7 @@ class Finder:
     def _named(self, records: Records) -> Iterator[Garbage]:
         for some in self._survey.not_needed(self._before, _PAIRS_AT_ONCE):
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
-            wanted = {name: topic for name, topic in topics.items() if self._scope.wants(topic)}
+            wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
             infos = self._read(records, wanted.values())
             looks = CopyLooks(self._tier)
             for found, named in some:
@@ -195,13 +195,15 @@ class Finder:
             ours: list[tuple[Surveyed, TopicName]] = []
             for found in some:
                 if not found.topic:
-                    self._summary.unknown["it names no topic"] += 1
+                    self._summary.nameless += 1
                     continue
                 topic = topic_of_managed_ledger(found.topic)
+                if not self._scope.is_wanted(topic):
+                    continue
                 why = self.owners.why_not_ours(found)
                 if why is not None:
                     self._summary.unknown[why] += 1
-                elif self._scope.wants(topic):
+                else:
                     ours.append((found, topic))
             infos = self._read(records, dict.fromkeys(topic for _, topic in ours))
             yield from self._judged(records, [each for each in ours if each[1] in infos], infos)
@@ -240,8 +242,10 @@ class Finder:
             key = parse_key(stale.upload.key)
             if named is not None and key is not None:
                 topic = topic_of_managed_ledger(named.topic)
-                if self._scope.wants(topic):
+                if self._scope.is_wanted(topic):
                     yield from self._upload_of_attempt(records, stale, topic, named, key.uuid)
+            elif not self._scope.is_wanted(None):
+                continue
             elif not stale.upload.key or not (self._scope.is_shared or key is None):
                 yield _upload(Kind.UPLOAD, stale, None, ())
             else:

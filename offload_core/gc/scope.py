@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
 from offload_core.catalogue import TopicName
 from offload_core.offload.clock import system_now_ms
 
 DEFAULT_GRACE = timedelta(days=1)
 DEFAULT_CLOCK_SKEW = timedelta(minutes=5)
+
+_COMPARED = timedelta(seconds=5)
+"""How far clocks may be apart that were compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +23,7 @@ class Scope:
 
     Attributes:
         prefix: only objects whose keys begin so: the folder that the cluster's objects lie in.
-        wants: whether a topic's garbage is wanted; all objects and records are read all the same.
+        wants: whether a topic's garbage is wanted, None for all; all is listed and all records are read all the same.
         grace: how old garbage is at least, by the store's clock.
         clock_skew: how far the store's clock may be from `now_ms`, when its lead was taken off.
         clock_lead: how far the store's clock is known to be ahead of `now_ms`.
@@ -28,7 +32,7 @@ class Scope:
     """
 
     prefix: str = ""
-    wants: Callable[[TopicName], bool] = field(default=lambda _: True)
+    wants: Callable[[TopicName], bool] | None = None
     grace: timedelta = DEFAULT_GRACE
     clock_skew: timedelta = DEFAULT_CLOCK_SKEW
     clock_lead: timedelta = timedelta(0)
@@ -40,6 +44,10 @@ class Scope:
         """The folder that the cluster's objects lie in, with its `/`."""
         return f"{self.prefix.removesuffix('/')}/" if self.prefix else ""
 
+    def is_wanted(self, topic: TopicName | None) -> bool:
+        """Whether garbage of a topic is wanted, or (None) such of which nothing tells the topic."""
+        return self.wants is None or (topic is not None and self.wants(topic))
+
     def now(self) -> datetime:
         """The time, by the store's clock as far as it is known."""
         return datetime.fromtimestamp(self.now_ms() / 1000, UTC) + self.clock_lead
@@ -48,3 +56,7 @@ class Scope:
     def before(self) -> datetime:
         """What is later, by the store's clock, is not old enough."""
         return self.now() - self.grace - self.clock_skew
+
+    def with_lead(self, lead: timedelta) -> Self:
+        """The same, now that the clocks were compared."""
+        return replace(self, clock_lead=lead, clock_skew=_COMPARED)

@@ -31,7 +31,8 @@ class Summary:
         younger: that no record needs, and that are not old enough to be looked at.
         live: attempts that somebody is at.
         kept: that may be needed all the same, by the reason.
-        unknown: that may be another cluster's, by the reason.
+        unknown: of the wanted topics, that may be another cluster's, by the reason.
+        nameless: that no record names, and that name no topic.
         why_incomplete: why nothing is deleted, in words; None if it may be.
         failed: that could not be looked at, or deleted; `failures` why, of the first.
     """
@@ -48,6 +49,7 @@ class Summary:
     live: int = 0
     kept: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
+    nameless: int = 0
     why_incomplete: str | None = None
     failed: int = 0
     failures: list[OffloadError] = field(default_factory=list)

@@ -14,7 +14,8 @@ _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 
 _INDEX = "put the index back from a backup or versioned bucket, or offload again where the hot copy is there"
 _DATA = "put the object back from a backup or versioned bucket, or offload again where the hot copy is there"
-_LEFT = "nothing needs it: delete it once no offload is under way"
+_LEFT = "nothing needs it: `offload gc URL --records …` deletes it"
+_DELETE = "nothing needs it: delete it once no offload is under way"
 _UPGRADE = "take a newer version of this program"
 _MAKE_ANEW = "`offload verify --deep --seal` makes them anew"
 _RECORD = "compare `offload inspect URL KEY --records …`, and correct the record, or offload again"
@@ -39,7 +40,7 @@ class Code(enum.Enum):
         "object.no-index",
         _ERROR,
         "a data object has no index",
-        "if its attempt failed, delete it; else " + _INDEX,
+        "if its attempt failed, `offload gc URL --records …` deletes it; else " + _INDEX,
     )
     NO_DATA = ("object.no-data", _ERROR, "an index has no data object", _DATA)
     WRONG_LENGTH = (
@@ -53,7 +54,7 @@ class Code(enum.Enum):
         "upload.stale",
         _WARNING,
         "an upload was begun more than a day ago, and neither committed nor aborted",
-        "abort it (the store bills its parts), or have the bucket's lifecycle rules do so",
+        "`offload gc URL --records …` aborts it (the store bills its parts), or the bucket's lifecycle rules do",
     )
 
     # --- user metadata -----------------------------------------------------------------------------
@@ -146,7 +147,7 @@ class Code(enum.Enum):
     CHECKSUMS_OTHER = ("checksums.contradiction", _ERROR, "the checksums are of other lengths", _DATA)
     CHECKSUMS_DAMAGED = ("checksums.damaged", _WARNING, "the checksums cannot be read", _MAKE_ANEW)
     CHECKSUMS_VERSION = ("checksums.unknown-version", _WARNING, "the checksums are too new", _UPGRADE)
-    CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _LEFT)
+    CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _DELETE)
 
     # --- copies of one ledger ----------------------------------------------------------------------
     SUPERSEDED = (
@@ -281,19 +282,19 @@ class Code(enum.Enum):
         "attempt.unfinished",
         _WARNING,
         "there are objects of an attempt that by its record is not complete, and nobody has a lease on it",
-        "the next offload of the ledger removes them",
+        "the next offload of the ledger removes them, or `offload gc URL --records …`",
     )
     FAILED = (
         "attempt.failed",
         _WARNING,
         "there are objects of a segment that by its record failed",
-        "the next offload of the topic removes them",
+        "the next offload of the topic removes them, or `offload gc URL --records …`",
     )
     CONDEMNED = (
         "attempt.condemned",
         _WARNING,
         "there are objects of a ledger that by its record is being deleted",
-        "the topic's next trim removes them",
+        "the topic's next trim removes them, or `offload gc URL --records …`",
     )
 
     # --- blocks, with --deep -----------------------------------------------------------------------

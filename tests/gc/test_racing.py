@@ -167,6 +167,8 @@ class RacingMachine(RuleBasedStateMachine):
             way = "offload"
         if self.is_pulsars and any(each.writer.name == name for each in self.running):
             return  # a topic has one broker
+        if way == "trim":
+            ledger = min(ledger, 2)  # a topic keeps its last ledger
         writer = self.writer(name, "east")
         self.running.append(Running(writer, getattr(writer, way)(ledger)))
         for _ in range(steps):

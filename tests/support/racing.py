@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
@@ -37,7 +37,7 @@ from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.running_attempt import check_not_alive, check_over
 from offload_core.tier import Tier
 from offload_hooks import hookimpl
-from offload_hooks.errors import AttemptError, UnknownTopicError
+from offload_hooks.errors import AttemptError, UnknownTopicError, UploadError
 from offload_hooks.testing import MemoryDriver, MemoryTier
 from offload_hooks.values import ObjectStat, Upload
 
@@ -89,7 +89,8 @@ class ClockedDriver(MemoryDriver):
     @hookimpl
     def abort_data(self, upload: Upload) -> bool:
         """See `TierHooks`."""
-        self._told(upload.key)
+        if upload in self.tier.uploads:  # else it was committed meanwhile, and nothing is aborted
+            self._told(upload.key)
         return super().abort_data(upload)
 
     def store(self, key: str, *given: object) -> ObjectStat:  # type: ignore[override]
@@ -98,13 +99,6 @@ class ClockedDriver(MemoryDriver):
         stored = self.tier.objects[key]
         self.tier.objects[key] = replace(stored, stat=replace(stored.stat, modified_at=self._clock.in_store))
         return self.tier.objects[key].stat
-
-
-@dataclass
-class Attempts:
-    """Those that somebody is at, by uuid: whether what they wrote is still wanted."""
-
-    running: set[UUID] = field(default_factory=set)
 
 
 @dataclass
@@ -132,7 +126,7 @@ class Writer:
 
     def offload(self, ledger_id: int) -> Steps:
         """A ledger in one object."""
-        with suppress(AttemptError, UnknownTopicError):
+        with suppress(AttemptError, UnknownTopicError, UploadError):
             info = self._info()
             ledger = info.ledger(ledger_id)
             context = None if ledger is None else ledger.context
@@ -153,7 +147,7 @@ class Writer:
 
     def stream(self, ledger_id: int) -> Steps:
         """A segment of a whole ledger."""
-        with suppress(AttemptError, UnknownTopicError):
+        with suppress(AttemptError, UnknownTopicError, UploadError):
             old = unfinished_segment(self._info())
             last = len(PAYLOADS) - 1
             if old is not None:
@@ -178,7 +172,7 @@ class Writer:
 
     def replace(self, ledger_id: int) -> Steps:
         """Another copy of a ledger takes the place of the one that is there, which is deleted then."""
-        with suppress(AttemptError, UnknownTopicError):
+        with suppress(AttemptError, UnknownTopicError, UploadError):
             ledger = self._info().ledger(ledger_id)
             if ledger is None or ledger.context is None or ledger.context.segments:
                 return
@@ -200,7 +194,7 @@ class Writer:
 
     def trim(self, ledger_id: int) -> Steps:
         """A ledger is deleted with its copy: by us condemned first, by a broker forgotten first."""
-        with suppress(AttemptError, UnknownTopicError):
+        with suppress(AttemptError, UnknownTopicError, UploadError):
             ledger = self._info().ledger(ledger_id)
             if ledger is None:
                 return

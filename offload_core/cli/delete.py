@@ -1,0 +1,246 @@
+"""`offload delete`: what is left in a tier of topics that were deleted, with a receipt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from offload_core.audit import AuditLog, Change, Deletion
+from offload_core.catalogue import Records as RecordsOfTopics
+from offload_core.catalogue import TopicName, open_records, parse_topic
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.cli.configured import ConfigFile, metadata_flags
+from offload_core.cli.gc import (
+    ClockSkew,
+    Grace,
+    NotShared,
+    Records,
+    ShortGrace,
+    scope_of,
+    show,
+    wanted_topics,
+)
+from offload_core.cli.shared import (
+    AsJson,
+    AuditLogFile,
+    Debug,
+    Driver,
+    Layers,
+    Prefix,
+    RecordsOptions,
+    StorageOptions,
+    Url,
+    Yes,
+    audit_of,
+    err,
+    named,
+    opened,
+    out,
+    printable,
+    reported,
+)
+from offload_core.configuration import load_configuration
+from offload_core.gc import (
+    Proof,
+    Receipt,
+    Summary,
+    TopicDeletion,
+    measure_clock,
+    written_receipt,
+)
+from offload_core.managed_ledger import delete_managed_ledger, open_environment
+from offload_core.policy_store import open_policies
+from offload_hooks.errors import OptionError
+
+
+def delete(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC|NAMESPACE",
+            help="A topic, or all partitions of one: tenant/namespace/topic; or a namespace: tenant/namespace.",
+            show_default=False,
+        ),
+    ],
+    url: Url,
+    records: Records = None,
+    managed_ledger: Annotated[
+        bool,
+        typer.Option(
+            "--managed-ledger",
+            help="Delete the managed ledgers themselves, with all copies of their ledgers, hot ones as well; the "
+            "records are ours, and the service's configuration says where the tiers are.",
+        ),
+    ] = False,
+    receipt: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Where to write what was deleted, and that nothing is left."),
+    ] = None,
+    yes: Yes = False,
+    audit_log: AuditLogFile = None,
+    grace: Grace = "1d",
+    accept_short_grace: ShortGrace = False,
+    clock_skew: ClockSkew = None,
+    not_shared: NotShared = False,
+    config: ConfigFile = None,
+    prefix: Prefix = "",
+    records_option: RecordsOptions = None,
+    driver: Driver = None,
+    option: StorageOptions = None,
+    layer: Layers = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Delete what is left in a tier of a topic, or of a namespace's topics, that were deleted; with a receipt.
+
+    Topics that have a managed ledger are refused, unless --managed-ledger deletes that as well. Without --yes it is
+    shown what would go. The exit code is 0 if nothing is left, 1 if something is, 2 if something failed.
+    """
+    with reported(debug, failed=2):
+        if records is None:
+            raise OptionError("whether a topic was deleted, only records tell", expected="--records URL")
+        if receipt is not None and not yes:
+            raise OptionError("a receipt is for what was deleted", expected="--yes with --receipt")
+        given, own = records, named(records_option, "the records")
+        scope = scope_of(prefix, _wanted(what), grace, accept_short_grace, clock_skew, not_shared)
+        with opened(url, driver, option, layer) as tier:
+
+            def open_them() -> AbstractContextManager[RecordsOfTopics]:
+                return open_records(given, tier.store, tier.options, own)
+
+            deletion = TopicDeletion(tier.store, open_them, scope)
+            about = {"what": what, "tier": tier.store.describe().location, "records": given}
+            if managed_ledger:
+                topics = _topics(deletion, what)
+            else:
+                deletion.check_deleted()
+            log = audit_of(yes, audit_log)
+            if log is not None and clock_skew is None and not managed_ledger:
+                scope = scope.with_lead(measure_clock(tier.store, log, scope.folder))
+                deletion = TopicDeletion(tier.store, open_them, scope)
+            with nullcontext() if receipt is None else written_receipt(receipt, about) as written:
+                if managed_ledger:
+                    summary = Summary()
+                    if log is None:
+                        _would_delete(topics, as_json=as_json)
+                    else:
+                        _delete_managed_ledgers(
+                            topics, config, metadata_flags(given, records_option), log, written
+                        )
+                else:
+                    summary, outcomes = deletion.report() if log is None else deletion.delete(log)
+                    show(_noted(outcomes, written), summary, about | {"dry_run": not yes}, as_json=as_json)
+                proof = None if log is None else deletion.prove()
+                if written is not None and proof is not None:
+                    written.end(_of_proof(proof))
+        if proof is not None:
+            _say(proof)
+    if summary.failed:
+        raise typer.Exit(2)
+    if summary.left or (proof is not None and not proof.is_clean) or (managed_ledger and not yes and topics):
+        raise typer.Exit(1)
+
+
+def _wanted(what: str) -> Callable[[TopicName], bool] | None:
+    is_namespace = "://" not in what and what.count("/") == 1
+    return wanted_topics(None, [what]) if is_namespace else wanted_topics([what], None)
+
+
+def _topics(deletion: TopicDeletion, what: str) -> list[TopicName]:
+    """The topics whose managed ledgers are to go: those that have one; a topic that is named also without."""
+    live = deletion.live_topics()
+    is_namespace = "://" not in what and what.count("/") == 1
+    return live if live or is_namespace else [parse_topic(what)]
+
+
+def _would_delete(topics: Sequence[TopicName], *, as_json: bool) -> None:
+    names = [str(topic) for topic in topics]
+    if as_json:
+        typer.echo(json.dumps({"dry_run": True, "managed_ledgers": names}))
+        return
+    for name in names:
+        out.print(
+            printable(f"{name}: its managed ledger would be deleted, with all copies of its ledgers"),
+            markup=False,
+        )
+
+
+def _delete_managed_ledgers(
+    topics: Sequence[TopicName],
+    config: Path | None,
+    metadata: dict[str, Any],
+    log: AuditLog,
+    receipt: Receipt | None,
+) -> None:
+    configuration = load_configuration(config, metadata)
+    with (
+        open_policies(configuration) as (store, policies),
+        open_environment(configuration, store, policies) as environment,
+    ):
+        for topic in topics:
+            name = managed_ledger_of_topic(topic)
+            delete_managed_ledger(replace(environment, audit=_Noting(log, receipt)), name)
+
+
+class _Noting:
+    """An audit log whose deletions stand in the receipt as well."""
+
+    def __init__(self, log: AuditLog, receipt: Receipt | None) -> None:
+        self._log, self._receipt = log, receipt
+
+    def record(self, change: Deletion | Change) -> None:
+        """See `AuditLog`."""
+        self._log.record(change)
+        if self._receipt is not None and isinstance(change, Deletion):
+            self._receipt.add(
+                {
+                    "kind": change.copy,
+                    "topic": change.managed_ledger,
+                    "key": None,
+                    "uuid": None if change.uuid is None else str(change.uuid),
+                    "ledgers": [] if change.ledger_id is None else [change.ledger_id],
+                    "size_bytes": change.size_bytes,
+                }
+            )
+
+
+def _noted(outcomes: Iterator[Any], receipt: Receipt | None) -> Iterator[Any]:
+    for outcome in outcomes:
+        if receipt is not None and outcome.is_deleted:
+            garbage = outcome.garbage
+            receipt.add(
+                {
+                    "kind": garbage.kind.value,
+                    "topic": None if garbage.topic is None else str(garbage.topic),
+                    "key": garbage.key,
+                    "uuid": None if garbage.uuid is None else str(garbage.uuid),
+                    "ledgers": list(garbage.ledger_ids),
+                    "size_bytes": garbage.size_bytes,
+                }
+            )
+        yield outcome
+
+
+def _of_proof(proof: Proof) -> dict[str, Any]:
+    return {
+        "is_clean": proof.is_clean,
+        "left": list(proof.left),
+        "left_count": proof.count,
+        "unknown": proof.unknown,
+    }
+
+
+def _say(proof: Proof) -> None:
+    if proof.is_clean:
+        said = "a last listing found nothing of it"
+    else:
+        said = f"a last listing found {proof.count:,} objects and uploads of it"
+        if proof.unknown:
+            said += f", and {proof.unknown:,} that may be another cluster's, or could not be looked at"
+    err.print(said, highlight=False, soft_wrap=True)

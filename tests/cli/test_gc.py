@@ -1,0 +1,294 @@
+"""`offload gc` and `offload delete`: what they find, delete, say and leave, over what a broker offloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from configured import configuration_file
+from records import MANAGED_LEDGERS
+from tiers import lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.catalogue.topics import managed_ledger_of_topic, parse_topic
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_core.policy_store import open_policies
+
+DAY = 86_400
+
+
+def make_older(root: Path, days: float = 3) -> None:
+    """What lies in a folder was written some days ago."""
+    then = datetime.now(UTC) - timedelta(days=days)
+    for path in root.rglob("*"):
+        if path.is_file():
+            os.utime(path, (then.timestamp(), then.timestamp()))
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """A broker's objects, three days old."""
+    root = tmp_path / "tier"
+    lay_out_broker_objects(root)
+    make_older(root)
+    return root
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """The broker's records, in a store."""
+    found = f"sqlite:{tmp_path}/records.db"
+    with closing(SqliteStore(found, create=True)) as store:
+        for path in MANAGED_LEDGERS.rglob("*.val"):
+            name = "/".join(path.relative_to(MANAGED_LEDGERS).with_suffix("").parts)
+            store.put(f"/managed-ledgers/{name}", path.read_bytes(), None)
+    return found
+
+
+def forget(url: str, topic: str) -> None:
+    """Delete a topic's record, as a broker does."""
+    name = managed_ledger_of_topic(parse_topic(topic))
+    with closing(SqliteStore(url)) as store:
+        records = ManagedLedgerRecords(store)
+        known = records.read(name)
+        assert known is not None
+        records.delete(name, known)
+
+
+def keys_of(root: Path) -> set[str]:
+    with open_tier(root) as tier:
+        return {each.key for each in tier.store.list_objects()}
+
+
+def keys_of_topic(root: Path, name: str) -> set[str]:
+    """The objects that say that they are of this managed ledger."""
+    with open_tier(root) as tier:
+        return {
+            each.key
+            for each in tier.store.list_objects()
+            if tier.store.stat(each.key).user_metadata.get("managedledgername") == name
+        }
+
+
+def test_of_a_brokers_bucket_nothing_is_garbage(offload: Offload, tier: Path, url: str) -> None:
+    result = offload("gc", tier, "--records", url, "--json")
+    said = json.loads(result.out)
+    assert (result.code, said["garbage"], said["summary"]["kept"]) == (0, [], {})
+    assert said["summary"]["topics"] == 14
+    assert said["dry_run"]
+
+
+def test_of_a_deleted_topic_exactly_its_objects_go(
+    offload: Offload, tier: Path, url: str, tmp_path: Path
+) -> None:
+    before, orphans = keys_of(tier), keys_of_topic(tier, "acme/cold/persistent/json")
+    assert orphans
+    forget(url, "acme/cold/json")
+    dry = offload("gc", tier, "--records", url)
+    assert (dry.code, keys_of(tier)) == (1, before)
+    assert len(re.findall("^deleted-topic ", dry.out, re.MULTILINE)) == len(orphans) // 2
+    assert dry.out.splitlines()[-1].endswith("; nothing was")
+    log = tmp_path / "audit.jsonl"
+    done = offload("gc", tier, "--records", url, "--yes", "--audit-log", log)
+    assert (done.code, done.err, keys_of(tier)) == (0, "", before - orphans)
+    assert f"{len(orphans) // 2} deleted, " in done.out
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["action"] for line in lines] == ["write"] + ["delete"] * (len(orphans) // 2)
+    assert {line["managed_ledger"] for line in lines[1:]} == {"acme/cold/persistent/json"}
+    again = offload("gc", tier, "--records", url, "--yes", "--audit-log", log)
+    assert (again.code, again.out.splitlines()[-1]) == (0, "0 deleted, 0 bytes; 0 left")
+    assert offload("verify", tier, "--records", url).code == 0
+
+
+def test_only_a_report_by_files(offload: Offload, tier: Path, tmp_path: Path) -> None:
+    before = keys_of(tier)
+    result = offload("gc", tier, "--records", MANAGED_LEDGERS)
+    assert (result.code, "nothing is deleted by this: files are a copy" in result.out) == (0, True)
+    log = tmp_path / "audit"
+    result = offload("gc", tier, "--records", MANAGED_LEDGERS, "--yes", "--audit-log", log)
+    assert (result.code, result.out, keys_of(tier)) == (2, "", before)
+    assert "by these records nothing is deleted: files are a copy" in result.err
+    assert not log.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "who needs what, only records tell: expected --records URL"),
+        (["--yes"], "each change is recorded: expected --audit-log FILE"),
+        (["--grace", "59m"], "younger than an hour may be needed in a moment"),
+        (["--grace", "soon"], "this is not a duration"),
+        (["--grace", "-1"], "--grace is no duration"),
+        (["--clock-skew", "-5"], "--clock-skew is no duration"),
+        (["--namespace", "acme"], "this is no namespace"),
+        (["--topic", "acme"], "not the name of a persistent topic"),
+    ],
+)
+def test_wrong_use(offload: Offload, tier: Path, url: str, arguments: list[str], why: str) -> None:
+    records = ["--records", url] if arguments else []
+    result = offload("gc", tier, *records, *arguments)
+    assert (result.code, result.out) == (2, "")
+    assert why in result.err
+
+
+def test_options_say_what_is_looked_for(offload: Offload, tier: Path, url: str) -> None:
+    forget(url, "acme/cold/json")
+    forget(url, "acme/cold/avro")
+
+    def found(*arguments: object) -> set[str]:
+        result = offload("gc", tier, "--records", url, "--json", *arguments)
+        return {each["topic"] for each in json.loads(result.out)["garbage"]}
+
+    json_topic, avro_topic = "persistent://acme/cold/json", "persistent://acme/cold/avro"
+    assert found() == {json_topic, avro_topic}
+    assert found("--topic", "acme/cold/json") == {json_topic}
+    assert found("--namespace", "acme/cold") == {json_topic, avro_topic}
+    assert found("--namespace", "acme/others") == set()
+    assert found("--grace", "4d") == set()
+    assert found("--grace", "0", "--accept-short-grace") == {json_topic, avro_topic}
+    assert len(found("--limit", "1")) == 1
+    assert found("--clock-skew", "3d") == set()
+    assert found("--prefix", "folder") == set()
+
+
+def test_what_a_crash_left_in_the_drivers_own_folder_goes(
+    offload: Offload, tier: Path, url: str, tmp_path: Path
+) -> None:
+    staging = tier / ".offload-uploads"
+    left = staging / f"{'a' * 32}.json.tmp"
+    left.write_bytes(b'{"version": 1, "ke')
+    then = datetime.now(UTC).timestamp() - 3 * DAY
+    os.utime(left, (then, then))
+    result = offload("gc", tier, "--records", url, "--json")
+    (found,) = json.loads(result.out)["garbage"]
+    assert (found["kind"], found["code"], found["key"], found["upload"]) == (
+        "upload",
+        "upload.stale",
+        "",
+        "a" * 32,
+    )
+    assert offload("gc", tier, "--records", url, "--yes", "--audit-log", tmp_path / "log").code == 0
+    assert not left.exists()
+
+
+def test_a_failure_of_one_object_is_said_and_the_others_go(
+    offload: Offload, tier: Path, url: str, tmp_path: Path
+) -> None:
+    forget(url, "acme/cold/json")
+    orphans = keys_of_topic(tier, "acme/cold/persistent/json")
+    faults = "fault-plan:faults=fail-before delete #2"
+    arguments = ["gc", tier, "--records", url, "--yes", "--audit-log", tmp_path / "log"]
+    result = offload(*arguments, "--layer", faults)
+    assert result.code == 2
+    assert orphans & keys_of(tier)
+    assert offload(*arguments).code == 0
+    assert not orphans & keys_of(tier)
+
+
+def test_names_do_not_steer_the_terminal(offload: Offload, tier: Path, url: str) -> None:
+    forget(url, "acme/cold/json")
+    name = "acme/cold/persistent/\x1b[31mred"
+    for path in tier.rglob("*.metadata.json"):
+        path.write_text(path.read_text().replace("acme/cold/persistent/json", json.dumps(name)[1:-1]))
+    make_older(tier)
+    result = offload("gc", tier, "--records", url)
+    assert "\x1b" not in result.out + result.err
+
+
+# --- delete ----------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_lives_is_not_deleted(offload: Offload, tier: Path, url: str, tmp_path: Path) -> None:
+    before = keys_of(tier)
+    for what in ("acme/cold/json", "acme/cold"):
+        arguments = ["delete", what, tier, "--records", url, "--yes", "--audit-log", tmp_path / "log"]
+        result = offload(*arguments)
+        assert (result.code, result.out, keys_of(tier)) == (2, "", before)
+        assert "there is a managed ledger of persistent://acme/cold/" in result.err
+    assert not (tmp_path / "log").exists()
+
+
+def test_what_is_left_of_a_deleted_topic_goes_with_a_receipt(
+    offload: Offload, tier: Path, url: str, tmp_path: Path
+) -> None:
+    before, orphans = keys_of(tier), keys_of_topic(tier, "acme/cold/persistent/json")
+    forget(url, "acme/cold/json")
+    forget(url, "acme/cold/avro")
+    receipt = tmp_path / "receipt.json"
+    arguments = ["delete", "acme/cold/json", tier, "--records", url]
+    assert (offload(*arguments).code, keys_of(tier)) == (1, before)
+    assert offload(*arguments, "--receipt", receipt).code == 2
+    arguments += ["--yes", "--audit-log", tmp_path / "log", "--receipt", receipt]
+    result = offload(*arguments)
+    assert (result.code, result.err) == (0, "a last listing found nothing of it\n")
+    assert keys_of(tier) == before - orphans
+    said = json.loads(receipt.read_text())
+    assert (said["version"], said["what"], said["records"]) == (1, "acme/cold/json", url)
+    assert {each["key"] for each in said["deleted"]} == {key for key in orphans if "-index" not in key}
+    assert said["count"] == len(orphans) // 2
+    assert said["size_bytes"] == sum(each["size_bytes"] for each in said["deleted"]) > 0
+    assert (said["is_clean"], said["left"], said["left_count"], said["unknown"]) == (True, [], 0, 0)
+    again = offload(*arguments)
+    assert (again.code, "a receipt is not overwritten" in again.err) == (2, True)
+
+
+def test_a_receipt_says_what_is_left(offload: Offload, tier: Path, url: str, tmp_path: Path) -> None:
+    forget(url, "acme/cold/json")
+    for path in tier.glob("*"):
+        if path.is_file():
+            os.utime(path)  # a moment ago
+    receipt = tmp_path / "receipt.json"
+    log = ["--yes", "--audit-log", tmp_path / "log", "--receipt", receipt]
+    result = offload("delete", "acme/cold/json", tier, "--records", url, *log)
+    assert result.code == 1
+    said = json.loads(receipt.read_text())
+    assert (said["is_clean"], said["count"]) == (False, 0)
+    assert (
+        len(said["left"]) == said["left_count"] == len(keys_of_topic(tier, "acme/cold/persistent/json")) // 2
+    )
+
+
+def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload: Offload, tmp_path: Path) -> None:
+    config = configuration_file(tmp_path)
+    configuration = load_configuration(config)
+    rollover = RolloverPolicy(max_entries=1, min_age_s=0)
+    with (
+        open_policies(configuration) as (store, policies),
+        open_environment(configuration, store, policies) as environment,
+        open_managed_ledger(environment, "acme/n/persistent/orders", rollover=rollover) as topic,
+    ):
+        for _ in range(3):
+            topic.add_entry(bytes(100))
+    assert offload("topics", "offload", "acme/n/orders", "--config", config).code == 0
+    root = tmp_path / "cold"
+    assert len(keys_of(root)) == 6
+    url, receipt = str(configuration.metadata.url), tmp_path / "receipt.json"
+    arguments = ["delete", "acme/n/orders", root, "--records", url, "--managed-ledger", "--config", config]
+    dry = offload(*arguments)
+    assert (dry.code, len(keys_of(root))) == (1, 6)
+    assert "acme/n/orders: its managed ledger would be deleted" in dry.out
+    done = offload(*arguments, "--yes", "--audit-log", tmp_path / "log", "--receipt", receipt)
+    assert (done.code, keys_of(root)) == (0, set()), done.err
+    said = json.loads(receipt.read_text())
+    assert said["is_clean"]
+    assert [each["kind"] for each in said["deleted"]].count("cold") == 3
+
+
+def test_the_drivers_hook_gives_what_has_no_key_only_without_a_prefix(tmp_path: Path) -> None:
+    (tmp_path / ".offload-uploads").mkdir()
+    (tmp_path / ".offload-uploads" / f"{'b' * 32}.json.tmp").write_bytes(b"")
+    with open_tier(tmp_path) as tier:
+        assert [each.upload.key for each in tier.store.list_uploads("")] == [""]
+        assert list(tier.store.list_uploads("a")) == []
+        (stale,) = tier.store.list_uploads("")
+        assert tier.store.abort_data(stale.upload)
+        assert list(tier.store.list_uploads("")) == []
