@@ -11,11 +11,11 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BufferedRandom
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import TracebackType
 from typing import Any, Literal, Self
 from uuid import UUID
 
@@ -50,7 +50,7 @@ class Relocation:
     segment: UUID | None
     since_ms: int
     done_ms: int = 0
-    filters: Mapping[int, str] = MappingProxyType({})
+    filters: Mapping[int, str] = field(default_factory=dict)
 
 
 def relocated(info: ManagedLedgerInfo, relocations: Iterable[Relocation]) -> ManagedLedgerInfo:

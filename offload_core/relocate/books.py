@@ -67,10 +67,11 @@ def as_switched(
     info: ManagedLedgerInfo, move: Move, uuid: UUID, driver: DriverMetadata, filters: Mapping[int, str]
 ) -> ManagedLedgerInfo:
     """The record as it will be."""
-    begun = begin_replacement(
-        info, move.ledger_ids, uuid, move.form, driver, since_ms=0, segment=move.segment
-    )
-    return switch_replacement(begun, uuid, 0, filters)
+    if all(copy.uuid != uuid for copy in other_copies(info)):
+        info = begin_replacement(
+            info, move.ledger_ids, uuid, move.form, driver, since_ms=0, segment=move.segment
+        )
+    return switch_replacement(info, uuid, 0, filters)
 
 
 class RecordBook:
