@@ -31,7 +31,7 @@ def check_objects(tier: Tier, key: ObjectKey) -> None:
         DataLossError: something is wrong with it, as its first finding says.
         StoreError: of the tier.
     """
-    examined = examine(tier, _pair(tier, key))
+    examined = examine(tier, find_pair(tier, key))
     if examined is None or examined.index is None or examined.pair.data is None:
         findings = [] if examined is None else examined.findings
         _refuse(key, findings)
@@ -101,7 +101,8 @@ def _refuse(key: ObjectKey, findings: list[Finding]) -> None:
             )
 
 
-def _pair(tier: Tier, key: ObjectKey) -> Pair:
+def find_pair(tier: Tier, key: ObjectKey) -> Pair:
+    """An attempt as it would be listed."""
     pair = Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
     if key.checksum_keys is not None:
         pair.data_checksums, pair.index_checksums = (_listed(tier, each) for each in key.checksum_keys)

@@ -19,6 +19,7 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters import FilterMode, FilterRun
 from offload_core.ledgers import FileLedgerStore
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, ReadMemory
@@ -47,11 +48,12 @@ class World:
     entries: Entries = field(default_factory=dict)
 
     @classmethod
-    def make(cls, folder: Path) -> World:
-        """Without ledgers yet."""
+    def make(cls, folder: Path, url: str | None = None) -> World:
+        """Without ledgers yet; the records are in memory, or in an SQLite file."""
         for name in ("source", "target"):
             (folder / name).mkdir(parents=True)
-        records = ManagedLedgerRecords(MemoryMetadataStore())
+        store = MemoryMetadataStore() if url is None else SqliteStore(url, create=True)
+        records = ManagedLedgerRecords(store)
         records.write(NAME, ManagedLedgerInfo(), None)
         return cls(
             folder=folder,
