@@ -51,6 +51,8 @@ _OURS = frozenset(
     )
 )
 """User metadata that is written anew; all else goes along."""
+_LEAST_BUDGET_BYTES = 64 << 20
+"""Room for the largest entries, however small blocks are."""
 _RETRY_S = 0.005
 
 
@@ -147,7 +149,7 @@ class EntryCopies:
         with ThreadPoolExecutor(4, thread_name_prefix="offload-relocate") as pool:
             offloader = SegmentOffloader(
                 self._target,
-                budget=MemoryBudget(4 * self._block_bytes),
+                budget=MemoryBudget(max(4 * self._block_bytes, _LEAST_BUDGET_BYTES)),
                 executor=pool,
                 max_block_bytes=self._block_bytes,
             )
