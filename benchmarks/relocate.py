@@ -33,7 +33,7 @@ def run(folder: Path) -> Iterator[Result]:
     root = folder / "relocate"
     entries = message_entries(1024, 100, Compression.LZ4)
     written = pip17_object(entries * (LEDGER_BYTES // sum(map(len, entries)) + 1), max_block_bytes=16 << 20)
-    entry_count = written.entries[-1].entry_id + 1 if written.entries else 0
+    entry_count = len(written.entries)
     for number in range(LEDGERS):
         lay_out(root, replace(written, key=replace(written.key, ledger_id=number)), attempt=number)
     total = LEDGERS * len(written.data)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME
 from relocated import TOPIC_NAME, World, read_ledger
 
+from offload_core.catalogue import open_records
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import (
@@ -23,9 +26,11 @@ from offload_core.metadata import (
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.read_handles import ColdReaders, ReadMemory
+from offload_core.relocate import Wanted
 from offload_core.verify import Verification
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
 
+NOW_MS = int(time.time() * 1000)
 PIP17, STREAMING = ObjectFormat.PIP17, ObjectFormat.STREAMING
 
 
@@ -179,6 +184,35 @@ def test_a_segment_stays_as_long_as_one_of_its_ledgers_reads_it(world: World) ->
     world.mover().delete_replaced(TOPIC_NAME, 0)
     assert world.keys(world.source) == []
     assert is_moved(world)
+
+
+def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: World) -> None:
+    world.move_all()
+    [begun] = [move for move in world.plan(_back(world)).moves if move.ledger_ids == (0,)]
+    there, uuid = tier_record(world.source), UUID(int=7)
+    until = AttemptLease(holder=AttemptHolder(machine=1, process=2, started=3), until_ms=NOW_MS + 30_000)
+    begin = partial(
+        begin_replacement, ledger_ids=[0], uuid=uuid, form=begun.form, driver=there, since_ms=1, lease=until
+    )
+    world.records.update(NAME, begin)
+    for part in ("", "-index"):
+        world.source.write_index(f"{uuid}-ledger-0{part}", b"half")
+
+    def found(now_ms: int) -> set[tuple[str, str | None]]:
+        verification = Verification(
+            world.source,
+            records=lambda: open_records({str(TOPIC_NAME): world.info}, world.source, {}),
+            now_ms=lambda: now_ms,
+        )
+        return {(each.code.value, each.key) for each in verification}
+
+    alive, left = found(NOW_MS), found(NOW_MS + (1 << 40))
+    assert not [code for code, _ in alive if "orphan" in code], "those that were replaced are named"
+    assert left - alive == {("attempt.unfinished", f"{uuid}-ledger-0")}
+
+
+def _back(world: World) -> Wanted:
+    return Wanted(source=tier_record(world.target), target=tier_record(world.source))
 
 
 def test_a_damaged_copy_is_not_moved_and_nothing_of_it_stays(world: World) -> None:
