@@ -92,6 +92,7 @@ class EntryCopies:
         self._source = source
         self._target = target
         self._block_bytes = max(block_bytes, target.describe().capabilities.min_block_bytes)
+        self._budget_bytes = max(4 * self._block_bytes, _LEAST_BUDGET_BYTES)
         self._memory = memory
         self._readers = ColdReaders(source, memory=memory)
 
@@ -134,7 +135,9 @@ class EntryCopies:
         run = KeptRun(filters[ledger.ledger_id]) if filters else None
         if run is not None:
             run.read_from(ledger)
-        offloader = LedgerOffloader(self._target, max_block_bytes=self._block_bytes)
+        offloader = LedgerOffloader(
+            self._target, max_block_bytes=self._block_bytes, budget=MemoryBudget(self._budget_bytes)
+        )
         return offloader.offload(ledger, uuid, about, filter_run=run, exact_size=False).data_bytes
 
     def _segment(
@@ -149,7 +152,7 @@ class EntryCopies:
         with ThreadPoolExecutor(4, thread_name_prefix="offload-relocate") as pool:
             offloader = SegmentOffloader(
                 self._target,
-                budget=MemoryBudget(max(4 * self._block_bytes, _LEAST_BUDGET_BYTES)),
+                budget=MemoryBudget(self._budget_bytes),
                 executor=pool,
                 max_block_bytes=self._block_bytes,
             )

@@ -13,7 +13,7 @@ import pytest
 from managed_ledgers import NAME
 from relocated import TOPIC_NAME, World, read_ledger
 
-from offload_core.catalogue import open_records
+from offload_core.catalogue import open_records, parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import (
@@ -26,7 +26,7 @@ from offload_core.metadata import (
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.relocate import Wanted
+from offload_core.relocate import Wanted, topics_wanted
 from offload_core.verify import Verification
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
 
@@ -245,6 +245,39 @@ def test_what_is_written_wrongly_is_not_taken(world: World, monkeypatch: pytest.
             world.mover().move(move)
     assert world.info == before
     assert world.keys(world.target) == []
+
+
+def test_large_objects_go_by_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("offload_core.relocate.byte_copies.PART_BYTES", 100)
+    read: list[int] = []
+    for move in world.plan().moves:
+        world.mover(listener=read.append).move(move)
+    assert is_moved(world)
+    assert max(size for size in read[:5]) == 100
+    assert len(read) > 100
+    for key in world.keys(world.source):
+        assert world.source.stat(key).user_metadata["managedledgername"] == NAME
+    for key in world.keys(world.target):
+        assert world.target.stat(key).user_metadata["managedledgername"] == NAME
+
+
+@pytest.mark.parametrize(
+    ("topics", "namespace", "wanted"),
+    [
+        ([], None, "abp?"),
+        (["acme/cold/a"], None, "a"),
+        (["acme/cold/p"], None, "p"),
+        ([], "acme/cold", "ap"),
+        (["acme/cold/a", "acme/hot/b"], "acme/hot", "b"),
+    ],
+)
+def test_topics_are_chosen_by_name_and_namespace(
+    topics: list[str], namespace: str | None, wanted: str
+) -> None:
+    named = {"a": "acme/cold/a", "b": "acme/hot/b", "p": "acme/cold/p-partition-3", "?": None}
+    wants = topics_wanted([parse_topic(each) for each in topics], namespace)
+    chosen = [short for short, name in named.items() if wants(None if name is None else parse_topic(name))]
+    assert "".join(chosen) == wanted
 
 
 def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: World) -> None:
