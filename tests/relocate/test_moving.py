@@ -27,8 +27,10 @@ from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.relocate import Wanted, topics_wanted
+from offload_core.relocate.kept_entries import KeptLedger
 from offload_core.verify import Verification
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
+from offload_hooks.ledger_stores import EntryBatch
 
 NOW_MS = int(time.time() * 1000)
 PIP17, STREAMING = ObjectFormat.PIP17, ObjectFormat.STREAMING
@@ -242,6 +244,27 @@ def test_what_is_written_wrongly_is_not_taken(world: World, monkeypatch: pytest.
     before = world.info
     for move in world.plan().moves[:2]:
         with pytest.raises(DataLossError, match="what was copied is not what was read"):
+            world.mover().move(move)
+    assert world.info == before
+    assert world.keys(world.target) == []
+
+
+def test_entries_that_are_others_are_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = KeptLedger.read
+
+    def read_another(ledger: KeptLedger, first: int, last: int, max_bytes: int) -> EntryBatch:
+        """As a writer would that swaps two bytes of a payload, after what was read was summed."""
+        batch = read(ledger, first, last, max_bytes)
+        data = bytearray(batch.data)
+        data[-1] ^= 1
+        return EntryBatch(batch.first_entry_id, memoryview(bytes(data)), batch.offsets)
+
+    monkeypatch.setattr(KeptLedger, "read", read_another)
+    monkeypatch.setattr("offload_core.relocate.moving.check_objects", lambda *_: None)
+    before = world.info
+    for format_, ledger_id in ((STREAMING, 0), (PIP17, 2)):
+        [move] = world.plan(world.wanted(format_, ledger_ids=frozenset([ledger_id]))).moves
+        with pytest.raises(DataLossError, match="are not those of the old one"):
             world.mover().move(move)
     assert world.info == before
     assert world.keys(world.target) == []
