@@ -45,6 +45,7 @@ SUITES = (
     "verify",
     "listing",
     "gc",
+    "relocate",
 )
 FOLDER = Path(".bench")
 

@@ -32,6 +32,7 @@ def main() -> None:
     from offload_core.cli.plugins import plugins
     from offload_core.cli.policies import add_topic_policies, namespace_policies
     from offload_core.cli.recover import recover
+    from offload_core.cli.relocate import relocate
     from offload_core.cli.report import report
     from offload_core.cli.rollback import delete as delete_streaming
     from offload_core.cli.rollback import list_objects, plan
@@ -54,6 +55,7 @@ def main() -> None:
         verify,
         gc,
         delete,
+        relocate,
         recover,
         cost,
         report,

@@ -125,6 +125,7 @@ class LedgerOffloader:
         extra_metadata: Mapping[str, str],
         *,
         filter_run: FilterRun | None = None,
+        exact_size: bool = True,
         listener: ProgressListener | None = None,
     ) -> OffloadedLedger:
         """Copy a sealed ledger to the tier; when it returns, data and index are there, durably.
@@ -133,6 +134,7 @@ class LedgerOffloader:
             uuid: the attempt's, never used before.
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
             filter_run: what the entries go through; None for nothing. For this call only.
+            exact_size: see `LedgerBlocks`.
             listener: told after each block that was built.
 
         Raises:
@@ -144,11 +146,13 @@ class LedgerOffloader:
         status = ledger.status()
         _check_sealed(status)
         key = ObjectKey(folder="", uuid=uuid, ledger_id=status.ledger_id, is_index=False)
-        blocks = LedgerBlocks(ledger, status, self._max_block_bytes, self._tier.new_block, filter_run)
+        blocks = LedgerBlocks(
+            ledger, status, self._max_block_bytes, self._tier.new_block, filter_run, exact_size=exact_size
+        )
         total = BLOCK_HEADER_BYTES + status.size_bytes + status.entry_count * FRAME_HEADER_BYTES
         if filter_run is not None and filter_run.mode is FilterMode.TOMBSTONE:
             total += status.entry_count * MOST_TOMBSTONE_BYTES  # more than it takes of tiny entries
-        check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total)
+        check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total if exact_size else None)
         written = WrittenChecksums()
         filtered = filter_metadata(filter_run)
         software = f"pulsar-offload {version('pulsar-offload')}"
@@ -159,8 +163,8 @@ class LedgerOffloader:
                 _watched(
                     written.of(blocks) if self._checksums else blocks, blocks, status, uuid, total, listener
                 ),
-                block_bytes=min(total, self._largest_bytes),
-                total_bytes=total,
+                block_bytes=min(total, self._largest_bytes) if exact_size else self._largest_bytes,
+                total_bytes=total if exact_size else None,
                 user_metadata=user_metadata("data", software, {**extra_metadata, **filtered}),
                 budget=self._budget,
                 parts_in_flight=self._parts_in_flight,
