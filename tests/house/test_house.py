@@ -51,13 +51,6 @@ def test_source_roots_are_no_packages():
     ] == []
 
 
-def test_python_in_the_readme_compiles():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 2
-    for block in blocks:
-        compile(block, "README.md", "exec")
-
-
 def test_pages_that_the_readme_names_exist():
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert [link for link in links if not (ROOT / link).exists()] == []
