@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
 
 from offload_core.catalogue import Records, TopicName, concurrently
 from offload_core.catalogue.listing import Pair, stream_pairs
@@ -69,6 +70,25 @@ class Summary:
     def count(self, severity: Severity) -> int:
         """How many findings are so bad."""
         return sum(count for code, count in self.findings.items() if code.severity is severity)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a report, by the names that docs/verify.md has."""
+        return {
+            "objects": self.objects,
+            "object_bytes": self.object_bytes,
+            "topics": self.topics,
+            "ledgers": self.ledgers,
+            "deep_objects": self.deep_objects,
+            "deep_bytes": self.deep_bytes,
+            "skipped": self.skipped,
+            "entries": self.entries,
+            "unchecked_entries": self.unchecked_entries,
+            "unknown": self.unknown,
+            "failed": self.failed,
+            "errors": self.count(Severity.ERROR),
+            "warnings": self.count(Severity.WARNING),
+            "codes": dict(sorted((code.value, count) for code, count in self.findings.items())),
+        }
 
     def fail(self, error: OffloadError) -> None:
         """Something could not be verified."""

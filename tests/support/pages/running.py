@@ -17,6 +17,8 @@ import tomllib
 from typing import Any
 from xml.etree import ElementTree
 
+from airflow_home import AirflowHome
+
 from pages.blocks import Block
 from pages.places import placed
 from pages.shell import run_console
@@ -28,6 +30,9 @@ GIVEN = frozenset(("spark", "tier", "older_tier", "environment", "hot_store", "r
 IN_ITS_OWN_PROCESS = '.option("driver", "shelf")'
 """Spark's workers have the package of such a block only if their driver was started with it."""
 
+IN_AIRFLOW = "from airflow.sdk import DAG"
+"""A block that begins with this is a file of DAGs; all of them are run."""
+
 
 def run(block: Block, world: World, names: dict[str, Any]) -> None:
     """Run a block; `names` are those that the page's Python has made so far."""
@@ -35,6 +40,8 @@ def run(block: Block, world: World, names: dict[str, Any]) -> None:
     match block.language:
         case "python" if IN_ITS_OWN_PROCESS in code:
             _run_process(code, world)
+        case "python" if IN_AIRFLOW in code:
+            AirflowHome(world.folder / "airflow").run(code)
         case "python":
             _run_python(code, block, world, names)
         case "console":
