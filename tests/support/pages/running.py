@@ -60,6 +60,8 @@ def run(block: Block, world: World, names: dict[str, Any]) -> None:
 
 def _run_python(code: str, block: Block, world: World, names: dict[str, Any]) -> None:
     tree = ast.parse(code)
+    if "SparkSession" in code:
+        assert world.spark  # so that the block gets the session that there is
     for name in _names_used(tree) - names.keys():
         if name in GIVEN:
             names[name] = getattr(world, name)
