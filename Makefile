@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 # Folders of tests that wait for servers and JVMs. The others compute; both run at once.
 WAITING := broker drivers oracle servers spark stores
 
-.PHONY: demo test test-waiting test-computing check bench nightly proto docs clean
+.PHONY: demo test test-waiting test-computing check bench nightly proto reference docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
@@ -38,6 +38,9 @@ nightly: $(READY)
 
 proto: $(READY)
 	cd proto && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. offload_proto/*.proto
+
+reference: $(READY)
+	PYTHONPATH=tests/support $(BIN)/python -m reference
 
 docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import typer
 
 
 def main() -> None:
     """Run the command line."""
     try:
         import rich  # noqa: F401
-        import typer
+        import typer  # noqa: F401
     except ModuleNotFoundError as error:
         sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
         raise SystemExit(1) from None
+    make_app()()
+
+
+def make_app() -> typer.Typer:
+    """All commands."""
+    import typer
+
     from offload_core.cli.cat import cat
     from offload_core.cli.config import explain
     from offload_core.cli.config import show as show_settings
@@ -92,4 +103,4 @@ def main() -> None:
     about_rollback.command("list")(list_objects)
     about_rollback.command("delete")(delete_streaming)
     app.add_typer(about_rollback, name="rollback")
-    app()
+    return app

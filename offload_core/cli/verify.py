@@ -233,24 +233,6 @@ def report_parts(verification: Verification, about: dict[str, Any]) -> Iterator[
     summary = verification.summary
     rest = {
         "failures": [str(error) for error in summary.failures],
-        "summary": {
-            "objects": summary.objects,
-            "object_bytes": summary.object_bytes,
-            "topics": summary.topics,
-            "ledgers": summary.ledgers,
-            "deep_objects": summary.deep_objects,
-            "deep_bytes": summary.deep_bytes,
-            "compared_objects": summary.compared_objects,
-            "skipped": summary.skipped,
-            "entries": summary.entries,
-            "unchecked_entries": summary.unchecked_entries,
-            "with_checksums": summary.with_checksums,
-            "sealed": summary.sealed,
-            "unknown": summary.unknown,
-            "failed": summary.failed,
-            "errors": summary.count(Severity.ERROR),
-            "warnings": summary.count(Severity.WARNING),
-            "codes": dict(sorted((code.value, count) for code, count in summary.findings.items())),
-        },
+        "summary": summary.to_json(),
     }
     yield f"\n], {json.dumps(rest)[1:]}\n"

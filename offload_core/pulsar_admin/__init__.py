@@ -1,4 +1,4 @@
-"""A client of a Pulsar broker's admin REST, which only reads."""
+"""A client of a Pulsar broker's admin REST."""
 
 from offload_core.pulsar_admin.client import MAX_ANSWER_BYTES, PulsarAdminClient
 from offload_core.pulsar_admin.plugin import AdminPlugin

@@ -1,4 +1,4 @@
-"""GET from a broker's admin REST: JSON, or nothing, or an error that names the place.
+"""Requests to a broker's admin REST: JSON is got, or nothing, or put; or an error that names the place.
 
 Each request has a time limit, each answer a largest size. What may help is tried again, at the next of the servers if
 several are named. A request that a broker sends on, since another one owns the topic, is followed to servers that are
@@ -23,6 +23,7 @@ from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,
     MetadataError,
+    ObjectNotFoundError,
     OffloadError,
     StoreError,
     StoreTimeoutError,
@@ -72,33 +73,65 @@ class PulsarAdminClient:
             StoreError: any other answer; one that sends the request on to a server that is not named.
             MetadataError, BadLengthError: the answer is no JSON, or too large.
         """
-        for attempt in stamina.retry_context(
-            on=_wait, attempts=self._attempts, timeout=None, wait_max=5.0, wait_jitter=0.2
-        ):
-            with attempt:
-                return self._ask(self._servers[(attempt.num - 1) % len(self._servers)] + path)
-        raise AssertionError("stamina's loop ends by an answer or an error")
+        url, status, headers, body = self._ask("GET", path)
+        return self._judged(url, status, headers, body)
+
+    def put_json(self, path: str, value: Any) -> bool:
+        """Have a broker do what lies at `path`; False if it is at it already (409). It may be asked more than once.
+
+        Raises:
+            ObjectNotFoundError: the broker says that there is no such thing. Others: see `get_json`.
+        """
+        url, status, headers, body = self._ask("PUT", path, json.dumps(value).encode())
+        if status == HTTPStatus.CONFLICT:
+            return False
+        if HTTPStatus.OK <= status < HTTPStatus.MULTIPLE_CHOICES:
+            return True
+        if self._judged(url, status, headers, body) is None:
+            raise ObjectNotFoundError("a broker knows no such topic", key=url, found=_reason(body))
+        raise AssertionError("an answer that is none of these is an error")
 
     def close(self) -> None:
         """Close all connections."""
         self._pools.clear()
 
-    def _ask(self, url: str) -> Any | None:
-        for _ in range(_MOST_REDIRECTS + 1):
-            status, headers, body = self._get(url)
-            if status not in _REDIRECTS:
-                return self._judged(url, status, headers, body)
-            url = self._followed(url, headers.get("Location"))
-        raise StoreError("a broker sends a request on and on", key=url)
+    def _ask(
+        self, method: str, path: str, sent: bytes | None = None
+    ) -> tuple[str, int, urllib3.HTTPHeaderDict, bytes]:
+        """The last URL that was asked, and its answer: one that is not to be waited for, or the last."""
+        for attempt in stamina.retry_context(
+            on=_wait, attempts=self._attempts, timeout=None, wait_max=5.0, wait_jitter=0.2
+        ):
+            with attempt:
+                url = self._servers[(attempt.num - 1) % len(self._servers)] + path
+                for _ in range(_MOST_REDIRECTS + 1):
+                    status, headers, body = self._request(method, url, sent)
+                    if status in _NOT_NOW:
+                        self._judged(url, status, headers, body)
+                    if status not in _REDIRECTS:
+                        return url, status, headers, body
+                    url = self._followed(url, headers.get("Location"))
+                raise StoreError("a broker sends a request on and on", key=url)
+        raise AssertionError("stamina's loop ends by an answer or an error")
 
-    def _get(self, url: str) -> tuple[int, urllib3.HTTPHeaderDict, bytes]:
+    def _request(
+        self, method: str, url: str, sent: bytes | None
+    ) -> tuple[int, urllib3.HTTPHeaderDict, bytes]:
         headers = {"Accept": "application/json", "User-Agent": "pulsar-offload"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
+        if sent is not None:
+            headers["Content-Type"] = "application/json"
         deadline = time.monotonic() + self._timeout_s
         try:
             response = self._pools.request(
-                "GET", url, headers=headers, redirect=False, preload_content=False, decode_content=False
+                method,
+                url,
+                body=sent,
+                headers=headers,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
             )
             try:
                 body = bytearray()

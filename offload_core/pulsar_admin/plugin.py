@@ -51,6 +51,11 @@ class AdminPlugin:
             attempts=as_count("attempts", attempts),
         )
 
+    @property
+    def client(self) -> PulsarAdminClient:
+        """The client that it asks with."""
+        return self._client
+
     def close(self) -> None:
         """Give back the connections."""
         self._client.close()

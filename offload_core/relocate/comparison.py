@@ -16,7 +16,7 @@ from offload_core.metadata import ManagedLedgerInfo
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.relocate.kept_entries import EntrySums, sums_of
 from offload_core.tier import Tier
-from offload_core.verify.codes import Severity
+from offload_core.verify import Severity
 from offload_core.verify.deep import DeepCheck, DeepTask
 from offload_core.verify.findings import Finding
 from offload_core.verify.objects import examine
@@ -37,18 +37,7 @@ def check_objects(tier: Tier, key: ObjectKey) -> None:
         _refuse(key, findings)
         raise DataLossError("a new copy is not there as a whole", key=key.data_key)
     _refuse(key, examined.findings)
-    sums = examined.pair.data_checksums
-    result = DeepCheck(tier=tier)(
-        DeepTask(
-            number=0,
-            key=key,
-            index=examined.index,
-            data_bytes=examined.pair.data.size_bytes,
-            is_filtered=examined.is_filtered,
-            has_gaps=examined.has_gaps,
-            checksum_key=None if sums is None else sums.key,
-        )
-    )
+    result = DeepCheck(tier=tier)(DeepTask.of(0, examined))
     if result.failure is not None:
         raise result.failure
     if result.is_gone:

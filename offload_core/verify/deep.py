@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,7 @@ from offload_core.verify.block_walk import BlockWalk, Located
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Finding, Findings, of_error
 from offload_core.verify.message_check import MessageCheck
-from offload_core.verify.objects import extent_of
+from offload_core.verify.objects import Examined, extent_of
 from offload_hooks.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -70,6 +71,30 @@ class DeepTask:
     checksums: BlockChecksums | None = None
     by_checksums: bool = False
     makes_checksums: bool = False
+
+    @classmethod
+    def of(
+        cls, number: int, examined: Examined, *, by_checksums: bool = False, makes_checksums: bool = False
+    ) -> Self:
+        """The task for a pair that was examined, and whose index can be read."""
+        pair, index = examined.pair, examined.index
+        assert index is not None
+        assert pair.data is not None
+        assert pair.index is not None
+        return cls(
+            number=number,
+            key=pair.key,
+            index=index,
+            index_bytes=pair.index.size_bytes,
+            index_crc=examined.index_crc,
+            data_bytes=pair.data.size_bytes,
+            is_filtered=examined.is_filtered,
+            has_gaps=examined.has_gaps,
+            checksum_key=pair.data_checksums.key if pair.data_checksums else None,
+            checksums=examined.checksums,
+            by_checksums=by_checksums,
+            makes_checksums=makes_checksums,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

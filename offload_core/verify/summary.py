@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Any
 
 from offload_core.verify.codes import Code
 from offload_core.verify.severity import Severity
@@ -48,6 +49,28 @@ class Summary:
     def count(self, severity: Severity) -> int:
         """How many findings are so bad."""
         return sum(count for code, count in self.findings.items() if code.severity is severity)
+
+    def to_json(self) -> dict[str, Any]:
+        """For a report, by the names that docs/verify.md has."""
+        return {
+            "objects": self.objects,
+            "object_bytes": self.object_bytes,
+            "topics": self.topics,
+            "ledgers": self.ledgers,
+            "deep_objects": self.deep_objects,
+            "deep_bytes": self.deep_bytes,
+            "compared_objects": self.compared_objects,
+            "skipped": self.skipped,
+            "entries": self.entries,
+            "unchecked_entries": self.unchecked_entries,
+            "with_checksums": self.with_checksums,
+            "sealed": self.sealed,
+            "unknown": self.unknown,
+            "failed": self.failed,
+            "errors": self.count(Severity.ERROR),
+            "warnings": self.count(Severity.WARNING),
+            "codes": dict(sorted((code.value, count) for code, count in self.findings.items())),
+        }
 
     def fail(self, error: OffloadError) -> None:
         """Something could not be verified."""

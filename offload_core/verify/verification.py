@@ -184,27 +184,13 @@ class Verification:
         compares = self._by_checksums and examined.checksums is not None
         assert index is not None
         assert pair.data is not None
-        assert pair.index is not None
         self._under_way[number] = _UnderWay(
             examined=replace(examined, index=None, checksums=None, findings=[]),
             data_bytes=pair.data.size_bytes,
             is_whole=pair.data.size_bytes == index.data_length,
             is_compared=compares,
         )
-        yield DeepTask(
-            number=number,
-            key=pair.key,
-            index=index,
-            index_bytes=pair.index.size_bytes,
-            index_crc=examined.index_crc,
-            data_bytes=pair.data.size_bytes,
-            is_filtered=examined.is_filtered,
-            has_gaps=examined.has_gaps,
-            checksum_key=pair.data_checksums.key if pair.data_checksums else None,
-            checksums=examined.checksums,
-            by_checksums=compares,
-            makes_checksums=seals,
-        )
+        yield DeepTask.of(number, examined, by_checksums=compares, makes_checksums=seals)
 
     def _take(self, survey: Survey, result: DeepResult) -> None:
         under_way = self._under_way.pop(result.number)

@@ -1,4 +1,4 @@
-"""docs/conformance.md: its examples run, and its tables have all that there is."""
+"""docs/conformance.md: its suite passes, and its tables have all that there is."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from offload_hooks import Capabilities
 from offload_hooks.testing import DriverConformance, FaultPlan
 from offload_hooks.testing.cases.base import SuiteBase
@@ -17,7 +15,7 @@ from offload_hooks.testing.fault_plan import KINDS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "conformance.md").read_text()
-SUITE, *EXAMPLES = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+SUITE, *_ = re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
 
 
 def column(heading: str) -> list[str]:
@@ -39,11 +37,6 @@ def test_the_suite_in_the_page_passes(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(re.findall(r"(\d+) passed", done.stdout)[0]) > 180
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-def test_an_example_runs(example: str) -> None:
-    exec(compile(example, "docs/conformance.md", "exec"), {})
 
 
 def test_every_attribute_is_documented_with_its_default() -> None:

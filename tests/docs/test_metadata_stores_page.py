@@ -62,16 +62,6 @@ def test_the_attributes_of_the_suite_are_documented_with_their_defaults() -> Non
         assert default == f"{getattr(MetadataStoreConformance, name)}".removesuffix(".0")
 
 
-def test_the_example_of_writing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (example,) = (
-        code
-        for code in re.findall(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-        if "closing" in code
-    )
-    exec(compile(example, "docs/metadata-stores.md", "exec"), {})
-
-
 def test_the_stores_are_those_that_are_installed() -> None:
     group = registry.METADATA_STORES
     assert f"`{group}`" in TEXT

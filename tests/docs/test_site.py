@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import subprocess
@@ -86,12 +85,6 @@ def test_relative_links_lead_to_pages_and_anchors(pages: dict[Path, Page]) -> No
 
 def test_nothing_is_loaded_from_elsewhere(pages: dict[Path, Page]) -> None:
     assert not [address for page in pages.values() for address in page.loaded if urlsplit(address).netloc]
-
-
-@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: str(path.relative_to(DOCS)))
-def test_python_in_the_pages_is_python(path: Path) -> None:
-    for code in re.findall(r"^```python\n(.*?)^```$", path.read_text(), re.MULTILINE | re.DOTALL):
-        ast.parse(code)
 
 
 def test_pages_that_docstrings_name_exist() -> None:

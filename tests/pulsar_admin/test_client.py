@@ -22,6 +22,7 @@ from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,
     MetadataError,
+    ObjectNotFoundError,
     OptionError,
     StoreError,
     StoreTimeoutError,
@@ -364,3 +365,44 @@ def test_no_log_holds_the_token(caplog: pytest.LogCaptureFixture) -> None:
         asked(rest.url, attempts=2)
     assert caplog.records
     assert TOKEN not in caplog.text
+
+
+# --- what is put -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("status", "done"), [(200, True), (204, True), (409, False)])
+def test_what_is_put_is_sent_as_json_and_a_conflict_is_said(status: int, done: bool) -> None:
+    with AdminRest({"/tenants": Answer(status=status)}) as rest, client_of(rest.url) as client:
+        assert client.put_json(PATH, {"ledgerId": 7}) is done
+    (request,) = rest.requests
+    assert (request.method, request.body) == ("PUT", b'{"ledgerId": 7}')
+    assert request.headers["content-type"] == "application/json"
+
+
+def test_what_is_put_is_put_at_the_server_that_is_named() -> None:
+    with AdminRest() as first, AdminRest({"/tenants": Answer(status=204)}) as owner:
+        first.answers["/tenants"] = redirect(f"{owner.url}{PATH}")
+        with client_of(f"{first.url},{owner.url.removeprefix('http://')}") as client:
+            assert client.put_json(PATH, 1)
+    assert [request.method for request in (*first.requests, *owner.requests)] == ["PUT", "PUT"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (reason(404, "Topic not found"), ObjectNotFoundError),
+        (Answer(status=404), StoreError),
+        (reason(403, "no"), AccessDeniedError),
+        (reason(412, "no tier"), StoreError),
+        (reason(503, "not now"), StoreUnavailableError),
+    ],
+)
+def test_what_cannot_be_put_is_an_error(answer: Answer, error: type[Exception]) -> None:
+    with (
+        AdminRest({"/tenants": answer}) as rest,
+        client_of(rest.url, attempts=2) as client,
+        pytest.raises(error) as caught,
+    ):
+        client.put_json(PATH, 1)
+    assert type(caught.value) is error
+    assert len(rest.requests) == (2 if error is StoreUnavailableError else 1)

@@ -1,0 +1,163 @@
+"""Commands of a page: `offload` in this process, what needs a process in one; installations are checked, not made."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from commands import COMMAND
+from pulsar_shell import PulsarShell
+from servers.process import Child, free_port
+
+from offload_core.cli.main import main
+from pages.world import World
+
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A command, and what the page shows that it prints."""
+
+    words: Sequence[str]
+    shown: Sequence[str]
+
+
+def run_console(text: str, world: World) -> None:
+    """Run each command, and compare."""
+    for asks_service, lines in groupby(_lines(text), lambda line: line.words[0] == "pulsar-admin"):
+        if asks_service:
+            _ask_service(list(lines), world)
+            continue
+        for line in lines:
+            _compare(line, _run(line.words, world))
+
+
+def _lines(text: str) -> list[Line]:
+    joined = text.replace("\\\n", " ")
+    found: list[Line] = []
+    for part in re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]:
+        command, *shown = part.rstrip("\n").split("\n")
+        words = [os.path.expandvars(word) for word in shlex.split(command, comments=True)]
+        found.append(Line(words=words, shown=[each for each in shown if each.strip()]))
+    assert found, f"no command begins with '$ ' in {text!r}"
+    return found
+
+
+def _run(words: Sequence[str], world: World) -> str:
+    match words:
+        case ["export", *settings]:
+            for setting in settings:
+                name, _, value = setting.partition("=")
+                os.environ[name] = value
+        case ["mkdir", *folders]:
+            for folder in folders:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+        case ["make", *targets]:
+            _quietly(["make", "-n", "-C", str(ROOT), *targets])
+        case ["pip" | ".venv/bin/pip", "install", *what]:
+            _check_extras(what)
+        case ["python3", "-m", "venv", ".venv"]:
+            pass  # whoever runs this has one
+        case [".venv/bin/python", "-m", "pytest", *_] | [".venv/bin/python", "examples/demo.py"]:
+            assert words[1] == "-m" or (ROOT / words[1]).is_file()  # tests/spark/test_examples.py runs it
+        case ["offload", "serve", *arguments]:
+            _serve(arguments, world)
+        case ["offload", *arguments] if "--follow" in arguments:
+            _follow(arguments)
+        case ["offload", "export", *arguments] if "--master" in arguments:
+            return _quietly([str(COMMAND), "export", *arguments])
+        case ["offload", *arguments]:
+            return _offload(arguments)
+        case _:
+            raise AssertionError(f"nothing here runs {shlex.join(words)}")
+    return ""
+
+
+def _offload(arguments: Sequence[str]) -> str:
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["offload", *arguments]
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            main()
+    except SystemExit as ended:
+        if ended.code:
+            raise AssertionError(f"{shlex.join(sys.argv)}\n{out.getvalue()}{err.getvalue()}") from None
+    finally:
+        sys.argv = before
+    return out.getvalue()
+
+
+def _quietly(command: Sequence[str]) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def _check_extras(words: Sequence[str]) -> None:
+    """What is installed is this project, with extras that there are."""
+    (what,) = (word for word in words if "[" in word)
+    match = re.fullmatch(rf"(?:{PROJECT['name']}|\.)\[([\w,]+)\]", what)
+    assert match is not None, what
+    assert set(match[1].split(",")) <= set(PROJECT["optional-dependencies"]), what
+
+
+def _serve(arguments: Sequence[str], world: World) -> None:
+    (world.folder / "empty.toml").touch()
+    command = [str(COMMAND), "serve", *arguments, "--port", str(free_port())]
+    child = Child(
+        command, world.folder / "serve.log", {"PULSAR_OFFLOAD_CONFIG": f"{world.folder}/empty.toml"}
+    )
+    try:
+        child.wait_until(lambda: "listening" in (world.folder / "serve.log").read_text())
+    finally:
+        child.stop()
+
+
+def _follow(arguments: Sequence[str]) -> None:
+    """Until something is exported; then it is ended as by Ctrl-C."""
+    target = Path(arguments[arguments.index("--to") + 1].partition(":")[2])
+    running = subprocess.Popen([str(COMMAND), *arguments])
+    deadline = time.monotonic() + 60
+    while not list(target.rglob("_delta_log/*.json")):
+        assert running.poll() is None, "it has ended"
+        assert time.monotonic() < deadline, "it has exported nothing"
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(60) == 0
+
+
+def _ask_service(lines: Sequence[Line], world: World) -> None:
+    asked = []
+    for line in lines:
+        match line.words:
+            case ["pulsar-admin", "--admin-url", url, *command]:
+                asked.append(shlex.join(command))
+            case _:
+                raise AssertionError(f"not asked of the service: {shlex.join(line.words)}")
+    for line, printed in zip(lines, PulsarShell(world.folder, url).run(asked), strict=True):
+        assert "Reason" not in printed, printed
+        _compare(line, printed)
+
+
+def _compare(line: Line, printed: str) -> None:
+    there = [_loosely(each) for each in printed.splitlines()]
+    missing = [each for each in line.shown if each.strip() != "…" and _loosely(each) not in there]
+    assert not missing, f"{shlex.join(line.words)} printed\n{printed}"
+
+
+def _loosely(text: str) -> str:
+    return re.sub(r"\d+", "0", " ".join(text.split()))

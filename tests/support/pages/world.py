@@ -1,0 +1,267 @@
+"""What the pages take for granted, made in a folder: a tier, records, topics; servers for those that ask for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+import time
+import zipfile
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from commands import install_into
+from configured import configuration_file
+from service import Service
+from stores import new_store
+from tiers import lay_out_broker_objects
+from transactional import message
+
+from offload_core.api import TierReader, open_tier
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import (
+    Environment,
+    RolloverPolicy,
+    TransactionalTopic,
+    open_environment,
+    open_managed_ledger,
+)
+from offload_core.messages.new_entry import NewMessage, pack_entry
+from offload_core.metadata import EntryPosition, open_metadata_store
+from offload_core.policy_store import open_policies
+from offload_core.schemas.saved import FOLDER, SchemaFiles
+from offload_hooks.schemas import SchemaHistory, SchemaVersion
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+ORDERS = "acme/cold/persistent/orders"
+PAYMENTS = "acme/cold/persistent/payments"
+FILTERED = "acme/n/persistent/orders"
+ROLLOVER = RolloverPolicy(max_entries=3, min_age_s=0)
+
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "price", "type": "double"},
+        {
+            "name": "customer",
+            "type": {"type": "record", "name": "Customer", "fields": [{"name": "name", "type": "string"}]},
+        },
+    ],
+}
+"""The schema of the payloads of `acme/cold/orders`."""
+
+
+class World:
+    """A folder with what most pages speak of, and what the others need when they ask for it.
+
+    `fixture` gives a fixture of the tests by its name.
+    """
+
+    def __init__(self, folder: Path, fixture: Callable[[str], Any]) -> None:
+        self.folder = folder
+        self.stack = ExitStack()
+        self.config = configuration_file(folder)
+        self._fixture = fixture
+        text = self.config.read_text().replace(f"{folder}/cold", f"{folder}/tier")
+        for name in ("records.db", "hot"):  # pages make some of these names
+            text = text.replace(f"{folder}/{name}", f"{folder}/kept/{name}")
+        self.config.write_text(text)
+        for name in ("tier", "mnt", "data", "keys", "lake", "kept", "var", "secrets"):
+            (folder / name).mkdir()
+        for name in ("zk", "pulsar"):
+            (folder / "secrets" / name).write_text("user:secret")
+        (folder / "schemas").symlink_to(folder / "tier" / FOLDER)
+        configuration = load_configuration(self.config)
+        with (
+            open_policies(configuration) as (store, policies),
+            open_environment(configuration, store, policies) as environment,
+        ):
+            _produce_orders(environment)
+            _produce_payments(environment)
+            _produce_filtered(environment)
+        with open_tier(self.tier_path) as tier:
+            versions = (SchemaVersion(version=0, type="JSON", definition=json.dumps(ORDER)),)
+            SchemaFiles(tier.store, folder=f"{FOLDER}/").save(
+                "persistent://acme/cold/orders", SchemaHistory(versions=versions)
+            )
+
+        for file in (folder / "backup" / "managed-ledgers" / ORDERS, folder / "record.bin"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(self._value(ORDERS))
+
+    @property
+    def tier_path(self) -> Path:
+        """The tier that the topics were offloaded to."""
+        return self.folder / "tier"
+
+    # --- names that the pages' Python takes for granted -----------------------------------------
+
+    @cached_property
+    def tier(self) -> TierReader:
+        """The tier, open."""
+        return self.stack.enter_context(open_tier(self.tier_path))
+
+    @cached_property
+    def older_tier(self) -> TierReader:
+        """Another one."""
+        return self.stack.enter_context(open_tier(self.folder / "lake"))
+
+    @cached_property
+    def spark(self) -> Any:
+        """A Spark session with settings and views of its own."""
+        session = self._fixture("spark").newSession()
+        self.stack.callback(_end_streams, session)
+        return session
+
+    @cached_property
+    def environment(self) -> Environment:
+        """What managed ledgers are opened in."""
+        configuration = load_configuration(self.config)
+        store, policies = self.stack.enter_context(open_policies(configuration))
+        return self.stack.enter_context(open_environment(configuration, store, policies))
+
+    @cached_property
+    def hot_store(self) -> Any:
+        """The hot tier."""
+        return self.environment.hot.store
+
+    @cached_property
+    def record(self) -> Any:
+        """The record of a ledger that is offloaded."""
+        known = self.environment.records.read(ORDERS)
+        assert known is not None
+        return known.info.in_order[0]
+
+    # --- places that stand for those that the pages name ------------------------------------------
+
+    @cached_property
+    def golden(self) -> Path:
+        """A tier of what a broker offloaded."""
+        lay_out_broker_objects(self.folder / "golden")
+        return self.folder / "golden"
+
+    @cached_property
+    def service(self) -> str:
+        """The URL of `offload serve` with these records and this hot tier."""
+        folder = self.folder / "service"
+        folder.mkdir()
+        running = Service(folder)
+        running.config.write_text(self.config.read_text())
+        return self.stack.enter_context(running).url
+
+    def store(self, name: str) -> str:
+        """The arguments that name an empty tier on a real server."""
+        return shlex.join(new_store(name, self._fixture, self.folder).command_line())
+
+    @cached_property
+    def zookeeper(self) -> str:
+        """Where a ZooKeeper has the record of a topic, as Pulsar keeps it."""
+        from kazoo.client import KazooClient
+
+        server = self._fixture("zookeeper")
+        root = f"/pages-{os.getpid()}-{id(self)}"
+        client = KazooClient(f"{server.host}:{server.port}")
+        client.start()
+        try:
+            for name in (ORDERS, PAYMENTS, FILTERED):
+                client.create(f"{root}/managed-ledgers/{name}", self._value(name), makepath=True)
+        finally:
+            client.stop()
+            client.close()
+        return f"zk://{server.host}:{server.port}{root}"
+
+    @cached_property
+    def shelf_site(self) -> Path:
+        """A folder of packages with the example of a driver, from which this process imports."""
+        site = self.folder / "site"
+        install_into(site, EXAMPLES / "third_party_driver")
+        sys.path.insert(0, str(site))
+        self.stack.callback(_forget, str(site), "offload_shelf")
+        return site
+
+    @cached_property
+    def archive(self) -> Path:
+        """The tier in a zip archive, for that driver."""
+        assert self.shelf_site
+        path = self.folder / "data" / "objects.zip"
+        with zipfile.ZipFile(path, "w") as file:
+            for each in self.tier_path.iterdir():
+                if each.is_file():
+                    file.write(each, each.name)
+        return path
+
+    def _value(self, name: str) -> bytes:
+        """A topic's record as it is stored."""
+        with closing(open_metadata_store(f"sqlite:{self.folder}/kept/records.db")) as store:
+            found = store.get(f"/managed-ledgers/{name}")
+        assert found is not None
+        return bytes(found[0])
+
+    def close(self) -> None:
+        """Give back all that was opened."""
+        self.stack.close()
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What whoever follows the pages has in the environment: a configuration, and a catalog of Iceberg tables."""
+        return {
+            "PULSAR_OFFLOAD_CONFIG": str(self.config),
+            "PYICEBERG_CATALOG__PROD__URI": f"sqlite:///{self.folder}/catalog.db",
+            "PYICEBERG_CATALOG__PROD__WAREHOUSE": f"file://{self.folder}/lake",
+        }
+
+
+def _produce_orders(environment: Environment) -> None:
+    """Two sealed ledgers that are offloaded, and one that is open."""
+    with open_managed_ledger(environment, ORDERS, rollover=ROLLOVER) as topic:
+        for number in range(7):
+            order = {"id": number, "price": 4.5 * number, "customer": {"name": "ada"}}
+            messages = [NewMessage(key="ada", value=json.dumps(order).encode())]
+            now_ms = time.time_ns() // 1_000_000
+            topic.add_entry(
+                pack_entry(messages, producer_name="shop", sequence_id=number, publish_time_ms=now_ms)
+            )
+        topic.roll()
+        topic.offload_prefix(EntryPosition(1 << 62, 0))
+
+
+def _produce_payments(environment: Environment) -> None:
+    """A topic with a transaction that was aborted, and one that is open."""
+    with open_managed_ledger(environment, PAYMENTS) as topic:
+        followed = TransactionalTopic(environment, topic)
+        dropped, held = followed.begin(), followed.begin()
+        long_ago_ms = time.time_ns() // 1_000_000 - 90_000
+        followed.add_entries([message(dropped), message()])
+        followed.abort(dropped)
+        followed.add_entries([message(held, publish_time_ms=long_ago_ms)])
+        followed.snapshot()
+        topic.roll()
+
+
+def _produce_filtered(environment: Environment) -> None:
+    """A ledger without transactions, and one in which a transaction is open."""
+    with open_managed_ledger(environment, FILTERED, rollover=ROLLOVER) as topic:
+        followed = TransactionalTopic(environment, topic)
+        followed.add_entries([message(), message(), message()])
+        followed.add_entries([message(followed.begin()), message(), message()])
+        followed.snapshot()
+        topic.roll()
+
+
+def _forget(site: str, package: str) -> None:
+    sys.path.remove(site)
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
+
+
+def _end_streams(session: Any) -> None:
+    for query in session.streams.active:
+        query.processAllAvailable()
+        query.stop()

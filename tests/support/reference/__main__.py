@@ -1,0 +1,9 @@
+"""Write all pages."""
+
+from __future__ import annotations
+
+from reference import PAGES
+
+for path, made in PAGES.items():
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(made())

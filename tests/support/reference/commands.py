@@ -1,0 +1,75 @@
+"""All commands, their arguments and options, from the command line itself, as a page."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from typer.main import get_command
+
+from offload_core.cli.main import make_app
+
+_HEAD = """\
+# Commands
+
+All commands and options, generated from the program (`make reference`). What they are for, with examples, is on the
+page [Command line](../cli.md).
+"""
+
+
+def commands_page() -> str:
+    """The page."""
+    return "\n".join([_HEAD, *_of("offload", get_command(make_app()))])
+
+
+def _of(name: str, command: Any) -> Iterator[str]:
+    inner = getattr(command, "commands", {})
+    if not inner or getattr(command, "invoke_without_command", False):
+        yield from _described(name, command)
+    for each, sub in sorted(inner.items()):
+        if not sub.hidden:
+            yield from _of(f"{name} {each}", sub)
+
+
+def _described(name: str, command: Any) -> Iterator[str]:
+    arguments = [each for each in command.params if each.param_type_name == "argument"]
+    usage = " ".join([name, *(_named(each) if each.required else f"[{_named(each)}]" for each in arguments)])
+    yield f"## {name}\n"
+    yield f"`{usage}`\n"
+    yield _text(command.help or "") + "\n"
+    shown = [each for each in command.params if not each.hidden and each.name != "help"]
+    if shown:
+        yield "| | Default | |\n|---|---|---|"
+        for each in shown:
+            yield f"| {_names(each)} | {_default(each)} | {_cell(each.help or '')} |"
+        yield ""
+
+
+def _named(argument: Any) -> str:
+    return argument.metavar or argument.name.upper()
+
+
+def _names(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{_named(parameter)}`"
+    value = f" {parameter.metavar}" if parameter.metavar else ""
+    names = [f"`{name}{value if place == 0 else ''}`" for place, name in enumerate(parameter.opts)]
+    return ", ".join(_cell(name) for name in [*names, *(f"`{each}`" for each in parameter.secondary_opts)])
+
+
+def _default(parameter: Any) -> str:
+    default = parameter.default
+    if parameter.required:
+        return "required"
+    if default is None or default == "" or default is False or callable(default):
+        return "–"
+    return f"`{getattr(default, 'value', default)}`"
+
+
+def _cell(text: str) -> str:
+    return _text(text).replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    return re.sub(r"\s*\n\s*(?!\n)", " ", text.strip()).replace("<", "&lt;")

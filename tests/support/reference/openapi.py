@@ -1,0 +1,125 @@
+"""The service's REST as an OpenAPI document, from its routes; and a page of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+import offload_core
+from offload_core.admin.app import make_app
+from offload_core.admin.topics import RecordedTopics
+from offload_core.managed_ledger import policies_by_name
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.policies import parse_policies
+from offload_core.policy_store import PolicyStore
+from offload_hooks.testing import MemoryMetadataStore
+from reference.requests import SAID, Said
+
+_HEAD = """\
+# REST
+
+What [`offload serve`](../service.md) answers, generated from its routes (`make reference`): Pulsar's own admin paths,
+so that `pulsar-admin` can ask it. The same as an [OpenAPI document](openapi.json).
+
+Errors are `{"reason": "…"}` with a status: 400 and 412 for what was asked for wrongly, 401 and 403 for who may not, 404
+for what there is not, 409 for what is done already or was changed by others, 503 and 504 for a store that does not
+answer.
+
+| Request | |
+|---|---|
+"""
+
+
+def rest_page() -> str:
+    """The page."""
+    rows = (f"| `{method.upper()} {path}` | {_said(method, path).what} |\n" for method, path in _requests())
+    return _HEAD + "".join(rows)
+
+
+def openapi_document() -> str:
+    """The document, as JSON."""
+    paths: dict[str, Any] = {}
+    for method, path in _requests():
+        paths.setdefault(path, {})[method] = _operation(method, path)
+    document = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "pulsar-offload",
+            "version": offload_core.__version__,
+            "description": "Pulsar's admin requests that `offload serve` answers.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{}, {"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+            "schemas": {
+                "Error": {
+                    "type": "object",
+                    "required": ["reason"],
+                    "properties": {"reason": {"type": "string"}},
+                }
+            },
+        },
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def _requests() -> list[tuple[str, str]]:
+    """Method and path of all."""
+    store = MemoryMetadataStore()
+    policies = PolicyStore(store, broker=parse_policies({}))
+    topics = RecordedTopics(ManagedLedgerRecords(store), None, policies_by_name(policies))
+    app = make_app(store, policies, topics, tokens=None, registry=CollectorRegistry())
+    found = [
+        (method.lower(), re.sub(r":\w+}", "}", route.path))  # type: ignore[attr-defined]
+        for route in app.routes
+        for method in sorted(route.methods - {"HEAD"})  # type: ignore[attr-defined]
+    ]
+    assert len(set(found)) == len(found)
+    return found
+
+
+def _said(method: str, path: str) -> Said:
+    return SAID[f"{method.upper()} {path}"]
+
+
+def _operation(method: str, path: str) -> dict[str, Any]:
+    said = _said(method, path)
+    operation: dict[str, Any] = {
+        "summary": re.sub(r"\[(.+?)\]\(.*?\)", r"\1", said.what),
+        "operationId": re.sub(r"\W+", "_", f"{method} {path.removeprefix('/admin/')}").strip("_"),
+        "parameters": list(_parameters(path, said)),
+        "responses": {
+            str(said.status): _answer(said),
+            "default": {
+                "description": "an error",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            },
+        },
+    }
+    if said.takes is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": {"type": said.takes}}},
+        }
+    return operation
+
+
+def _answer(said: Said) -> dict[str, Any]:
+    if said.gives is None:
+        return {"description": "done"}
+    content = {said.content: {"schema": {"type": said.gives}}}
+    return {"description": "the answer", "content": content}
+
+
+def _parameters(path: str, said: Said) -> Iterator[dict[str, Any]]:
+    for name in re.findall(r"{(\w+)}", path):
+        kind = "integer" if name == "version" else "string"
+        yield {"name": name, "in": "path", "required": True, "schema": {"type": kind}}
+    for name in said.asks:
+        yield {"name": name, "in": "query", "schema": {"type": "string"}}

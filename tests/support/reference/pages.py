@@ -1,0 +1,19 @@
+"""Each generated page, and what makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from reference.commands import commands_page
+from reference.metrics import metrics_page
+from reference.openapi import openapi_document, rest_page
+
+_FOLDER = Path(__file__).parents[3] / "docs" / "reference"
+
+PAGES: Mapping[Path, Callable[[], str]] = {
+    _FOLDER / "commands.md": commands_page,
+    _FOLDER / "metrics.md": metrics_page,
+    _FOLDER / "rest.md": rest_page,
+    _FOLDER / "openapi.json": openapi_document,
+}

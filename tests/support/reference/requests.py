@@ -1,0 +1,99 @@
+"""What each request of the service does, in words: by method and path."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """A request: what it does, the JSON that it takes and gives, and the parameters that it may have."""
+
+    what: str
+    gives: str | None = None
+    takes: str | None = None
+    status: int = 200
+    content: str = "application/json"
+    asks: tuple[str, ...] = ()
+
+
+_NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+_TOPICS = "/admin/v2/persistent/{tenant}/{namespace}"
+_NONE = "/admin/v2/non-persistent/{tenant}/{namespace}"
+_SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
+_APPLIED = ("applied",)
+
+
+def _levels(path: str, whose: str) -> dict[str, Said]:
+    return {
+        f"GET {path}/offloadPolicies": Said(
+            what=f"the offload policies of {whose}; with `applied=true` all that hold",
+            gives="object",
+            asks=_APPLIED,
+        ),
+        f"POST {path}/offloadPolicies": Said(
+            what=f"set the offload policies of {whose}", takes="object", status=204
+        ),
+        f"DELETE {path}/offloadPolicies": Said(what=f"remove the offload policies of {whose}", status=204),
+        f"GET {path}/retention": Said(
+            what=f"the retention of {whose}; with `applied=true` the one that holds",
+            gives="object",
+            asks=_APPLIED,
+        ),
+        f"POST {path}/retention": Said(what=f"set the retention of {whose}", takes="object", status=204),
+        f"DELETE {path}/retention": Said(what=f"remove the retention of {whose}", status=204),
+    }
+
+
+def _number(name: str, what: str) -> dict[str, Said]:
+    return {
+        f"GET {_NAMESPACE}/{name}": Said(what=f"{what} of a namespace", gives="integer"),
+        f"PUT {_NAMESPACE}/{name}": Said(what=f"set {what} of a namespace", takes="integer", status=204),
+    }
+
+
+SAID: Mapping[str, Said] = {
+    "GET /admin/v2/brokers/health": Said(
+        what="whether the service and its metadata store answer", gives="string", content="text/plain"
+    ),
+    "GET /metrics": Said(what="[metrics](metrics.md) for Prometheus", gives="string", content="text/plain"),
+    "GET /admin/v2/tenants": Said(what="the tenants", gives="array"),
+    "GET /admin/v2/namespaces/{tenant}": Said(what="a tenant's namespaces", gives="array"),
+    f"GET {_NAMESPACE}": Said(what="all that a namespace says", gives="object"),
+    **_levels(_NAMESPACE, "a namespace"),
+    f"DELETE {_NAMESPACE}/removeOffloadPolicies": Said(
+        what="remove the offload policies of a namespace, as older clients ask it", status=204
+    ),
+    **_number("offloadThreshold", "the threshold in bytes"),
+    **_number("offloadThresholdInSeconds", "the threshold in seconds"),
+    **_number("offloadDeletionLagMs", "the deletion lag in ms"),
+    f"DELETE {_NAMESPACE}/offloadDeletionLagMs": Said(
+        what="remove the deletion lag of a namespace", status=204
+    ),
+    f"GET {_NAMESPACE}/topics": Said(
+        what="a namespace's topics and partitions", gives="array", asks=("mode",)
+    ),
+    f"GET {_TOPICS}": Said(what="the same", gives="array"),
+    f"GET {_TOPICS}/partitioned": Said(what="a namespace's partitioned topics", gives="array"),
+    f"GET {_NONE}": Said(what="none: there are no topics that are not persistent", gives="array"),
+    f"GET {_NONE}/partitioned": Said(what="none, likewise", gives="array"),
+    **_levels(f"{_TOPICS}/{{topic}}", "a topic"),
+    f"GET {_TOPICS}/{{topic}}/partitions": Said(what="how many partitions a topic has", gives="object"),
+    f"GET {_TOPICS}/{{topic}}/internal-info": Said(
+        what="a topic's record: its ledgers, attempts", gives="object"
+    ),
+    f"GET {_TOPICS}/{{topic}}/internalStats": Said(
+        what="a topic's ledgers, and which are offloaded", gives="object"
+    ),
+    f"PUT {_TOPICS}/{{topic}}/offload": Said(
+        what="offload a topic up to a message id (`ledgerId`, `entryId`)", takes="object", status=204
+    ),
+    f"GET {_TOPICS}/{{topic}}/offload": Said(what="how the topic's last offload stands", gives="object"),
+    "GET /admin/v3/transactions/transactionBufferStats/{tenant}/{namespace}/{topic}": Said(
+        what="how a topic's transactions stand", gives="object"
+    ),
+    f"GET {_SCHEMAS}/schema": Said(what="a topic's newest schema", gives="object"),
+    f"GET {_SCHEMAS}/schema/{{version}}": Said(what="one version of it", gives="object"),
+    f"GET {_SCHEMAS}/schemas": Said(what="all versions of it", gives="object"),
+}
