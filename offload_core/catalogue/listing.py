@@ -21,6 +21,7 @@ from offload_core.codec.object_format import (
     ObjectKey,
     parse_key,
 )
+from offload_core.codec.salvaged_objects import lost_of
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
@@ -127,6 +128,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             is_filtered=is_filtered(metadata),
             has_gaps=has_gaps(metadata),
             is_settled=is_settled(metadata),
+            lost=lost_of(metadata),
         )
         judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):

@@ -184,6 +184,12 @@ class Code(enum.Enum):
         "an object with gaps does not have the entries that its filter kept, as the index counts them",
         _DATA,
     )
+    LOST_ENTRIES = (
+        "ledger.lost-entries",
+        _ERROR,
+        "an object lacks entries that were lost before it was made of a damaged one, as it says itself",
+        "look for the damaged object's older versions, or its backup; the rest of it is readable",
+    )
     WRONG_SIZE = (
         "ledger.wrong-size",
         _WARNING,

@@ -197,6 +197,7 @@ class Verification:
             data_bytes=pair.data.size_bytes,
             is_filtered=examined.is_filtered,
             has_gaps=examined.has_gaps,
+            lost=0 if examined.lost is None else examined.lost.count,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
         )
 
