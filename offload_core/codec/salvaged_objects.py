@@ -47,7 +47,7 @@ class LostEntries:
         return cls(count=sum(stop - first for _, first, stop in ordered), ranges=ordered)
 
     def touches(self, ledger_id: int, first: int, stop: int | None) -> bool:
-        """Whether one of them is an entry of a ledger from `first` on, below `stop`; so it may be, if not all are said."""
+        """Whether one of them is an entry of a ledger from `first` on, below `stop`; if not all are said, it may be."""
         if not self.is_all:
             return True
         return any(

@@ -1,7 +1,7 @@
 """What a data object still holds: of each ledger the entries that are known, and those that are lost.
 
-Stretches of frames come from `frame_scan`, ids from `identify`; here they are put to their ledgers, and what is expected
-of these by an index or a record tells what is missing.
+Stretches of frames come from `frame_scan`, ids from `identify`; here they are put to their ledgers. What an index or
+a record expects of these tells what is missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A data object of PIP-17 or streaming blocks, walked frame by frame, whatever its lengths declare.
 
 Nothing is believed for its place alone. A frame is taken where its entry's checksum matches, or, without one, where
-what follows fits; a length that lies is found out by where the next frame begins. Where a walk comes to its end, the next
-frame or block that can be believed is looked for. Which entry a frame has is decided behind that (`identify`).
+what follows fits; a length that lies is found out by where the next frame begins. Where a walk ends, the next frame or
+block that can be believed is looked for. Which entry a frame has is decided behind that (`identify`).
 Source: docs/repair.md.
 """
 
@@ -18,6 +18,7 @@ from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BLOCK_MAGIC, Blo
 from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.repair.evidence import Verdict, can_be_parsed, judge
+from offload_core.repair.frame_places import frames_in
 from offload_core.repair.object_bytes import ObjectBytes
 from offload_hooks.errors import FormatError
 
@@ -352,7 +353,7 @@ class FrameScan:
         origin, begin = position, position + 1
         while begin < self._data.size:
             window = self._data.read(begin, _SEARCHED_AT_ONCE + BLOCK_HEADER_BYTES)
-            found = _frames_in(
+            found = frames_in(
                 window, lowest, highest, bound, begin - origin, may_be_empty=not self.are_pulsars
             )
             places = dict.fromkeys((begin + at for at in found), False)
@@ -393,27 +394,3 @@ class FrameScan:
             return self.are_pulsars
         behind = self._frame(frame.end, frame.entry_id + 1)
         return behind is not None and behind.entry_id > frame.entry_id
-
-
-def _frames_in(
-    window: bytes, lowest: int, highest: int, bound: bool, behind: int, *, may_be_empty: bool
-) -> list[int]:
-    """Where in a window frames may begin, of entries from `lowest` on.
-
-    `behind` is how far the window is from the place that is searched from.
-    """
-    if len(window) < FRAME_HEADER_BYTES:
-        return []
-    array = np.frombuffer(window, dtype=np.uint8)
-    count = len(array) - FRAME_HEADER_BYTES + 1
-    small = (array[4 : 4 + count] == 0) & (array[5 : 5 + count] == 0) & (array[6 : 6 + count] == 0)
-    may_be = small & (array[:count] < 0x80)
-    if not may_be_empty:
-        may_be &= np.any([array[place : place + count] for place in range(4)], axis=0)
-    at = np.flatnonzero(may_be)
-    ids = np.zeros(len(at), dtype=np.int64)
-    for place in range(7, FRAME_HEADER_BYTES):
-        ids = ids << 8 | array[at + place]
-    most = highest + (at + behind) // FRAME_HEADER_BYTES if bound else np.full(len(at), highest)
-    found: list[int] = at[(ids >= lowest) & (ids <= most)].tolist()
-    return found

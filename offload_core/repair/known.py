@@ -10,7 +10,7 @@ from uuid import UUID
 from offload_core.catalogue import Records, TopicName
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo
 from offload_core.repair.contents import Expected
 from offload_hooks.errors import FormatError
 
@@ -25,6 +25,7 @@ class Known:
         is_complete: a record says that it may be read.
         expected, infos: of each ledger that has a share of it.
         hot: ledgers of it whose hot copies are there, by their records.
+        driver: which driver wrote it, and where.
     """
 
     managed_ledger: str
@@ -33,6 +34,7 @@ class Known:
     expected: dict[int, Expected] = field(default_factory=dict)
     infos: dict[int, LedgerInfo] = field(default_factory=dict)
     hot: list[int] = field(default_factory=list)
+    driver: DriverMetadata | None = None
 
 
 def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
@@ -64,17 +66,25 @@ def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, l
     if context is None:
         return
     shares = [
-        (share.uuid, share.complete, first, None if share.end_entry_id is None else share.end_entry_id + 1)
+        (
+            share.uuid,
+            share.complete,
+            first,
+            None if share.end_entry_id is None else share.end_entry_id + 1,
+            share.driver,
+        )
         for share, first in zip(context.segments, context.first_entry_ids(), strict=True)
     ]
     if not shares and context.uuid is not None:
-        shares = [(context.uuid, context.complete, 0, info.entries if info.is_closed else None)]
-    for uuid, is_complete, first, stop in shares:
+        stop = info.entries if info.is_closed else None
+        shares = [(context.uuid, context.complete, 0, stop, context.driver)]
+    for uuid, is_complete, first, stop, driver in shares:
         if uuid not in uuids:
             continue
         known = found.setdefault(uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic)))
         known.is_complete |= is_complete
         known.expected[info.ledger_id] = Expected(first=first, stop=stop)
         known.infos[info.ledger_id] = info
+        known.driver = driver or context.driver
         if not context.bookkeeper_deleted:
             known.hot.append(info.ledger_id)

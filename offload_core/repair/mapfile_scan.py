@@ -167,7 +167,7 @@ class MapFileScan:
         )
 
     def _record(self, position: int, header: SequenceHeader) -> tuple[int, int, Verdict, int] | None:
-        """Key, length of the stored value, what is to be thought of it, the entry's size; None if there is no record."""
+        """Key, length of the stored value, what to think of it, the entry's size; None if there is no record."""
         head = self._data.read(position, RECORD_HEAD_BYTES)
         if len(head) < RECORD_HEAD_BYTES:
             return None

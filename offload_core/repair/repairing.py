@@ -18,11 +18,13 @@ from offload_core.catalogue import Records
 from offload_core.codec.mapfile.checksums import make_checksums
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.codec.salvaged_objects import LostEntries
+from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.repair.judging import Judged, find_pair, is_whole, judge
 from offload_core.repair.known import Known, known_of
 from offload_core.repair.plan import Action, Choice
 from offload_core.repair.quarantine import Reason, keep_copy, move
+from offload_core.repair.switching import RecordSwitch
 from offload_core.tier import Tier
 from offload_core.verify import Finding, Verification
 from offload_hooks.errors import DataLossError
@@ -40,6 +42,7 @@ class PlannedRepair:
         is_done: that is there already, and verified.
         recorded: the topic whose record names the pair as a copy that may be read.
         hot: its ledgers whose hot copies are there, by their records.
+        is_moved: the original goes to the quarantine.
     """
 
     key: str | None
@@ -52,16 +55,12 @@ class PlannedRepair:
     recorded: str | None = None
     hot: tuple[int, ...] = ()
 
+    is_moved: bool = False
+
     @property
     def changes(self) -> bool:
         """Whether there is something to be done."""
-        return self.choice.action in _DOES and not self.is_done
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether nothing is left of what was found, once it is done."""
-        replaces = self.choice.action in (Action.REBUILD_INDEX, Action.REWRITE_CHECKSUMS)
-        return replaces or self.choice.action is Action.SALVAGE
+        return (self.choice.action in _DOES and not self.is_done) or self.is_moved
 
 
 _DOES = (Action.REBUILD_INDEX, Action.REWRITE_CHECKSUMS, Action.SALVAGE)
@@ -84,6 +83,7 @@ class Repair:
         keys: only these objects, data or index; none: all.
         ledger_ids: only objects of these ledgers; none: all.
         records: opens managed ledgers' records; None for none.
+        ours: the same records where they can be written: those of copies that are saved go on to the new ones.
         quarantine: move away what is replaced or cannot be saved, unless a record names it.
         now_ms: the time, since 1970, UTC.
     """
@@ -96,6 +96,7 @@ class Repair:
         keys: Sequence[ObjectKey] = (),
         ledger_ids: Sequence[int] = (),
         records: Callable[[], AbstractContextManager[Records]] | None = None,
+        ours: ManagedLedgerRecords | None = None,
         quarantine: bool = False,
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
@@ -104,6 +105,7 @@ class Repair:
         self._keys = keys
         self._ledger_ids = frozenset(ledger_ids)
         self._records = records
+        self._ours = ours
         self._quarantine = quarantine
         self._now_ms = now_ms
 
@@ -142,8 +144,18 @@ class Repair:
         elif judged.choice.action is Action.REWRITE_CHECKSUMS:
             written = self._write_checksums(judged, audit)
         elif judged.choice.action is Action.SALVAGE:
+            switch = self._switch(judged, audit)
+            if switch is not None:
+                switch.begin()
             written = self._write_salvaged(judged, audit)
-        return Repaired(planned=planned, written=written, moved=self._move(judged, audit))
+            if switch is not None:
+                switch.switch()
+                moved = self._move(judged, audit) if self._quarantine else ()
+                if moved:
+                    switch.forget()
+                return Repaired(planned=planned, written=written, moved=moved)
+        moved = self._move(judged, audit) if self._moves(judged) else ()
+        return Repaired(planned=planned, written=written, moved=moved)
 
     # --- judging -------------------------------------------------------------------------------
 
@@ -198,9 +210,13 @@ class Repair:
             entries=judged.entries,
             lost=judged.lost,
             target=None if salvage is None else salvage.target.data_key,
-            is_done=salvage is not None and is_whole(self._tier, salvage) and not self._moves(judged),
+            is_done=salvage is not None
+            and is_whole(self._tier, salvage)
+            and not self._moves(judged)
+            and (self._ours is None or known is None or not known.is_complete),
             recorded=known.topic if known is not None and known.is_complete else None,
             hot=tuple(sorted(known.hot)) if known is not None else (),
+            is_moved=self._moves(judged),
         )
 
     # --- doing ---------------------------------------------------------------------------------
@@ -244,14 +260,19 @@ class Repair:
             )
         return (target.data_key, target.index_key)
 
+    def _switch(self, judged: Judged, audit: AuditLog) -> RecordSwitch | None:
+        """What has the record name the new copy, where it is ours, and names the old one."""
+        known, salvage = judged.known, judged.salvage
+        if self._ours is None or known is None or not known.is_complete or salvage is None:
+            return None
+        return RecordSwitch(self._ours, known, judged.key, salvage.target, audit, self._now_ms)
+
     def _moves(self, judged: Judged) -> bool:
         """Whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
         goes = judged.choice.action in (Action.SALVAGE, Action.NOT_SAVABLE)
         return self._quarantine and goes and judged.known is None
 
     def _move(self, judged: Judged, audit: AuditLog) -> tuple[str, ...]:
-        if not self._moves(judged):
-            return ()
         key = judged.key
         keys = [
             key.data_key,
