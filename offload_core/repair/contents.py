@@ -139,7 +139,7 @@ def read_contents(
         found = identify(stretch.frames, first, behind, ends_well=stretch.ends_well, gaps=gaps)
         _take(contents, stretch, found)
     for contents in ledgers.values():
-        settle(contents, expected.get(contents.ledger_id, Expected()), key)
+        settle(contents, expected.get(contents.ledger_id, Expected()), key, gaps=gaps)
     for ledger_id, known in expected.items():
         if ledger_id not in ledgers and known.stop is not None:
             first = known.first or 0
@@ -271,7 +271,7 @@ def _take(contents: LedgerContents, stretch: Stretch, frames: Iterable[FoundFram
         contents.payload_bytes += frame.length
 
 
-def settle(contents: LedgerContents, expected: Expected, key: ObjectKey) -> None:
+def settle(contents: LedgerContents, expected: Expected, key: ObjectKey, *, gaps: bool = False) -> None:
     """Put entries in their order, each once: of one that is there twice nobody knows which is right."""
     by_id: dict[int, FoundEntry | None] = {}
     for entry in contents.entries:
@@ -284,6 +284,8 @@ def settle(contents: LedgerContents, expected: Expected, key: ObjectKey) -> None
     contents.first = 0 if key.ledger_id is not None else first
     if expected.first is not None:
         contents.first = min(contents.first, expected.first)
+    if not gaps:
+        ids += begins  # a block has an entry at least
     contents.stop = max([*(each + 1 for each in ids), expected.stop or 0, contents.first])
 
 

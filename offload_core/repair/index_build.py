@@ -101,7 +101,7 @@ def pip17_index(
         last = max(last, known.last_entry_id)
     length = known.length if is_filtered and metadata is not None else ledger.payload_bytes
     directory = b""
-    if with_directory or data_length > STRIDE_BYTES:
+    if with_directory:
         ids = np.array([entry.entry_id for entry in ledger.entries], dtype=np.int64)
         frames = np.array([entry.offset - FRAME_HEADER_BYTES for entry in ledger.entries], dtype=np.int64)
         directory = pack_directory(first_of_each_stride(ids, frames, STRIDE_BYTES, None))

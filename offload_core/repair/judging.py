@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from offload_core.catalogue.listing import Pair, stream_pairs
 from offload_core.catalogue.reading import MAX_INDEX_BYTES
 from offload_core.codec.decoder import parse_index
+from offload_core.codec.entry_directory import STRIDE_BYTES
 from offload_core.codec.filtered_objects import has_gaps, is_filtered
 from offload_core.codec.index import ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
@@ -19,6 +20,7 @@ from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.codec.salvaged_objects import LostEntries, lost_of
 from offload_core.filters.indexed import indexed_filter
+from offload_core.offload.object_metadata import SOFTWARE_VERSION_KEY
 from offload_core.repair.contents import Contents, Expected, read_contents
 from offload_core.repair.index_build import index_of, mapfile_index, pip17_metadata_in
 from offload_core.repair.known import Known
@@ -280,7 +282,12 @@ def _made(
     if scan is not None:
         assert scan.header is not None
         return mapfile_index(scan.records, key.data_key, scan.header.sync)
-    has_directory = Code.INDEX_DIRECTORY in codes or (index is not None and index.directory is not None)
+    is_ours = said.get(SOFTWARE_VERSION_KEY, "").startswith("pulsar-offload ")
+    has_directory = (
+        Code.INDEX_DIRECTORY in codes
+        or (index is not None and index.directory is not None)
+        or (is_ours and key.object_format is ObjectFormat.PIP17 and data_length > STRIDE_BYTES)
+    )
     return index_of(
         key.object_format,
         contents,

@@ -72,8 +72,8 @@ OF_INDEX = frozenset(
 OF_INDEX_METADATA = frozenset({Code.NO_VERSION, Code.WRONG_ROLE, Code.UNREADABLE_METADATA})
 """The same of the user metadata of an index object."""
 
-OF_BLOCKS = frozenset(code for code in OF_INDEX if code.value.startswith(("block.", "entry.")))
-"""Those of blocks and frames."""
+OF_BLOCKS = frozenset(code for code in OF_INDEX if code.value.startswith(("block.", "entry.", "object.")))
+"""Those of blocks and frames, and of pairs."""
 
 OF_MESSAGES = frozenset(code for code in Code if code.value.startswith("message."))
 """Of what is in entries."""
