@@ -125,6 +125,17 @@ def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, 
         made = _made(key, contents, scan, old, infos, data.size, said, index, codes)
     fits = made is not None and _fits(tier, pair, made, data, said)
     is_same = fits and made == old and not (index_codes & OF_INDEX_METADATA)
+    salvage = Salvage(
+        key=key,
+        contents=contents,
+        lost=lost,
+        said=said,
+        old_index=_metadata_of(scan, old),
+        recorded=infos,
+        is_filtered=is_filtered(said),
+    )
+    if Code.SUPERSEDED in codes and is_whole(tier, salvage):
+        codes.remove(Code.SUPERSEDED)  # by what was saved of it
     checksums_only = (
         is_right and scan is not None and codes == {Code.MAPFILE_CHECKSUM} and _is_sure(scan, contents)
     )
@@ -138,15 +149,6 @@ def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, 
         lost=lost,
         checksums_only=checksums_only,
         is_young=Code.NO_INDEX in codes and known is None and _is_young(pair, now_ms),
-    )
-    salvage = Salvage(
-        key=key,
-        contents=contents,
-        lost=lost,
-        said=said,
-        old_index=_metadata_of(scan, old),
-        recorded=infos,
-        is_filtered=is_filtered(said),
     )
     return Judged(
         pair=pair,

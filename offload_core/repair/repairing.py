@@ -27,7 +27,7 @@ from offload_core.repair.quarantine import Reason, keep_copy, move
 from offload_core.repair.switching import RecordSwitch
 from offload_core.tier import Tier
 from offload_core.verify import Finding, Verification
-from offload_hooks.errors import DataLossError
+from offload_hooks.errors import DataLossError, ObjectNotFoundError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,14 +226,23 @@ class Repair:
         key, reason = judged.key, _reason(judged)
         keep_copy(self._tier, key.index_key, reason, audit, self._now_ms())
         checksums = key.checksum_keys if judged.pair.index_checksums or judged.pair.data_checksums else None
-        if checksums is not None:
+        made = make_checksums(judged.index)
+        if checksums is not None and not self._has(checksums[1], made):
             keep_copy(self._tier, checksums[1], reason, audit, self._now_ms())
         audit.record(_write(judged, key.index_key, "an index made anew from its data object"))
         # The `.crc` file first: an index that it does not fit is refused, and made anew by the next call.
         if checksums is not None:
-            self._tier.write_index(checksums[1], make_checksums(judged.index))
+            self._tier.write_index(checksums[1], made)
         self._tier.write_index(key.index_key, judged.index, user_metadata=judged.index_metadata or {})
         return (key.index_key,)
+
+    def _has(self, key: str, data: bytes) -> bool:
+        """Whether these bytes are under a key already."""
+        try:
+            size = self._tier.stat(key).size_bytes
+        except ObjectNotFoundError:
+            return False
+        return size == len(data) and bytes(self._tier.read_range(key, 0, size)) == data
 
     def _write_checksums(self, judged: Judged, audit: AuditLog) -> tuple[str, ...]:
         checksums, data = judged.key.checksum_keys, judged.pair.data

@@ -1,4 +1,4 @@
-"""Every kind of damage: all that the bytes still hold is restored, entry by entry; the rest is said, and left as it is."""
+"""Every kind of damage: all that the bytes still hold is restored, entry by entry; the rest is said, and left."""
 
 from __future__ import annotations
 

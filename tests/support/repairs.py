@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from damage.scenes import NOW_MS, Scene, opened_records
 from entries import read_object
 
 from offload_core.audit import Change, Deletion
+from offload_core.catalogue import parse_topic
 from offload_core.catalogue.listing import Pair, stream_pairs
 from offload_core.catalogue.reading import read_index
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.salvaged_objects import lost_of
-from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.repair import PlannedRepair, Repair, Repaired
 from offload_core.repair.mapfile_scan import MapFileScan
 from offload_core.repair.object_bytes import ObjectBytes
 from offload_core.tier import Tier
 from offload_core.verify import Finding, Verification
+from offload_hooks.testing import MemoryMetadataStore
 
 Entries = dict[tuple[int, int], bytes]
 """(ledger, entry) → payload."""
@@ -37,16 +42,33 @@ class Lines:
 def repair_of(
     scene: Scene, tier: Tier, *, quarantine: bool = False, ours: ManagedLedgerRecords | None = None
 ) -> Repair:
-    """A repair of a scene that lies in this tier."""
+    """A repair of a scene that lies in this tier; its records are `ours`, where there are such."""
     records = None if scene.records is None else opened_records(scene.records)
+    if ours is not None:
+        store = ours.store
+
+        def opened() -> AbstractContextManager[StoreRecords]:
+            return nullcontext(StoreRecords(store))
+
+        records = opened
     return Repair(tier, records=records, ours=ours, quarantine=quarantine, now_ms=lambda: NOW_MS)
 
 
+def recorded(scene: Scene) -> MemoryMetadataStore:
+    """A metadata store that has the scene's records."""
+    store = MemoryMetadataStore()
+    records = ManagedLedgerRecords(store)
+    for topic, info in (scene.records or {}).items():
+        assert isinstance(info, ManagedLedgerInfo)
+        records.write(managed_ledger_of_topic(parse_topic(topic)), info, None)
+    return store
+
+
 def repaired(
-    scene: Scene, tier: Tier, *, quarantine: bool = False
+    scene: Scene, tier: Tier, *, quarantine: bool = False, ours: ManagedLedgerRecords | None = None
 ) -> tuple[list[PlannedRepair], list[Repaired], Lines]:
     """All is done that there is to do."""
-    work, lines = repair_of(scene, tier, quarantine=quarantine), Lines()
+    work, lines = repair_of(scene, tier, quarantine=quarantine, ours=ours), Lines()
     planned = list(work.plan())
     return planned, [work.do(each, lines) for each in planned if each.changes], lines
 
