@@ -18,7 +18,8 @@ from offload_core.codec.index import BlockEntry, ObjectIndex
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.salvaged_objects import LostEntries
 from offload_core.repair.evidence import Verdict
-from offload_core.repair.frame_scan import FoundFrame, FrameScan, Stretch
+from offload_core.repair.frame_scan import FrameScan
+from offload_core.repair.frames_found import FoundFrame, Stretch
 from offload_core.repair.identify import identify, is_kept
 from offload_core.repair.object_bytes import ObjectBytes
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.repair.evidence import Verdict, can_be_parsed, judge
 from offload_core.repair.frame_places import frames_in
+from offload_core.repair.frames_found import FoundFrame, Stretch
 from offload_core.repair.object_bytes import ObjectBytes
 from offload_hooks.errors import FormatError
 
@@ -33,57 +33,6 @@ _PADDED_ENDS = 16
 """So many ends are tried of an entry whose length lies, before a block's padding."""
 _FAR = 1 << 40
 """Entry ids beyond this are not looked for."""
-
-
-@dataclass(slots=True, kw_only=True)
-class FoundFrame:
-    """A frame: where it begins, the id that it has by itself, and its payload's bytes.
-
-    Attributes:
-        entry_id: as stored; −1 of something that should be a frame, and cannot be told apart.
-        length: of the payload; found out where the stored one lies.
-        is_linked: it begins where the one before it ends, or the block's header.
-        is_exact: the stored length is right.
-        size: bytes of the entry, where they are stored in another form.
-    """
-
-    offset: int
-    entry_id: int
-    length: int
-    verdict: Verdict
-    is_linked: bool
-    is_exact: bool = True
-    size: int | None = None
-
-    @property
-    def end(self) -> int:
-        """Where the next one begins."""
-        return self.offset + FRAME_HEADER_BYTES + self.length
-
-
-@dataclass(slots=True, kw_only=True)
-class Stretch:
-    """Frames of one block, or of what is left of one.
-
-    Attributes:
-        offset: where it begins.
-        header: the block's; None if that is damaged or gone.
-        header_bytes: what stands there, whatever it is; empty if it begins in the middle of a block.
-        stop: where it ends, behind its padding.
-        ends_well: a block's right end follows its last frame.
-    """
-
-    offset: int
-    header: BlockHeader | None
-    header_bytes: bytes = b""
-    frames: list[FoundFrame] = field(default_factory=list)
-    stop: int = 0
-    ends_well: bool = False
-
-    @property
-    def begins_block(self) -> bool:
-        """Whether it begins with a block."""
-        return bool(self.header_bytes)
 
 
 class FrameScan:
@@ -209,7 +158,7 @@ class FrameScan:
                 stretch.frames.append(frame)
                 expected, position, linked = self._following(frame, expected), frame.end, True
                 continue
-            found = self._search(position, expected, expected + 1, bound=True)
+            found = self._search(position, expected, expected + 1, bound=True, end=self._known_end(stretch))
             following, is_block = (self._data.size, True) if found is None else found
             frame = self._of_wrong_length(position, expected, following, is_block)
             if frame is None:
@@ -344,11 +293,21 @@ class FrameScan:
 
     # --- looking for what comes next -----------------------------------------------------------
 
-    def _search(self, position: int, lowest: int, highest: int, *, bound: bool) -> tuple[int, bool] | None:
+    def _known_end(self, stretch: Stretch) -> int | None:
+        """Where a block ends, if not only its header says so: no block begins before, whatever looks like one."""
+        if stretch.header is None:
+            return None
+        end = stretch.offset + stretch.header.block_length
+        is_known = end == self._data.size or end in self._starts or self._header_at(end) is not None
+        return end if is_known else None
+
+    def _search(
+        self, position: int, lowest: int, highest: int, *, bound: bool, end: int | None = None
+    ) -> tuple[int, bool] | None:
         """The next place behind `position` of a frame or a block, and whether it is a block; None if there is none.
 
         With `bound` ids are not further from `highest` than entries have room between: each has a frame's head at
-        least.
+        least. Before `end` there are only frames, and what is there is a block or nothing.
         """
         origin, begin = position, position + 1
         while begin < self._data.size:
@@ -362,12 +321,16 @@ class FrameScan:
                 places[begin + at] = True
                 at = window.find(self._magic, at + 1)
             for place in sorted(places):
+                if end is not None and place >= end:
+                    return end, True
+                if end is not None and places[place]:
+                    continue
                 if place >= begin + _SEARCHED_AT_ONCE:
                     break
                 if self._is_block(place) if places[place] else self._can_be_believed(place):
                     return place, places[place]
             begin += _SEARCHED_AT_ONCE
-        return None
+        return None if end is None or end > self._data.size else (end, True)
 
     def _is_block(self, position: int) -> bool:
         header = self._header_at(position)

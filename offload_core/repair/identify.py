@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from offload_core.repair.evidence import Verdict
-from offload_core.repair.frame_scan import FoundFrame
+from offload_core.repair.frames_found import FoundFrame
 
 _KEPT = (Verdict.SOUND, Verdict.PLAIN)
 

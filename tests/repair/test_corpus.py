@@ -110,7 +110,7 @@ def test_what_can_be_restored_is_sound_and_the_rest_is_still_said(damage: Damage
     assert any(each.code is Code.LOST_ENTRIES for each in left) == is_lossy
 
 
-@pytest.mark.parametrize("quarantine", [False, True])
+@pytest.mark.parametrize("quarantine", [pytest.param(False, marks=pytest.mark.nightly), True])
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=lambda damage: damage.name)
 def test_a_second_call_changes_nothing(damage: Damage, quarantine: bool) -> None:
     scene, _ = damage.make()

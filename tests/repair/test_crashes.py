@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -22,6 +22,7 @@ from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
 from offload_hooks.values import Capabilities
 
 FAULT_KINDS: tuple[Fault, ...] = ("before", "after", "kill before", "kill after")
+KILLS: tuple[Fault, ...] = ("kill before", "kill after")
 CHANGES = ("begin_data", "write_block", "commit_data", "write_index", "delete", "audit", "put")
 """Points where something changes: the others are looked at sparsely, but for the nightly run."""
 
@@ -92,7 +93,9 @@ CASES = [
 ]
 
 
-def matrix(name: str, ours: bool, chosen: Callable[[int, str], bool]) -> None:
+def matrix(
+    name: str, ours: bool, chosen: Callable[[int, str], bool], faults: Sequence[Fault] = FAULT_KINDS
+) -> None:
     clean = World.of(name, ours=ours)
     before = clean.state()[0]
     counted = Points()
@@ -101,7 +104,7 @@ def matrix(name: str, ours: bool, chosen: Callable[[int, str], bool]) -> None:
     for at, call in enumerate(counted.calls, start=1):
         if not chosen(at, call):
             continue
-        for fault in FAULT_KINDS:
+        for fault in faults:
             world = World.of(name, ours=ours)
             with contextlib.suppress(Killed, OffloadError):
                 world.run(Points(at, fault))
@@ -118,7 +121,7 @@ def matrix(name: str, ours: bool, chosen: Callable[[int, str], bool]) -> None:
 
 @pytest.mark.parametrize(("name", "ours"), CASES)
 def test_every_change_may_be_the_last(name: str, ours: bool) -> None:
-    matrix(name, ours, lambda _, call: call in CHANGES)
+    matrix(name, ours, lambda _, call: call in CHANGES, KILLS)
 
 
 @pytest.mark.nightly
