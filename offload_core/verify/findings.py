@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from offload_core.verify.codes import Code, Severity
+from offload_core.verify.codes import Code
+from offload_core.verify.severity import Severity
 from offload_hooks.errors import (
     BadLengthError,
     BadMagicError,

@@ -20,12 +20,13 @@ from offload_core.export.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.offload.clock import system_now_ms
 from offload_core.tier import Tier
-from offload_core.verify.codes import Code, Severity
+from offload_core.verify.codes import Code
 from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, of_error
 from offload_core.verify.objects import Examined, examine
 from offload_core.verify.recorded import RecordCheck
+from offload_core.verify.severity import Severity
 from offload_core.verify.state import VerifiedObjects
 from offload_core.verify.survey import Survey, Surveyed
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
