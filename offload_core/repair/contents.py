@@ -124,6 +124,10 @@ def read_contents(
     Raises:
         StoreError: the tier fails.
     """
+
+    def payload(entry: FoundEntry) -> bytes:
+        return data.read(entry.offset, entry.length)
+
     starts = _starts(index)
     scan = FrameScan(data, key.object_format, gaps=gaps, starts=starts)
     stretches = list(scan.stretches())
@@ -140,7 +144,7 @@ def read_contents(
         found = identify(stretch.frames, first, behind, ends_well=stretch.ends_well, gaps=gaps)
         _take(contents, stretch, found)
     for contents in ledgers.values():
-        settle(contents, expected.get(contents.ledger_id, Expected()), key, gaps=gaps)
+        settle(contents, expected.get(contents.ledger_id, Expected()), key, payload, gaps=gaps)
     for ledger_id, known in expected.items():
         if ledger_id not in ledgers and known.stop is not None:
             first = known.first or 0
@@ -150,7 +154,7 @@ def read_contents(
     return Contents(
         ledgers=list(ledgers.values()),
         is_clean=is_clean,
-        payload=lambda entry: data.read(entry.offset, entry.length),
+        payload=payload,
         unknown_entries=unknown,
         block_bytes=0 if header is None else header.block_length,
     )
@@ -272,11 +276,20 @@ def _take(contents: LedgerContents, stretch: Stretch, frames: Iterable[FoundFram
         contents.payload_bytes += frame.length
 
 
-def settle(contents: LedgerContents, expected: Expected, key: ObjectKey, *, gaps: bool = False) -> None:
-    """Put entries in their order, each once: of one that is there twice nobody knows which is right."""
+def settle(
+    contents: LedgerContents,
+    expected: Expected,
+    key: ObjectKey,
+    payload: Callable[[FoundEntry], bytes],
+    *,
+    gaps: bool = False,
+) -> None:
+    """Put entries in their order, each once: of one that is there in two ways nobody knows which is right."""
     by_id: dict[int, FoundEntry | None] = {}
     for entry in contents.entries:
-        by_id[entry.entry_id] = None if entry.entry_id in by_id else entry
+        known = by_id.setdefault(entry.entry_id, entry)
+        if known is not entry and (known is None or payload(known) != payload(entry)):
+            by_id[entry.entry_id] = None
     entries = [entry for entry in by_id.values() if entry is not None]
     contents.entries = sorted(entries, key=lambda entry: entry.entry_id)
     ids = [*by_id, *contents.damaged, *contents.unsure]

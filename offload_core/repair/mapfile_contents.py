@@ -46,7 +46,7 @@ def read_mapfile_contents(data: ObjectBytes, key: ObjectKey, expected: Expected)
             ledger.unsure.append(frame.entry_id)
         else:
             ledger.damaged.append(frame.entry_id)
-    settle(ledger, Expected(first=0, stop=stop), key)
+    settle(ledger, Expected(first=0, stop=stop), key, lambda e: scan.payload(e.offset, e.length))
     whole = [frame.entry_id for frame in scan.frames] == [frame.entry_id for frame in found]
     is_clean = scan.is_clean and scan.metadata is not None and whole and not ledger.damaged
     return MapFileContents(
