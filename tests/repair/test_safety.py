@@ -46,14 +46,14 @@ class Liar(MemoryDriver):
         return bytes(changed)
 
 
-@pytest.mark.parametrize("wrong", ["-ledger-", "quarantine/"])
-def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong: str) -> None:
+@pytest.mark.parametrize(("wrong", "quarantine"), [("-ledger-", False), ("quarantine/", True)])
+def test_a_copy_that_is_not_as_it_must_be_leaves_the_original(wrong: str, quarantine: bool) -> None:
     scene, _ = DAMAGES["a-block-is-zeros"].make()
     driver = Liar(in_memory_tier(scene.objects), Capabilities())
     driver.wrong = wrong
     tier = Tier(driver)
     before = contents_of(tier)
-    work = repair_of(scene, tier, quarantine=True)
+    work = repair_of(scene, tier, quarantine=quarantine)
     (planned,) = work.plan()
     with pytest.raises(DataLossError):
         work.do(planned, Lines())
