@@ -43,6 +43,7 @@ SUITES = (
     "topics",
     "reads",
     "verify",
+    "relocate",
 )
 FOLDER = Path(".bench")
 

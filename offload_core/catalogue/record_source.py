@@ -13,14 +13,18 @@ from typing import Protocol
 
 from offload_core.catalogue.record_files import open_files
 from offload_core.catalogue.record_store import StoreRecords
-from offload_core.catalogue.topics import TopicName, parse_topic
+from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, parse_topic
 from offload_core.metadata import ManagedLedgerInfo, parse_stored_record
+from offload_core.metadata.relocations import Mapped, read_mapping, relocated
 from offload_core.tier import Tier, registry
 from offload_hooks.errors import OptionError, placed
 
 RecordSource = str | os.PathLike[str] | Mapping[str, bytes | ManagedLedgerInfo]
 """A path or URL of a file or tree; `TOPIC=` before it, with `persistent://`, for a file whose path names no topic; the
 URL of a metadata store; or records by topic."""
+
+RELOCATIONS_OPTION = "relocations"
+"""An option of any source: the file of a mapping."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 
@@ -55,11 +59,19 @@ def open_records(
 
     Args:
         options: those that `tier` was opened with, for a URL of the same driver where there are none of its `own`.
-        own: the options of the place itself.
+        own: the options of the place itself; and `relocations`, a mapping file that says where copies are now which
+            these records say to be elsewhere (docs/formats/relocations.md).
 
     Raises:
         OptionError, PluginError, StoreError; of values FormatError.
     """
+    own = dict(own or {})
+    relocations = own.pop(RELOCATIONS_OPTION, None)
+    if relocations is not None:
+        mapped = read_mapping(str(relocations))
+        with open_records(source, tier, options, own) as records:
+            yield _RelocatedRecords(records, mapped)
+        return
     if isinstance(source, Mapping):
         if own:
             raise OptionError("options are of no use with records that are given as they are")
@@ -67,14 +79,31 @@ def open_records(
         return
     scheme = _SCHEME.match(source) if isinstance(source, str) else None
     if scheme is None or not registry.is_metadata_store(scheme[1]):
-        with open_files(source, tier, options, own or {}) as files:
+        with open_files(source, tier, options, own) as files:
             yield files
         return
-    store = registry.make_metadata_store(scheme[1], str(source), own or {})
+    store = registry.make_metadata_store(scheme[1], str(source), own)
     try:
         yield StoreRecords(store)
     finally:
         store.close()
+
+
+class _RelocatedRecords:
+    """Records as they would be if copies that were relocated were recorded there."""
+
+    def __init__(self, records: Records, mapped: Mapped) -> None:
+        self._records = records
+        self._mapped = mapped
+
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        return self._records.topics(namespaces)
+
+    def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
+        return {
+            topic: relocated(info, self._mapped.of(managed_ledger_of_topic(topic)))
+            for topic, info in self._records.read(topics).items()
+        }
 
 
 class _GivenRecords:

@@ -26,6 +26,7 @@ def main() -> None:
     from offload_core.cli.offloading import delete_hot_copies, offload
     from offload_core.cli.plugins import plugins
     from offload_core.cli.policies import add_topic_policies, namespace_policies
+    from offload_core.cli.relocate import relocate
     from offload_core.cli.repair import repair
     from offload_core.cli.rollback import delete, list_objects, plan
     from offload_core.cli.schemas import pull, show
@@ -39,7 +40,7 @@ def main() -> None:
         add_completion=True,
         pretty_exceptions_enable=False,
     )
-    for command in (ls, inspect, verify, repair, cat, export, doctor, serve):
+    for command in (ls, inspect, verify, relocate, repair, cat, export, doctor, serve):
         app.command()(command)
     about_plugins = typer.Typer()
     about_plugins.callback(invoke_without_command=True)(plugins)

@@ -52,6 +52,7 @@ class LedgerBlocks:
         max_block_bytes: the length of all blocks but the last; room for a header and an empty entry.
         new_block: makes memory for so many bytes of a block.
         filter_run: what the entries go through; None for nothing.
+        exact_size: whether the entries must have the bytes that `status` says, which can be wrong of a cold copy.
 
     Raises (as it is iterated over):
         StoreError, FormatError: of the hot tier.
@@ -66,9 +67,12 @@ class LedgerBlocks:
         max_block_bytes: int,
         new_block: Callable[[int], Bytes],
         filter_run: FilterRun | None = None,
+        *,
+        exact_size: bool = True,
     ) -> None:
         self._ledger = ledger
         self._entry_count = status.entry_count
+        self._exact_size = exact_size
         self._payload_bytes = status.size_bytes
         self._max_block_bytes = max_block_bytes
         self._new_block = new_block
@@ -150,7 +154,10 @@ class LedgerBlocks:
                 )
             size += read.offsets[-1] - read.offsets[0]
             begin = read.stop_entry_id
-            if size > self._payload_bytes or (begin == self._entry_count and size < self._payload_bytes):
+            is_other = size > self._payload_bytes or (
+                begin == self._entry_count and size < self._payload_bytes
+            )
+            if self._exact_size and is_other:
                 raise DataLossError(
                     "the hot tier gave entries of another size than it says that the ledger has",
                     ledger_id=self._ledger.ledger_id,

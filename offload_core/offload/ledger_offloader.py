@@ -121,6 +121,7 @@ class LedgerOffloader:
         extra_metadata: Mapping[str, str],
         *,
         filter_run: FilterRun | None = None,
+        exact_size: bool = True,
         listener: ProgressListener | None = None,
     ) -> OffloadedLedger:
         """Copy a sealed ledger to the tier; when it returns, data and index are there, durably.
@@ -129,6 +130,7 @@ class LedgerOffloader:
             uuid: the attempt's, never used before.
             extra_metadata: user metadata of both objects; with `managedledgername` a bucket explains itself.
             filter_run: what the entries go through; None for nothing. For this call only.
+            exact_size: see `LedgerBlocks`.
             listener: told after each block that was built.
 
         Raises:
@@ -140,11 +142,13 @@ class LedgerOffloader:
         status = ledger.status()
         _check_sealed(status)
         key = ObjectKey(folder="", uuid=uuid, ledger_id=status.ledger_id, is_index=False)
-        blocks = LedgerBlocks(ledger, status, self._max_block_bytes, self._tier.new_block, filter_run)
+        blocks = LedgerBlocks(
+            ledger, status, self._max_block_bytes, self._tier.new_block, filter_run, exact_size=exact_size
+        )
         total = BLOCK_HEADER_BYTES + status.size_bytes + status.entry_count * FRAME_HEADER_BYTES
         if filter_run is not None and filter_run.mode is FilterMode.TOMBSTONE:
             total += status.entry_count * MOST_TOMBSTONE_BYTES  # more than it takes of tiny entries
-        check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total)
+        check_blocks(self._tier.describe().capabilities, self._max_block_bytes, total if exact_size else None)
         filtered = filter_metadata(filter_run)
         software = f"pulsar-offload {version('pulsar-offload')}"
         with placed(ledger_id=status.ledger_id):
@@ -152,8 +156,8 @@ class LedgerOffloader:
                 self._tier,
                 key.data_key,
                 _watched(blocks, status, uuid, total, listener),
-                block_bytes=min(total, self._largest_bytes),
-                total_bytes=total,
+                block_bytes=min(total, self._largest_bytes) if exact_size else self._largest_bytes,
+                total_bytes=total if exact_size else None,
                 user_metadata=user_metadata("data", software, {**extra_metadata, **filtered}),
                 budget=self._budget,
                 parts_in_flight=self._parts_in_flight,

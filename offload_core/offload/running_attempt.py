@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 from uuid import UUID
 
-from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.attempt_lease import AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.processes import has_ended, this_process
@@ -34,6 +34,14 @@ DEFAULT_LEASE_S = 60.0
 LONGEST_LEASE_S = 600.0
 """A lease that goes further from now was written by another clock, and is not believed."""
 
+
+class Renewal(Protocol):
+    """A step that records another lease of an attempt."""
+
+    def __call__(self, info: ManagedLedgerInfo, /, *, lease: AttemptLease) -> ManagedLedgerInfo:
+        """The record with that lease; `AttemptError` if the attempt is over."""
+
+
 _log = logging.getLogger(__name__)
 
 _running: set[UUID] = set()
@@ -46,6 +54,7 @@ class RunningAttempt:
     Args:
         lease_s: how long others are to believe that it goes on, after each renewal.
         now_ms: the time, in ms since 1970, UTC.
+        renew: the step that records another lease; None for that of an offload attempt.
     """
 
     def __init__(
@@ -57,6 +66,7 @@ class RunningAttempt:
         *,
         lease_s: float,
         now_ms: Callable[[], int],
+        renew: Renewal | None = None,
     ) -> None:
         self._records = records
         self._name = name
@@ -64,6 +74,7 @@ class RunningAttempt:
         self._uuid = uuid
         self._lease_s = lease_s
         self._now_ms = now_ms
+        self._renewal = renew or partial(renew_attempt, ledger_id=ledger_id, uuid=uuid)
         self._lost: OffloadError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="offload-lease", daemon=True)
@@ -96,10 +107,7 @@ class RunningAttempt:
     def _renew(self) -> None:
         while not self._ended.wait(self._lease_s / 3):
             try:
-                self._records.update(
-                    self._name,
-                    partial(renew_attempt, ledger_id=self._ledger_id, uuid=self._uuid, lease=self.lease()),
-                )
+                self._records.update(self._name, partial(self._renewal, lease=self.lease()))
             except (AttemptError, UnknownTopicError) as error:
                 self._lost = error
                 return

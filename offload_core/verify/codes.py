@@ -10,6 +10,8 @@ from typing import Self
 
 from offload_core.verify.severity import Severity
 
+__all__ = ["Code", "Severity"]
+
 _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 
 _INDEX = "`offload repair URL KEY` makes the index anew if the data object is right"

@@ -12,7 +12,15 @@ from dataclasses import dataclass
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
 from offload_core.catalogue.known_tiers import is_another_place, place_text, tier_record
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, SegmentStatus, has_hot_copy
+from offload_core.metadata import (
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OtherCopy,
+    OtherRole,
+    SegmentStatus,
+    has_hot_copy,
+    other_copies,
+)
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.segment_shares import covered_stop, shares_of, with_coverage
 from offload_core.tier import Tier
@@ -43,6 +51,23 @@ class RecordCheck:
         """What is wrong with a topic's ledgers; the objects that they name are noted in the survey."""
         for record in info.in_order:
             yield from self._check_ledger(topic, record)
+        for copy in other_copies(info):
+            yield from self._check_other(topic, info, copy)
+
+    def _check_other(self, topic: TopicName, info: ManagedLedgerInfo, copy: OtherCopy) -> Iterator[Finding]:
+        """A copy that is not read: nothing of one that was replaced; of an attempt, what it left."""
+        named = self.survey.of_uuid(copy.uuid)
+        self.survey.set_recorded([each.number for each in named])
+        lease = lease_of(copy.driver)
+        is_alive = lease is not None and lease.until_ms > self.now_ms()
+        record = info.ledger(copy.ledger_ids[0])
+        if copy.role is OtherRole.REPLACED or is_alive or record is None:
+            return
+        recent = (self.now_ms() - RECENT_MS) / 1000
+        for each in named:
+            if copy.is_abandoned or each.modified_at < recent:
+                code = Code.FAILED if copy.is_abandoned else Code.UNFINISHED
+                yield _Saying(topic=topic, record=record).finding(code, key=each.key.data_key)
 
     def _check_ledger(self, topic: TopicName, record: LedgerRecord) -> Iterator[Finding | Doubtful]:
         say = _Saying(topic=topic, record=record)

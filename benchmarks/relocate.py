@@ -1,0 +1,91 @@
+"""Moving: copies with all that is verified of them, against copying the same bytes by the same drivers and no more."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from entries import pip17_object
+from managed_ledgers import NAME, Audit, Clock
+from records import closed, copied, managed_ledger
+from tiers import lay_out, uuid_of
+
+from benchmarks.material import message_entries
+from benchmarks.measure import Result, one_core, seconds_side_by_side
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.messages.compression import Compression
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.tier import Tier, open_store, upload_blocks
+from offload_hooks.testing import MemoryMetadataStore
+
+LEDGER_BYTES = 64 << 20
+LEDGERS = 3
+PART_BYTES = 8 << 20
+
+
+def run(folder: Path) -> Iterator[Result]:
+    """A ratio each: of the seconds of a copy alone to those of a move, on one core."""
+    root = folder / "relocate"
+    entries = message_entries(1024, 100, Compression.LZ4)
+    written = pip17_object(entries * (LEDGER_BYTES // sum(map(len, entries)) + 1), max_block_bytes=16 << 20)
+    entry_count = len(written.entries)
+    for number in range(LEDGERS):
+        lay_out(root, replace(written, key=replace(written.key, ledger_id=number)), attempt=number)
+    total = LEDGERS * len(written.data)
+    numbers = itertools.count()
+    with one_core(), open_store(root) as source:
+        for format_ in (None, ObjectFormat.STREAMING):
+
+            def move(format_: ObjectFormat | None = format_) -> None:
+                _move(source, folder / f"moved-{next(numbers)}", entry_count, format_)
+
+            def copy() -> None:
+                _copy(source, folder / f"copied-{next(numbers)}")
+
+            ours, peer, ratio = seconds_side_by_side(move, copy, rounds=3)
+            yield Result(
+                name=f"moved {'as it is' if format_ is None else 'into ' + format_.value}, and verified",
+                ours=f"{total / ours / 1e6:,.0f} MB/s",
+                peer=f"copy: {total / peer / 1e6:,.0f} MB/s",
+                ratio=ratio,
+                limit=0.1 if format_ is None else 0.05,
+            )
+
+
+def _move(source: Tier, folder: Path, entry_count: int, format_: ObjectFormat | None) -> None:
+    folder.mkdir()
+    records = ManagedLedgerRecords(MemoryMetadataStore())
+    ledgers = [closed(number, entry_count, copied(uuid_of(number), driver=None)) for number in range(LEDGERS)]
+    info = managed_ledger(*ledgers)
+    records.write(NAME, info, None)
+    with open_store(folder) as target:
+        wanted = Wanted(source=tier_record(source), target=tier_record(target), format=format_)
+        book, audit = RecordBook(records, Clock()), Audit()
+        mover = Mover(book, source, target, audit, now_ms=Clock())  # type: ignore[arg-type]
+        plan = plan_topic(topic_of_managed_ledger(NAME), info, wanted)
+        for outcome in make_moves(mover, [plan], parallel=1):
+            if outcome.error is not None:
+                raise outcome.error
+
+
+def _copy(source: Tier, folder: Path) -> None:
+    folder.mkdir()
+    with open_store(folder) as target:
+        for listed in source.list_objects():
+            stat = source.stat(listed.key)
+            upload_blocks(
+                target,
+                listed.key,
+                (
+                    source.read_range(listed.key, offset, min(PART_BYTES, stat.size_bytes - offset))
+                    for offset in range(0, stat.size_bytes, PART_BYTES)
+                ),
+                block_bytes=min(PART_BYTES, stat.size_bytes),
+                total_bytes=stat.size_bytes,
+                user_metadata=stat.user_metadata,
+            )

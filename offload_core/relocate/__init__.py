@@ -1,0 +1,31 @@
+"""Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
+
+from offload_core.relocate.books import Book, MappingBook, RecordBook
+from offload_core.relocate.model import How, Left, Move, TopicPlan
+from offload_core.relocate.moving import Moved, Mover
+from offload_core.relocate.plain import PlainCopy, PlainResult, PlainStatus, topics_wanted
+from offload_core.relocate.planning import DEFAULT_SEGMENT_BYTES, Wanted, plan_topic
+from offload_core.relocate.relocation import DEFAULT_PARALLEL, Outcome, make_moves, throttled
+
+__all__ = [
+    "DEFAULT_PARALLEL",
+    "DEFAULT_SEGMENT_BYTES",
+    "Book",
+    "How",
+    "Left",
+    "MappingBook",
+    "Move",
+    "Moved",
+    "Mover",
+    "Outcome",
+    "PlainCopy",
+    "PlainResult",
+    "PlainStatus",
+    "RecordBook",
+    "TopicPlan",
+    "Wanted",
+    "make_moves",
+    "plan_topic",
+    "throttled",
+    "topics_wanted",
+]

@@ -1,0 +1,243 @@
+"""The entries of cold copies, of any format → another copy of another format, by the writers that offload.
+
+Positions and bytes stay. What a filter had left out stays away, with what it said of that: see `kept_entries`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.codec.filtered_objects import (
+    FILTERED_DROPPED_KEY,
+    FILTERED_KEPT_KEY,
+    FILTERED_KEY,
+    FILTERED_MODE_KEY,
+    FILTERED_STOP_KEY,
+    is_filtered,
+)
+from offload_core.codec.object_format import FORMAT_VERSION_KEY, ObjectFormat
+from offload_core.filters import FilterRecord
+from offload_core.filters.indexed import indexed_filter
+from offload_core.filters.record import joined
+from offload_core.metadata import EntryPosition, LedgerRecord
+from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
+from offload_core.offload.object_metadata import ROLE_KEY, SOFTWARE_VERSION_KEY
+from offload_core.read_handles import ColdReaders, ReadMemory
+from offload_core.read_handles.cold_copy import ColdPiece, open_pieces
+from offload_core.relocate.byte_copies import Check
+from offload_core.relocate.kept_entries import READ_BYTES, EntrySums, KeptFilter, KeptLedger, KeptRun
+from offload_core.tier import MemoryBudget, Tier
+from offload_hooks.errors import DataLossError, OptionError
+from offload_hooks.ledger_stores import EntryBatch
+
+DEFAULT_BLOCK_BYTES = 64 << 20
+_TOPIC_KEY = "managedledgername"
+_OURS = frozenset(
+    (
+        FORMAT_VERSION_KEY,
+        SOFTWARE_VERSION_KEY,
+        ROLE_KEY,
+        FILTERED_KEY,
+        FILTERED_MODE_KEY,
+        FILTERED_STOP_KEY,
+        FILTERED_KEPT_KEY,
+        FILTERED_DROPPED_KEY,
+    )
+)
+"""User metadata that is written anew; all else goes along."""
+_LEAST_BUDGET_BYTES = 64 << 20
+"""Room for the largest entries, however small blocks are."""
+_RETRY_S = 0.005
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiedEntries:
+    """What was copied.
+
+    Attributes:
+        sums: of each ledger, those of the entries that were read of the source.
+        filters: of each ledger that went through a filter, what that said.
+        size_bytes: the new data object's.
+    """
+
+    sums: Mapping[int, EntrySums]
+    filters: Mapping[int, FilterRecord] = field(default_factory=dict)
+    size_bytes: int
+
+
+class EntryCopies:
+    """Writes cold copies anew; calls may come from many threads.
+
+    Args:
+        source: where the copies are, whatever their records say.
+        target: where to; neither is closed.
+        block_bytes: of the new objects' blocks.
+        memory: what readers share; None for that of the process.
+    """
+
+    def __init__(
+        self,
+        source: KnownTiers,
+        target: Tier,
+        *,
+        block_bytes: int = DEFAULT_BLOCK_BYTES,
+        memory: ReadMemory | None = None,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._block_bytes = max(block_bytes, target.describe().capabilities.min_block_bytes)
+        self._memory = memory
+        self._readers = ColdReaders(source, memory=memory)
+
+    def copy(
+        self,
+        name: str,
+        ledgers: Sequence[LedgerRecord],
+        uuid: UUID,
+        format_: ObjectFormat,
+        check: Check,
+    ) -> CopiedEntries:
+        """Write ledgers into one new copy; one alone, unless it is a streaming object.
+
+        Raises:
+            DataLossError: entries are not there; nothing is left of the new copy, if its store answers.
+            OptionError: a copy was filtered, and nothing says how.
+            StoreError, FormatError: of either side.
+        """
+        with ExitStack() as held:
+            about = dict(self._about(name, ledgers[0]))
+            filters = self._filters(name, ledgers)
+            kept: list[KeptLedger] = []
+            for ledger in ledgers:
+                reader = held.enter_context(closing(self._readers.open(ledger, name)))
+                kept.append(KeptLedger(reader, ledger.info.entries or 0, check))
+            if format_ is ObjectFormat.STREAMING:
+                size = self._segment(ledgers, kept, uuid, about, filters)
+            else:
+                size = self._whole(kept[0], uuid, about, filters)
+            sums = {each.ledger_id: each.sums for each in kept}
+        return CopiedEntries(sums=sums, filters=filters, size_bytes=size)
+
+    def _whole(
+        self,
+        ledger: KeptLedger,
+        uuid: UUID,
+        about: Mapping[str, str],
+        filters: Mapping[int, FilterRecord],
+    ) -> int:
+        run = KeptRun(filters[ledger.ledger_id]) if filters else None
+        if run is not None:
+            run.read_from(ledger)
+        offloader = LedgerOffloader(self._target, max_block_bytes=self._block_bytes)
+        return offloader.offload(ledger, uuid, about, filter_run=run, exact_size=False).data_bytes
+
+    def _segment(
+        self,
+        ledgers: Sequence[LedgerRecord],
+        kept: Sequence[KeptLedger],
+        uuid: UUID,
+        about: Mapping[str, str],
+        filters: Mapping[int, FilterRecord],
+    ) -> int:
+        run = KeptRun(_together(list(filters.values()))) if filters else None
+        with ThreadPoolExecutor(4, thread_name_prefix="offload-relocate") as pool:
+            offloader = SegmentOffloader(
+                self._target,
+                budget=MemoryBudget(max(4 * self._block_bytes, _LEAST_BUDGET_BYTES)),
+                executor=pool,
+                max_block_bytes=self._block_bytes,
+            )
+            handle = offloader.open_segment(
+                uuid,
+                EntryPosition(ledgers[0].ledger_id, 0),
+                about,
+                segment_filter=None if run is None else KeptFilter(run, filters),
+            )
+            try:
+                for ledger, record in zip(kept, ledgers, strict=True):
+                    if run is not None:
+                        run.read_from(ledger)
+                    _offer_all(handle, ledger, record.info.entries or 0)
+                    handle.end_ledger(record.info)
+                handle.close()
+            except BaseException:
+                handle.abort()
+                handle.result().exception()
+                raise
+            return handle.result().result().data_bytes
+
+    def _about(self, name: str, ledger: LedgerRecord) -> Mapping[str, str]:
+        """User metadata of the first copy, that stays."""
+        piece = self._pieces(name, ledger)[0]
+        found = piece.tier.stat(piece.key.data_key).user_metadata
+        return {_TOPIC_KEY: name} | {key: value for key, value in found.items() if key not in _OURS}
+
+    def _filters(self, name: str, ledgers: Sequence[LedgerRecord]) -> dict[int, FilterRecord]:
+        found: dict[int, FilterRecord] = {}
+        for ledger in ledgers:
+            records = [self._filter(piece) for piece in self._pieces(name, ledger)]
+            said = [record for record in records if record is not None]
+            if said and len(said) < len(records):
+                raise OptionError(
+                    "a part of the ledger went through a filter, and one object is filtered as a whole",
+                    ledger_id=ledger.ledger_id,
+                )
+            if said:
+                found[ledger.ledger_id] = said[0] if len(said) == 1 else _together(said)
+        if found and len(found) < len(ledgers):
+            raise OptionError("some of the ledgers went through a filter, and others did not")
+        return found
+
+    def _filter(self, piece: ColdPiece) -> FilterRecord | None:
+        record = indexed_filter(piece.ledger)
+        if record is None and is_filtered(piece.tier.stat(piece.key.data_key).user_metadata):
+            raise OptionError(
+                "a copy went through a filter of which its index says nothing",
+                key=piece.key.data_key,
+                hint="It can be moved as it is, in its format.",
+            )
+        return record
+
+    def _pieces(self, name: str, ledger: LedgerRecord) -> tuple[ColdPiece, ...]:
+        memory = self._memory or ReadMemory()
+        return open_pieces(self._source, ledger, name, memory)
+
+
+def _together(records: Sequence[FilterRecord]) -> FilterRecord:
+    """What filters of one name and mode say of several copies."""
+    if len({(each.name, each.mode) for each in records}) > 1:
+        raise OptionError("copies that went through different filters do not become one")
+    stops = [each.stop for each in records]
+    known = [stop for stop in stops if stop is not None]
+    return joined(records, max(known) if len(known) == len(stops) else None)
+
+
+def _offer_all(handle: OffloadHandle, ledger: KeptLedger, entry_count: int) -> None:
+    """Offer a ledger's entries, waiting for memory."""
+    begin, wait = 0, threading.Event()
+    while begin < entry_count:
+        batch = ledger.read(begin, entry_count - 1, READ_BYTES)
+        begin = batch.stop_entry_id
+        while len(batch):
+            offered = handle.offer_entries(ledger.ledger_id, batch)
+            if offered.result not in (OfferResult.ACCEPTED, OfferResult.BUFFER_FULL):
+                failure = handle.failure
+                if failure is not None:
+                    raise failure
+                raise DataLossError(
+                    "a segment does not take the entries of a ledger",
+                    ledger_id=ledger.ledger_id,
+                    entry_id=batch.first_entry_id + offered.accepted,
+                    found=offered.result.value,
+                )
+            batch = EntryBatch(
+                batch.first_entry_id + offered.accepted, batch.data, batch.offsets[offered.accepted :]
+            )
+            if offered.result is OfferResult.BUFFER_FULL:
+                wait.wait(_RETRY_S)

@@ -1,0 +1,307 @@
+"""Moves copies, one after another or some at once: written down, copied, verified, switched; then, later, deleted.
+
+    begin     the attempt is written down, then its objects are written
+    verify    every byte of the new copy, and its entries against those of the old one
+    switch    from now on the new copy is read; whoever has the old one open goes on with that
+    delete    if asked for, when the grace is over: the old copy's objects, then it is forgotten
+
+A crash between any two lines leaves the old copy as it was, or the new one in its place. What it leaves of an attempt
+is deleted by the next run, when nobody is at it any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import UUID, uuid4
+
+from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
+from offload_core.catalogue import TopicName
+from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
+from offload_core.catalogue.recorded import MAPFILE_DRIVER, RecordedCopy, other_copy_key, recorded_copies
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.metadata import (
+    DriverMetadata,
+    ManagedLedgerInfo,
+    OtherCopy,
+    OtherRole,
+    read_copies,
+)
+from offload_core.offload.attempt_objects import delete_attempt
+from offload_core.read_handles import ReadMemory
+from offload_core.relocate.books import Book, as_switched
+from offload_core.relocate.byte_copies import copy_attempt
+from offload_core.relocate.comparison import check_entries, check_objects
+from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
+from offload_core.relocate.kept_entries import EntrySums
+from offload_core.relocate.model import How, Move
+from offload_core.tier import Tier
+from offload_hooks.errors import (
+    AttemptError,
+    LiveAttemptError,
+    ObjectNotFoundError,
+    OffloadError,
+    OutcomeUnknownError,
+    UnknownTopicError,
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A move that is done.
+
+    Attributes:
+        uuid: the new copy's.
+        size_bytes: of its objects.
+    """
+
+    move: Move
+    uuid: UUID
+    size_bytes: int
+
+
+class Mover:
+    """Moves copies from one tier to another, or within one. Calls may come from many threads at once.
+
+    Args:
+        book: where it is written down.
+        source, target: the tiers; neither is closed.
+        audit: each change is recorded there before it is made.
+        now_ms: the time, in ms since 1970, UTC.
+        block_bytes: of objects that are written in another format.
+        listener: told of bytes as they are read; what it raises ends the move.
+    """
+
+    def __init__(
+        self,
+        book: Book,
+        source: Tier,
+        target: Tier,
+        audit: AuditLog,
+        *,
+        now_ms: Callable[[], int],
+        block_bytes: int = DEFAULT_BLOCK_BYTES,
+        listener: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._book = book
+        self._source = source
+        self._target = target
+        self._audit = audit
+        self._now_ms = now_ms
+        self._listener = listener
+        self._from = KnownTiers(source, elsewhere=lambda _: source)
+        self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
+        self._entries = EntryCopies(self._from, target, block_bytes=block_bytes, memory=ReadMemory())
+
+    def move(self, move: Move) -> Moved:
+        """Make a move; when it returns, the new copy is verified, and the one that is read.
+
+        Raises:
+            LiveAttemptError: somebody else is at a new copy of these ledgers; nothing was changed.
+            AttemptError: the ledgers have other copies by now, or another attempt, or are to be deleted.
+            DataLossError: the new copy is not what the old one was.
+            StoreError, FormatError: of either tier or of where it is written down.
+        """
+        uuid, driver = uuid4(), self._driver(move)
+        old = _by_uuid(self._book.info(move.name), move)
+        self._audit.record(
+            Change(
+                action=ChangeAction.WRITE,
+                why=f"a copy is moved to {place_text(driver)}",
+                managed_ledger=move.name,
+                ledger_id=move.ledger_ids[0],
+                uuid=uuid,
+                key=self._new_key(move, uuid, driver).data_key,
+                before=_places(old),
+            )
+        )
+        with self._book.attempt(move, uuid, driver) as check:
+            try:
+
+                def watch(size: int) -> None:
+                    check()
+                    self._listener(size)
+
+                size, sums, filters = self._copy(move, uuid, driver, old, watch)
+                check_objects(self._target, self._new_key(move, uuid, driver))
+                check()
+                switched = as_switched(self._book.info(move.name), move, uuid, driver, filters)
+                check_entries(self._both, move.name, switched, move.ledger_ids, sums)
+                check()
+                self._audit.record(
+                    Change(
+                        action=ChangeAction.RECORD,
+                        why="a copy was moved, and is verified",
+                        managed_ledger=move.name,
+                        ledger_id=move.ledger_ids[0],
+                        uuid=uuid,
+                        before=_places(old),
+                        after=f"{uuid} in {place_text(driver)}",
+                    )
+                )
+                self._book.switch(move, uuid, filters)
+            except OutcomeUnknownError:
+                raise  # it may be the one that is read: nothing is deleted on a guess
+            except Exception as error:
+                self._give_up(move, uuid, driver, error)
+                raise
+        return Moved(move=move, uuid=uuid, size_bytes=size)
+
+    def clean(self, topic: TopicName) -> int:
+        """Delete what attempts have left that nobody is at any more; how many there were.
+
+        Errors of one that is alive, or lies elsewhere, are logged, and of it nothing is touched.
+        """
+        name, cleaned = managed_ledger_of_topic(topic), 0
+        for copy in self._book.others(name):
+            if copy.role is not OtherRole.REPLACEMENT or not self._is_ours(copy.driver):
+                continue
+            try:
+                self._book.abandon(name, copy, is_mine=False)
+            except LiveAttemptError as error:
+                _log.warning("%s: %s", topic, error)
+                continue
+            self._delete(topic, copy, "an attempt to move a copy was broken off")
+            cleaned += 1
+        return cleaned
+
+    def replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
+        """The copies in these tiers that were replaced for so long, and that no ledger reads."""
+        name = managed_ledger_of_topic(topic)
+        needed = read_copies(self._book.info(name))
+        before = self._now_ms() - grace_ms
+        return [
+            copy
+            for copy in self._book.others(name)
+            if copy.role is OtherRole.REPLACED
+            and copy.since_ms <= before
+            and copy.uuid not in needed
+            and self._is_ours(copy.driver)
+        ]
+
+    def delete_replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
+        """Delete the objects of copies that were replaced for so long; which they were.
+
+        Raises:
+            StoreError: of a tier or the record; it can be called again.
+        """
+        found = self.replaced(topic, grace_ms)
+        for copy in found:
+            self._delete(topic, copy, "another copy took its place")
+        return found
+
+    def _copy(
+        self,
+        move: Move,
+        uuid: UUID,
+        driver: DriverMetadata,
+        old: Mapping[UUID, RecordedCopy],
+        check: Callable[[int], None],
+    ) -> tuple[int, Mapping[int, EntrySums], Mapping[int, str]]:
+        """Bytes that were written; of entries, what was read; and what filters say."""
+        if move.how is How.BYTES:
+            recorded = old[move.replaces[0]]
+            key = recorded.key
+            if recorded.mapfile_key is not None and not _is_there(self._source, key):
+                key = recorded.mapfile_key
+            new_key = self._new_key(move, uuid, driver)
+            return copy_attempt(self._source, key, self._target, new_key, check).size_bytes, {}, {}
+        info = self._book.info(move.name)
+        ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
+        present = [ledger for ledger in ledgers if ledger is not None]
+        if len(present) < len(ledgers):
+            raise AttemptError("a ledger was deleted meanwhile", ledger_id=move.ledger_ids[0])
+        copied = self._entries.copy(move.name, present, uuid, move.format, check)
+        filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
+        return copied.size_bytes, copied.sums, filters
+
+    def _give_up(self, move: Move, uuid: UUID, driver: DriverMetadata, error: Exception) -> None:
+        """Clean up after a move that failed; what cannot be cleaned now, the next run cleans."""
+        copy = OtherCopy(
+            role=OtherRole.REPLACEMENT,
+            uuid=uuid,
+            form=move.form,
+            driver=driver,
+            since_ms=0,
+            ledger_ids=move.ledger_ids,
+        )
+        try:
+            try:
+                self._book.abandon(move.name, copy, is_mine=True)
+            except (AttemptError, UnknownTopicError):
+                if self._is_read(move.name, uuid):
+                    return
+            self._delete(move.topic, copy, f"a copy could not be moved: {type(error).__name__}")
+        except OffloadError as failure:
+            _log.warning("attempt %s of %s is not cleaned up yet: %s", uuid, move.name, failure)
+
+    def _is_read(self, name: str, uuid: UUID) -> bool:
+        try:
+            return uuid in read_copies(self._book.info(name))
+        except UnknownTopicError:
+            return False
+
+    def _delete(self, topic: TopicName, copy: OtherCopy, why: str) -> None:
+        name = managed_ledger_of_topic(topic)
+        self._audit.record(
+            Deletion(managed_ledger=name, ledger_id=copy.ledger_ids[0], copy="cold", why=why, uuid=copy.uuid)
+        )
+        delete_attempt(self._both.find(copy.driver), other_copy_key(topic, copy))
+        self._book.forget(name, copy)
+
+    def _is_ours(self, driver: DriverMetadata) -> bool:
+        """Whether a copy lies in one of the two tiers."""
+        return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
+
+    def _driver(self, move: Move) -> DriverMetadata:
+        """What is recorded of the target; of a MapFile with the name that says that it is one."""
+        driver = tier_record(self._target)
+        if move.format is not ObjectFormat.MAPFILE:
+            return driver
+        return DriverMetadata(name=MAPFILE_DRIVER, properties=driver.properties)
+
+    def _new_key(self, move: Move, uuid: UUID, driver: DriverMetadata) -> ObjectKey:
+        copy = OtherCopy(
+            role=OtherRole.REPLACEMENT,
+            uuid=uuid,
+            form=move.form,
+            driver=driver,
+            since_ms=0,
+            ledger_ids=move.ledger_ids,
+        )
+        return other_copy_key(move.topic, copy)
+
+
+def _by_uuid(info: ManagedLedgerInfo, move: Move) -> dict[UUID, RecordedCopy]:
+    """The copies that are to be replaced, where the record says that they are."""
+    found: dict[UUID, RecordedCopy] = {}
+    for ledger_id in move.ledger_ids:
+        ledger = info.ledger(ledger_id)
+        for copy in () if ledger is None else recorded_copies(move.topic, ledger):
+            if copy.key.uuid in move.replaces:
+                found.setdefault(copy.key.uuid, copy)
+    missing = [uuid for uuid in move.replaces if uuid not in found]
+    if missing:
+        raise AttemptError(
+            "the ledgers have other copies by now", ledger_id=move.ledger_ids[0], expected=missing[0]
+        )
+    return found
+
+
+def _places(old: Mapping[UUID, RecordedCopy]) -> str:
+    return ", ".join(
+        f"{uuid} in {'the source' if copy.driver is None else place_text(copy.driver)}"
+        for uuid, copy in old.items()
+    )
+
+
+def _is_there(tier: Tier, key: ObjectKey) -> bool:
+    try:
+        tier.stat(key.index_key)
+    except ObjectNotFoundError:
+        return False
+    return True

@@ -1,0 +1,237 @@
+"""`offload relocate`: what it says, how it ends, and that readers follow: records, a mapping, or a bucket alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from golden import topic_rows
+from managed_ledgers import NAME
+from relocated import World
+from tiers import TOPIC, lay_out_broker_objects
+
+from offload_core import open_tier
+from offload_core.metadata import other_copies, pack_managed_ledger_info
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """Of the records."""
+    return f"sqlite:{tmp_path}/records.db"
+
+
+@pytest.fixture
+def world(tmp_path: Path, url: str) -> Iterator[World]:
+    """Two ledgers of one object each, and one in two segments."""
+    made = World.make(tmp_path, url)
+    ledgers = [made.add_ledger(count) for count in (20, 10, 15)]
+    for ledger_id in ledgers[:2]:
+        made.offload(ledger_id)
+    made.stream((ledgers[2], 9), (ledgers[2], 14))
+    yield made
+    made.records.store.close()
+
+
+@pytest.fixture
+def arguments(world: World, tmp_path: Path) -> list[str]:
+    """Of a relocation from one folder to the other."""
+    return ["relocate", str(tmp_path / "source"), "--to", str(tmp_path / "target")]
+
+
+def done(tmp_path: Path) -> list[str]:
+    return ["--yes", "--audit-log", str(tmp_path / "audit.jsonl")]
+
+
+def scanned(tier: Path, **given: object) -> list[tuple[int, int, bytes]]:
+    """All entries that a scan finds there."""
+    with open_tier(tier) as reader:
+        rows = reader.scan(topic=TOPIC, level="entries", **given).to_table().to_pylist()  # type: ignore[arg-type]
+    return [(row["__ledgerId"], row["__entryId"], row["value"]) for row in rows]
+
+
+def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(
+    world: World, arguments: list[str], url: str, offload: Offload
+) -> None:
+    before = world.info
+    result = offload(*arguments, "--records", url)
+    assert result.code == 0
+    assert "4 copies" in result.out
+    assert "would be moved; nothing was" in result.out
+    assert world.info == before
+    assert world.keys(world.target) == []
+
+
+def test_copies_are_moved_and_scans_by_the_records_follow(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+) -> None:
+    before = scanned(tmp_path / "source", records=url)
+    assert len(before) == 45
+    result = offload(*arguments, "--records", url, *done(tmp_path), "--json")
+    assert result.code == 0
+    [topic] = json.loads(result.out)["topics"]
+    assert [move["ledgers"] for move in topic["moves"]] == [[0], [1], [2], [2]]
+    assert all(move["error"] is None and move["uuid"] for move in topic["moves"])
+    assert scanned(tmp_path / "target", records=url) == before
+    actions = [json.loads(line)["action"] for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    assert sorted(actions) == ["record"] * 4 + ["write"] * 4
+    again = offload(*arguments, "--records", url, *done(tmp_path))
+    assert (again.code, "0 of 0 copies" in again.out, "3 ledgers were there already" in again.out) == (
+        0,
+        True,
+        True,
+    )
+    late = offload(*arguments, "--records", url, *done(tmp_path), "--delete-source", "--grace", "0")
+    assert late.code == 0
+    assert late.out.count("deleted") == 4
+    assert world.keys(world.source) == []
+    assert other_copies(world.info) == ()
+    assert scanned(tmp_path / "target", records=url) == before
+
+
+@pytest.mark.parametrize("format_", ["pip17", "streaming"])
+def test_copies_change_their_format(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path, format_: str
+) -> None:
+    before = scanned(tmp_path / "source", records=url)
+    assert offload(*arguments, "--records", url, "--format", format_, *done(tmp_path)).code == 0
+    assert scanned(tmp_path / "target", records=url) == before
+    assert {"-ledger-" in key for key in world.keys(world.target)} == {format_ == "pip17"}
+
+
+def test_ledgers_are_merged(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+) -> None:
+    before = scanned(tmp_path / "source", records=url)
+    result = offload(*arguments, "--records", url, "--merge", "--segment-size", "1M", *done(tmp_path))
+    assert result.code == 0
+    assert len(world.keys(world.target)) == 6
+    assert scanned(tmp_path / "target", records=url) == before
+
+
+def test_what_fails_is_said_and_the_others_are_moved(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+) -> None:
+    damaged = next(key for key in world.keys(world.source) if key.endswith("-ledger-0"))
+    path = tmp_path / "source" / damaged
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    path.write_bytes(path.read_bytes()[:300] + b"\xff" + path.read_bytes()[301:])
+    result = offload(*arguments, "--records", url, *done(tmp_path))
+    assert result.code == 1
+    assert "ledger 0 is not moved: a new copy is not sound" in result.err
+    assert "3 of 4 copies" in result.out
+
+
+def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
+    world: World, arguments: list[str], offload: Offload, tmp_path: Path
+) -> None:
+    record = tmp_path / "a-record"
+    record.write_bytes(pack_managed_ledger_info(world.info))
+    records, mapping = f"{TOPIC}={record}", tmp_path / "mapping.jsonl"
+    before = scanned(tmp_path / "source", records=records)
+    kept = record.read_bytes()
+    given = [*arguments, "--records", records, "--mapping", mapping]
+    assert offload(*given).code == 0
+    assert not mapping.exists()
+    result = offload(*given, "--format", "streaming", *done(tmp_path))
+    assert result.code == 0
+    assert f"/managed-ledgers/{NAME}: ledger 0: segment " in result.out
+    assert "driver local" in result.out
+    assert record.read_bytes() == kept
+    own = {"relocations": str(mapping)}
+    assert scanned(tmp_path / "target", records=records, records_options=own) == before
+    shown = offload(
+        "ls", tmp_path / "target", "--records", records, "--records-option", f"relocations={mapping}"
+    )
+    assert (shown.code, "missing" in shown.out) == (0, False)
+    again = offload(*given, "--format", "streaming", *done(tmp_path), "--json")
+    assert (again.code, json.loads(again.out)["topics"][0]["moves"]) == (0, [])
+    assert len(json.loads(again.out)["changes"]) == 4
+    # the operator has changed the records accordingly, in part: both are right
+    world.move_all(world.wanted(ledger_ids=frozenset([1])))
+    record.write_bytes(pack_managed_ledger_info(world.info))
+    assert scanned(tmp_path / "target", records=records, records_options=own) == before
+
+
+def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path: Path) -> None:
+    source, target = tmp_path / "broker", tmp_path / "there"
+    source.mkdir()
+    target.mkdir()
+    lay_out_broker_objects(source, ["avro", "batch"])
+    given = ["relocate", source, "--to", target, "--topic", "acme/cold/avro"]
+    dry = offload(*given)
+    assert (dry.code, "missing" in dry.out, list(target.iterdir())) == (0, True, [])
+    state = ["--state", tmp_path / "state"]
+    assert offload(*given, *state, *done(tmp_path)).code == 0
+    names = {path.name for path in source.iterdir()}
+    copied = {path.name for path in target.iterdir()}
+    assert 0 < len(copied) < len(names)
+    with open_tier(target) as tier:
+        rows = tier.scan(topic="acme/cold/avro").to_table()
+    assert len(rows) == len(topic_rows("avro"))
+    for again in (state, []):
+        result = offload(*given, *again, *done(tmp_path))
+        assert (result.code, "copied" in result.out, "there" in result.out) == (0, False, True)
+    everything = offload("relocate", source, "--to", target, *done(tmp_path))
+    assert (everything.code, {path.name for path in target.iterdir()}) == (0, names)
+
+
+def test_what_lies_there_under_the_same_key_is_not_overwritten(offload: Offload, tmp_path: Path) -> None:
+    source, target = tmp_path / "broker", tmp_path / "there"
+    source.mkdir()
+    target.mkdir()
+    lay_out_broker_objects(source, ["avro"])
+    lay_out_broker_objects(target, ["avro"])
+    key = next(path for path in target.iterdir() if path.name.endswith("-index"))
+    key.write_bytes(b"another")
+    other = next(path for path in source.iterdir() if not path.name.startswith((key.name[:8], ".")))
+    (target / other.name).unlink()
+    result = offload("relocate", source, "--to", target, *done(tmp_path))
+    assert result.code == 1
+    assert "conflict" in result.out
+    assert key.read_bytes() == b"another"
+    assert (target / other.name).read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--yes"], "--audit-log"),
+        (["--format", "streaming"], "without records"),
+        (["--merge"], "without records"),
+        (["--records", "{url}", "--state", "f"], "records say what there is"),
+        (["--records", "{url}", "--ledger", "1"], "--topic with --ledger"),
+        (["--records", "{url}", "--mapping", "f", "--delete-source"], "a live Pulsar"),
+        (["--records", "{url}", "--merge", "--format", "pip17"], "in streaming objects"),
+        (["--records", "http://127.0.0.1:1"], "only reads"),
+        (["--rate", "0"], "at least one byte"),
+        (["--rate", "fast"], "not a size"),
+        (["--topic", "orders"], "not the name"),
+    ],
+)
+def test_wrong_use_is_refused(
+    arguments: list[str], url: str, offload: Offload, given: list[str], message: str
+) -> None:
+    result = offload(*arguments, *(each.format(url=url) for each in given))
+    assert result.code == 2
+    assert message in result.err
+
+
+def test_a_relocation_is_throttled(
+    world: World,
+    arguments: list[str],
+    url: str,
+    offload: Offload,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from offload_layers.rate_limit import RateLimitLayer
+
+    waited: list[float] = []
+    monkeypatch.setattr(RateLimitLayer, "sleep", staticmethod(waited.append))
+    monkeypatch.setattr(RateLimitLayer, "clock", staticmethod(lambda: 0.0))
+    assert offload(*arguments, "--records", url, "--rate", "1000", *done(tmp_path)).code == 0
+    read = sum(world.source.stat(key).size_bytes for key in world.keys(world.source))
+    assert max(waited) > read / 1000 - 1, "at the latest the last bytes came when that was due"

@@ -1,0 +1,104 @@
+"""Wherever a relocation is cut off: all entries are read, and the next run ends it and leaves nothing behind."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from crash_points import FAULTS, Fault, Killed, Metadata, Points, Watch
+from relocated import TOPIC_NAME, World
+
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
+from offload_core.metadata.relocations import MappingFile, read_mapping
+from offload_core.relocate import MappingBook, RecordBook, make_moves, plan_topic
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import OffloadError
+
+
+def watched(world: World, name: str, points: Points) -> Tier:
+    """One of the two tiers, whose calls are points."""
+    return Tier(LocalDriver(world.folder / name), [Layer(name="watch", make=lambda _: Watch(points))])
+
+
+def make_world(folder: Path) -> World:
+    world = World.make(folder)
+    ledgers = [world.add_ledger(12), world.add_ledger(9)]
+    world.offload(ledgers[0], drops=lambda payload: int(payload[-1] % 4 == 0))
+    world.stream((ledgers[1], 8))
+    return world
+
+
+def move(world: World, points: Points) -> None:
+    """What one process does: plan, and move all."""
+    wanted = world.wanted(ObjectFormat.STREAMING)
+    store = Metadata(world.records.store, points)  # type: ignore[arg-type]
+    mover = world.mover(
+        book=RecordBook(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
+        source=watched(world, "source", points),
+        target=watched(world, "target", points),
+    )
+    with suppress(OffloadError):
+        list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, wanted)], parallel=1))
+
+
+def check_ended(world: World) -> None:
+    """All is in the target, and nothing else."""
+    move(world, Points())
+    assert world.read_all(tiers=[world.target]) == world.entries
+    named = {str(uuid) for uuid in read_copies(world.info)}
+    assert {key[:36] for key in world.keys(world.target)} == named
+    assert {each.role.value for each in other_copies(world.info)} == {"replaced"}
+
+
+SOME = pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.nightly)])
+"""Every so manieth call; which they are differs from fault to fault."""
+
+
+@SOME
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
+    counted = Points()
+    move(make_world(tmp_path / "counted"), counted)
+    assert len(counted.calls) > 25
+    for at in range(1 + FAULTS.index(fault) % every, len(counted.calls) + 1, every):
+        world = make_world(tmp_path / str(at))
+        points = Points(at, fault)
+        with suppress(Killed):
+            move(world, points)
+        assert world.read_all() == world.entries, f"after {fault} of call {at}, {points.calls[at - 1 :][:1]}"
+        check_ended(world)
+
+
+@SOME
+@pytest.mark.parametrize("fault", ["before", "kill before", "kill after"])
+def test_a_relocation_by_a_mapping_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
+    def run(world: World, points: Points) -> None:
+        with MappingFile(world.folder / "mapping") as file:
+            book = MappingBook(file, lambda _: world.info, world.clock)
+            mover = world.mover(
+                book=book,
+                source=watched(world, "source", points),
+                target=watched(world, "target", points),
+            )
+            info = book.info(TOPIC_NAME.full.replace("persistent://acme/cold", "acme/cold/persistent"))
+            plan = plan_topic(TOPIC_NAME, info, world.wanted(ObjectFormat.STREAMING))
+            with suppress(OffloadError):
+                list(make_moves(mover, [plan], parallel=1))
+
+    counted = Points()
+    run(make_world(tmp_path / "counted"), counted)
+    for at in range(1 + FAULTS.index(fault) % every, len(counted.calls) + 1, every):
+        world = make_world(tmp_path / str(at))
+        before = world.info
+        with suppress(Killed):
+            run(world, Points(at, fault))
+        run(world, Points())
+        assert world.info == before
+        mapped = read_mapping(world.folder / "mapping")
+        assert mapped.under_way == ()
+        uuids = {str(each.uuid) for each in mapped.done}
+        assert (len(uuids), {key[:36] for key in world.keys(world.target)}) == (2, uuids)

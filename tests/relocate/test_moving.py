@@ -1,0 +1,318 @@
+"""Copies are moved, of any format to any other, entry by entry the same; and what goes wrong leaves the old one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from managed_ledgers import NAME
+from relocated import TOPIC_NAME, World, read_ledger
+
+from offload_core.catalogue import open_records
+from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.metadata import (
+    CopyForm,
+    OtherRole,
+    begin_replacement,
+    other_copies,
+    segments_of,
+)
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
+from offload_core.metadata.segment_deletion import condemn_ledgers
+from offload_core.read_handles import ColdReaders, ReadMemory
+from offload_core.relocate import Wanted
+from offload_core.verify import Verification
+from offload_hooks.errors import AttemptError, DataLossError, OptionError
+
+NOW_MS = int(time.time() * 1000)
+PIP17, STREAMING = ObjectFormat.PIP17, ObjectFormat.STREAMING
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Two ledgers of one object each, one of which is filtered, and two in three segments."""
+    made = World.make(tmp_path)
+    ledgers = [made.add_ledger(count) for count in (40, 30, 25, 50)]
+    made.offload(ledgers[0])
+    made.offload(ledgers[1], drops=lambda payload: int(payload[-1] % 3 == 0))
+    made.stream((ledgers[2], 9), (ledgers[3], 19), (ledgers[3], 49))
+    yield made
+    made.source.close()
+    made.target.close()
+
+
+def is_moved(world: World) -> bool:
+    """Whether all copies are in the target, by the record and by a reader that has nothing else."""
+    there = tier_record(world.target)
+    for ledger in world.info.ledgers:
+        context = ledger.context
+        assert context is not None
+        for driver in [share.driver for share in context.segments] or [context.driver]:
+            assert driver is not None
+            if not is_same_place(there, driver):
+                return False
+    return world.read_all(tiers=[world.target]) == world.entries
+
+
+def verified(world: World) -> list[str]:
+    """What is wrong in the target."""
+    found = Verification(world.target, deep=True)
+    return [finding.code.value for finding in found]
+
+
+def test_all_that_is_cold_goes_to_another_tier_as_it_is(world: World) -> None:
+    before = world.read_all()
+    assert before == world.entries
+    moves = world.move_all()
+    assert [(move.ledger_ids, move.how.value) for move in moves] == [
+        ((0,), "bytes"),
+        ((1,), "bytes"),
+        ((2,), "bytes"),
+        ((2, 3), "bytes"),
+        ((3,), "bytes"),
+    ]
+    assert is_moved(world)
+    assert verified(world) == []
+    assert world.plan().moves == ()
+    assert world.plan().done == (0, 1, 2, 3)
+    assert world.read_all() == before
+    assert [each.role for each in other_copies(world.info)] == [OtherRole.REPLACED] * 5
+    sizes = {key[36:]: world.source.stat(key).size_bytes for key in world.keys(world.source)}
+    assert {key[36:] for key in world.keys(world.target)} == set(sizes)
+
+
+@pytest.mark.parametrize("target", [PIP17, STREAMING])
+def test_all_goes_into_one_format(world: World, target: ObjectFormat) -> None:
+    world.move_all(world.wanted(target))
+    for ledger in world.info.ledgers:
+        assert ledger.context is not None
+        assert bool(ledger.context.segments) == (target is STREAMING)
+    assert is_moved(world)
+    assert verified(world) == []
+    assert world.plan(world.wanted(target)).moves == ()
+
+
+def test_the_format_changes_and_changes_back_in_one_tier(world: World) -> None:
+    world.target = world.source
+    world.move_all(world.wanted(STREAMING))
+    assert len(segments_of(world.info)) == 5
+    world.move_all(world.wanted(PIP17))
+    assert segments_of(world.info) == ()
+    assert world.read_all(tiers=[world.source]) == world.entries
+
+
+def test_small_ledgers_are_merged_into_segments(tmp_path: Path) -> None:
+    world = World.make(tmp_path)
+    for count in (10, 12, 14, 40, 9, 8):
+        world.offload(world.add_ledger(count))
+    limit = 3 * (world.info.ledgers[0].info.size or 0)
+    wanted = world.wanted(merge_bytes=limit)
+    moves = world.move_all(wanted)
+    assert [move.ledger_ids for move in moves] == [(0, 1, 2), (3,), (4, 5)]
+    assert [each.ledger_ids for each in segments_of(world.info)] == [(0, 1, 2), (3,), (4, 5)]
+    assert is_moved(world)
+    assert verified(world) == []
+    assert world.plan(wanted).moves == ()
+
+
+def test_what_a_filter_said_goes_along(world: World) -> None:
+    for format_ in (STREAMING, PIP17, STREAMING):
+        was = world.info.ledger(1)
+        assert was is not None
+        world.move_all(world.wanted(format_))
+        world.source, world.target = world.target, world.source
+        assert world.read_all(tiers=[world.source]) == world.entries
+    offloaded = world.info.ledger(1)
+    assert offloaded is not None
+    assert offloaded.context is not None
+    share = offloaded.context.segments[0]
+    key = f"{share.uuid}-index"
+    said = world.source.stat(key).user_metadata
+    assert said["pulsaroffloadfiltered"] == "by-test"
+    kept = sum(ledger_id == 1 for ledger_id, _ in world.entries)
+    assert said["pulsaroffloadfilteredkept"].startswith(f"{kept} entries, ")
+    assert share.filter_record is not None
+    assert f'"kept":[{kept},' in share.filter_record
+
+
+def test_only_one_ledger_is_moved_if_that_is_asked_for(world: World) -> None:
+    moves = world.move_all(world.wanted(ledger_ids=frozenset([1])))
+    assert [move.ledger_ids for move in moves] == [(1,)]
+    assert world.read_all() == world.entries
+
+
+def test_who_has_the_old_copy_open_goes_on(world: World) -> None:
+    readers = ColdReaders(KnownTiers(world.source), memory=ReadMemory(), read_buffer_bytes=200)
+    ledger = world.info.ledger(0)
+    assert ledger is not None
+    with closing(readers.open(ledger, NAME)) as reader:
+        entries = read_ledger(reader, 40)
+        found = [next(entries)]
+        world.move_all()
+        found += entries
+    assert found == [(at, payload) for (ledger_id, at), payload in world.entries.items() if ledger_id == 0]
+
+
+def test_old_copies_are_deleted_after_the_grace_if_asked_for(world: World) -> None:
+    world.move_all()
+    mover = world.mover()
+    assert mover.delete_replaced(TOPIC_NAME, 60_000) == []
+    before = world.keys(world.source)
+    world.clock.pass_s(61)
+    assert len(mover.replaced(TOPIC_NAME, 60_000)) == 5
+    assert world.keys(world.source) == before
+    assert len(mover.delete_replaced(TOPIC_NAME, 60_000)) == 5
+    assert world.keys(world.source) == []
+    assert other_copies(world.info) == ()
+    assert len([each for each in world.audit.deletions if getattr(each, "copy", None) == "cold"]) == 5
+    assert is_moved(world)
+
+
+def test_a_segment_stays_as_long_as_one_of_its_ledgers_reads_it(world: World) -> None:
+    world.move_all(world.wanted(PIP17, ledger_ids=frozenset([3])))
+    world.clock.pass_s(1)
+    assert [each.ledger_ids for each in world.mover().delete_replaced(TOPIC_NAME, 0)] == [(3,)]
+    assert world.read_all() == world.entries
+    world.move_all(world.wanted(PIP17))
+    world.clock.pass_s(1)
+    world.mover().delete_replaced(TOPIC_NAME, 0)
+    assert world.keys(world.source) == []
+    assert is_moved(world)
+
+
+def test_verifying_knows_what_was_replaced_and_what_is_under_way(world: World) -> None:
+    world.move_all()
+    [begun] = [move for move in world.plan(_back(world)).moves if move.ledger_ids == (0,)]
+    there, uuid = tier_record(world.source), UUID(int=7)
+    until = AttemptLease(holder=AttemptHolder(machine=1, process=2, started=3), until_ms=NOW_MS + 30_000)
+    begin = partial(
+        begin_replacement, ledger_ids=[0], uuid=uuid, form=begun.form, driver=there, since_ms=1, lease=until
+    )
+    world.records.update(NAME, begin)
+    for part in ("", "-index"):
+        world.source.write_index(f"{uuid}-ledger-0{part}", b"half")
+
+    def found(now_ms: int) -> set[tuple[str, str | None]]:
+        verification = Verification(
+            world.source,
+            records=lambda: open_records({str(TOPIC_NAME): world.info}, world.source, {}),
+            now_ms=lambda: now_ms,
+        )
+        return {(each.code.value, each.key) for each in verification}
+
+    alive, left = found(NOW_MS), found(NOW_MS + (1 << 40))
+    assert not [code for code, _ in alive if "orphan" in code], "those that were replaced are named"
+    assert left - alive == {("attempt.unfinished", f"{uuid}-ledger-0")}
+
+
+def _back(world: World) -> Wanted:
+    return Wanted(source=tier_record(world.target), target=tier_record(world.source))
+
+
+def test_a_damaged_copy_is_not_moved_and_nothing_of_it_stays(world: World) -> None:
+    context = world.info.ledgers[0].context
+    assert context is not None
+    path = world.folder / "source" / f"{context.uuid}-ledger-0"
+    damaged = bytearray(path.read_bytes())
+    damaged[200] ^= 1
+    path.write_bytes(damaged)
+    before = world.info
+    [move] = world.plan(world.wanted(ledger_ids=frozenset([0]))).moves
+    with pytest.raises(DataLossError, match="a new copy is not sound"):
+        world.mover().move(move)
+    assert world.info == before
+    assert world.keys(world.target) == []
+
+
+def test_what_is_written_wrongly_is_not_taken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = type(world.target).write_block
+    monkeypatch.setattr(
+        type(world.target),
+        "write_block",
+        lambda tier, upload, part, offset, data: write(
+            tier, upload, part, offset, bytes(data)[:-1] + bytes([bytes(data)[-1] ^ 1])
+        ),
+    )
+    before = world.info
+    for move in world.plan().moves[:2]:
+        with pytest.raises(DataLossError, match="what was copied is not what was read"):
+            world.mover().move(move)
+    assert world.info == before
+    assert world.keys(world.target) == []
+
+
+def test_a_plan_of_copies_that_changed_meanwhile_is_refused(world: World) -> None:
+    moves = world.plan().moves
+    world.move_all()
+    before = world.keys(world.target)
+    for move in moves:
+        with pytest.raises(AttemptError, match="other copies by now"):
+            world.mover().move(move)
+    assert world.keys(world.target) == before
+
+
+def test_ledgers_that_are_to_be_deleted_are_left_alone(world: World) -> None:
+    world.records.update(NAME, lambda info: condemn_ledgers(info, [0, 1]))
+    assert [move.ledger_ids for move in world.plan().moves] == [(2,), (2, 3), (3,)]
+
+
+def test_a_ledger_that_is_deleted_while_it_is_moved_is_not_switched(world: World) -> None:
+    def delete(_: int) -> None:
+        world.records.update(NAME, lambda info: condemn_ledgers(info, [0]))
+
+    with pytest.raises(AttemptError, match="abandoned"):
+        world.mover(listener=delete).move(world.plan().moves[0])
+    assert world.keys(world.target) == []
+    assert other_copies(world.info) == ()
+
+
+def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: World) -> None:
+    there = tier_record(world.target)
+    alive = AttemptLease(
+        holder=AttemptHolder(machine=1, process=2, started=3), until_ms=world.clock.now_ms + 30_000
+    )
+    uuid = world.plan().moves[0].replaces[0]
+    begin = partial(
+        begin_replacement,
+        ledger_ids=[0],
+        uuid=uuid.__class__(int=7),
+        form=CopyForm.LEDGER,
+        driver=there,
+        since_ms=1,
+        lease=alive,
+    )
+    world.records.update(NAME, begin)
+    world.target.write_index(f"{uuid.__class__(int=7)}-ledger-0", b"half")
+    assert world.mover().clean(TOPIC_NAME) == 0, "its holder is alive, for all that is known"
+    with pytest.raises(AttemptError, match="is not ended"):
+        world.mover().move(world.plan().moves[0])
+    world.clock.pass_s(31)
+    assert world.mover().clean(TOPIC_NAME) == 1
+    assert world.keys(world.target) == []
+    world.move_all()
+    assert is_moved(world)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"merge_bytes": 0}, "at least one byte"),
+        ({"merge_bytes": 5, "format_": PIP17}, "in streaming objects"),
+        ({"format_": ObjectFormat.MAPFILE}, "not moved into MapFiles"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(world: World, given: dict[str, object], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        world.wanted(**given)  # type: ignore[arg-type]
+
+
+def test_nothing_to_move_is_refused(world: World) -> None:
+    world.target = world.source
+    with pytest.raises(OptionError, match="there already"):
+        world.wanted()
