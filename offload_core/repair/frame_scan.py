@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Collection, Iterator
+from itertools import islice
 
 import numpy as np
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BLOCK_MAGIC, BlockHeader, parse_block_header
 from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.codec.object_format import ObjectFormat
+from offload_core.messages.entry import CHECKSUM_MAGIC
 from offload_core.repair.evidence import Verdict, can_be_parsed, judge
 from offload_core.repair.frame_places import frames_in
 from offload_core.repair.frames_found import FoundFrame, Stretch
@@ -27,6 +29,7 @@ MOST_ENTRY_BYTES = 1 << 28
 
 _FRAME = struct.Struct(">iq")
 _HEADER_REST = {ObjectFormat.PIP17: 28, ObjectFormat.STREAMING: 36}
+_CHECKSUM_MAGIC = CHECKSUM_MAGIC.to_bytes(2, "big")
 _SEARCHED_AT_ONCE = 1 << 20
 _LOOKED_AT = 64
 _PADDED_ENDS = 16
@@ -127,20 +130,27 @@ class FrameScan:
                 if judge(payload, are_pulsars=False) is Verdict.SOUND or can_be_parsed(payload):
                     return True
                 position += FRAME_HEADER_BYTES + head[0]
-        return False
+        return any(map(self._has_checksum, self._find(_CHECKSUM_MAGIC)))
+
+    def _has_checksum(self, position: int) -> bool:
+        """Whether an entry of Pulsar's begins at a place, with a frame before."""
+        head = self._head(position - FRAME_HEADER_BYTES) if position >= FRAME_HEADER_BYTES else None
+        if head is None or head[1] >= _FAR:
+            return False
+        return judge(self._data.read(position, head[0]), are_pulsars=False) is Verdict.SOUND
 
     def _headers(self) -> Iterator[int]:
         """The first places that look like a block's header."""
-        position, found = 0, 0
-        while position < self._data.size and found < _LOOKED_AT:
-            window = self._data.read(position, _SEARCHED_AT_ONCE + len(self._magic))
-            at = window.find(self._magic)
-            if at < 0:
-                position += _SEARCHED_AT_ONCE
-                continue
-            yield position + at
-            found += 1
-            position += at + 1
+        return islice(self._find(self._magic), _LOOKED_AT)
+
+    def _find(self, pattern: bytes) -> Iterator[int]:
+        """Where these bytes are."""
+        for begin in range(0, self._data.size, _SEARCHED_AT_ONCE):
+            window = self._data.read(begin, _SEARCHED_AT_ONCE + len(pattern) - 1)
+            at = window.find(pattern)
+            while at >= 0:
+                yield begin + at
+                at = window.find(pattern, at + 1)
 
     # --- frames --------------------------------------------------------------------------------
 

@@ -198,7 +198,11 @@ class MapFileScan:
         for _ in range(64):
             found = self._record(position, header)
             if found is None:
-                return False
+                following = self._search(position, 0, header)
+                if following is None:
+                    return False
+                position = following
+                continue
             key, length, verdict, _ = found
             if key >= 0 and verdict is not Verdict.BAD:
                 payload = self.payload(position + RECORD_HEAD_BYTES, length)
