@@ -22,6 +22,7 @@ from offload_core.codec.object_format import (
     parse_block_checksums_key,
     parse_key,
 )
+from offload_core.codec.salvaged_objects import lost_of
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
@@ -148,6 +149,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             has_gaps=has_gaps(metadata),
             is_settled=is_settled(metadata),
             storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
+            lost=lost_of(metadata),
         )
         judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):

@@ -17,6 +17,7 @@ from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_man
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.salvaged_objects import LostEntries
 from offload_core.metadata import LedgerRecord
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -53,6 +54,7 @@ class StoredObject:
         has_gaps: whether nothing took their place, so that any ids may be missing.
         storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
         is_settled: whether entries of transactions in it count as committed, also without a marker.
+        lost: entries that were lost before it was made of a damaged object; None if it says nothing of any.
     """
 
     key: ObjectKey
@@ -70,6 +72,7 @@ class StoredObject:
     has_gaps: bool = False
     is_settled: bool = False
     storage_class: str | None = None
+    lost: LostEntries | None = None
 
     @property
     def is_complete(self) -> bool:

@@ -44,6 +44,7 @@ def make_app() -> typer.Typer:
     from offload_core.cli.policies import add_topic_policies, namespace_policies
     from offload_core.cli.recover import recover
     from offload_core.cli.relocate import relocate
+    from offload_core.cli.repair import repair
     from offload_core.cli.report import report
     from offload_core.cli.rollback import delete as delete_streaming
     from offload_core.cli.rollback import list_objects, plan
@@ -66,6 +67,7 @@ def make_app() -> typer.Typer:
         verify,
         gc,
         delete,
+        repair,
         relocate,
         recover,
         cost,

@@ -87,7 +87,22 @@ def runs_of(share: LedgerShare, fail: bool) -> Iterator[Run]:
             _log.warning("%s (ledger %d): %s. They were trimmed, or are lost", what, ledger.ledger_id, found)
         else:
             lose(what, ledger.ledger_id, fail, found=found)
+    _report_lost(share, fail)
     yield from _runs(share)
+
+
+def _report_lost(share: LedgerShare, fail: bool) -> None:
+    """Say which entries were lost before an object was made of a damaged one.
+
+    Raises:
+        DataLossError: some that were asked for, and `fail`.
+    """
+    asked = share.asked
+    for piece in share.ledger.pieces:
+        lost = piece.stored.lost
+        if lost is not None and lost.touches(share.ledger.ledger_id, asked.start, asked.stop):
+            what = f"entries of a ledger of {share.label} were lost before its copy was repaired"
+            lose(what, share.ledger.ledger_id, fail, found=f"{piece.stored.key.data_key} lacks {lost.pack()}")
 
 
 def runs_around(tier: Tier, planned: Run | LedgerShare) -> tuple[Run, ...]:
@@ -123,7 +138,7 @@ def _runs(share: LedgerShare) -> Iterator[Run]:
             payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
             sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
             checksum_key=piece.stored.checksum_key,
-            has_gaps=piece.stored.has_gaps,
+            has_gaps=piece.stored.has_gaps or piece.stored.lost is not None,
             resolved=piece.stored.is_settled,
             ends_by_time=share.ends_by_time,
         )
@@ -193,7 +208,7 @@ def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | 
 def _payload_bytes(
     ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], asked: EntryRange
 ) -> int | None:
-    if piece.stored.is_filtered:
+    if piece.stored.is_filtered or piece.stored.lost is not None:
         return None
     whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
     return piece.ledger.payload_bytes if whole and asked == EntryRange() else None

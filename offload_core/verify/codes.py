@@ -12,8 +12,11 @@ from offload_core.verify.severity import Severity
 
 _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 
-_INDEX = "put the index back from a backup or versioned bucket, or offload again where the hot copy is there"
-_DATA = "put the object back from a backup or versioned bucket, or offload again where the hot copy is there"
+_INDEX = "`offload repair URL KEY` makes the index anew if the data object is right"
+_DATA = (
+    "put the object back from a backup or versioned bucket, or offload again where the hot copy is there; else "
+    "`offload repair URL KEY` saves what it still holds"
+)
 _LEFT = "nothing needs it: `offload gc URL --records …` deletes it"
 _DELETE = "nothing needs it: delete it once no offload is under way"
 _UPGRADE = "take a newer version of this program"
@@ -62,13 +65,13 @@ class Code(enum.Enum):
         "metadata.unreadable",
         _ERROR,
         "the user metadata cannot be read: of a store that has none, its sidecar is damaged",
-        "put the sidecar back from a backup, or copy that of the pair's other object and correct its role",
+        "of an index, `offload repair URL KEY`; else copy the sidecar of the pair's index and correct its role",
     )
     NO_VERSION = (
         "metadata.no-version",
         _WARNING,
         "the user metadata has no format version: Pulsar refuses the object",
-        "copy the object with its user metadata; some tools leave it out",
+        "of an index, `offload repair URL KEY`; else copy the object with its user metadata: some tools leave it out",
     )
     UNKNOWN_VERSION = (
         "metadata.unknown-version",
@@ -80,7 +83,7 @@ class Code(enum.Enum):
         "metadata.wrong-role",
         _WARNING,
         "the user metadata says `index` of a data object, or `data` of an index",
-        "see whether the two were mixed up when they were copied",
+        "see whether the two were mixed up when they were copied; if not, `offload repair URL KEY` corrects an index",
     )
     CONTRADICTION = (
         "metadata.contradiction",
@@ -138,7 +141,7 @@ class Code(enum.Enum):
         "index.bad-directory",
         _WARNING,
         "the entry directory behind the index is damaged: random reads are slower",
-        "offload the ledger again, or leave it",
+        "`offload repair URL KEY` makes it anew",
     )
 
     # --- block checksums ---------------------------------------------------------------------------
@@ -178,7 +181,7 @@ class Code(enum.Enum):
         "ledger.wrong-entries",
         _WARNING,
         "the index of a streaming object says that a ledger has more or fewer entries here",
-        "none is lost by it; readers go by the blocks",
+        "none is lost by it; readers go by the blocks. `offload repair URL KEY` makes the index anew",
     )
     KEPT = (
         "ledger.kept-entries",
@@ -186,11 +189,17 @@ class Code(enum.Enum):
         "an object with gaps does not have the entries that its filter kept, as the index counts them",
         _DATA,
     )
+    LOST_ENTRIES = (
+        "ledger.lost-entries",
+        _ERROR,
+        "an object lacks entries that were lost before it was made of a damaged one, as it says itself",
+        "look for the damaged object's older versions, or its backup; the rest of it is readable",
+    )
     WRONG_SIZE = (
         "ledger.wrong-size",
         _WARNING,
         "the entries' bytes, counted, are not what the index says",
-        "compare with the record; an old bookie's metadata may have been wrong from the beginning",
+        "`offload repair URL KEY` counts them; an old bookie's metadata may have been wrong from the beginning",
     )
 
     # --- records -----------------------------------------------------------------------------------
@@ -222,7 +231,7 @@ class Code(enum.Enum):
         "record.broken-copy",
         _ERROR,
         "a record says that a copy is complete, and it cannot be read; what is wrong with it is told as well",
-        "offload again where the hot copy is there; " + _INDEX,
+        "offload again where the hot copy is there; else `offload repair URL KEY --records …`",
     )
     RECORD_OTHER_FORMAT = (
         "record.other-format",
@@ -332,7 +341,7 @@ class Code(enum.Enum):
         "block.header-rest",
         _WARNING,
         "the rest of a block's header is not zero",
-        "nobody reads it; the object was changed, so put it back from a backup if there is one",
+        "nobody reads it; the object was changed: " + _DATA,
     )
     BLOCK_BAD_PADDING = (
         "block.bad-padding",
@@ -381,15 +390,10 @@ class Code(enum.Enum):
     MESSAGE_DECOMPRESSION = (
         "message.decompression",
         _ERROR,
-        "a payload does not decompress to what it declares",
+        "a payload does not decompress as it says",
         _DATA,
     )
-    MESSAGE_BAD_BATCH = (
-        "message.bad-batch",
-        _ERROR,
-        "a batch does not have the messages that it declares",
-        _DATA,
-    )
+    MESSAGE_BAD_BATCH = ("message.bad-batch", _ERROR, "a batch lacks messages that it declares", _DATA)
     MORE = (
         "object.more-findings",
         _ERROR,

@@ -52,22 +52,24 @@ class DeepTask:
         data_bytes: size of the data object; perhaps not what the index says.
         is_filtered: a filter ran, so that payloads are not all the ledger's.
         has_gaps: it left gaps, so that ids may be missing.
+        lost: so many entries the object says that it lacks.
         checksum_key: of a MapFile: its `.crc` file, where there is one.
         checksums: of its blocks, which lie beside it; None where there are none.
         by_checksums: go by these alone, where there are some: nothing is decoded, and nothing counted.
-        makes_checksums: they are to be made, if nothing is wrong; `index_crc` is the index's CRC-32C, `index_bytes` its
-            length.
+        makes_checksums: they are to be made, if nothing is wrong, also of the index: of `index_bytes` bytes with the
+            CRC-32C `index_crc`.
     """
 
     number: int
     key: ObjectKey
     index: ObjectIndex
-    index_bytes: int
-    index_crc: int
     data_bytes: int
     is_filtered: bool
     has_gaps: bool
     checksum_key: str | None
+    lost: int = 0
+    index_bytes: int = 0
+    index_crc: int = 0
     checksums: BlockChecksums | None = None
     by_checksums: bool = False
     makes_checksums: bool = False
@@ -90,6 +92,7 @@ class DeepTask:
             data_bytes=pair.data.size_bytes,
             is_filtered=examined.is_filtered,
             has_gaps=examined.has_gaps,
+            lost=0 if examined.lost is None else examined.lost.count,
             checksum_key=pair.data_checksums.key if pair.data_checksums else None,
             checksums=examined.checksums,
             by_checksums=by_checksums,
@@ -345,7 +348,9 @@ class _ObjectCheck:
         if record is None:
             return
         found = DroppedEntries(entries=counted.entries, payload_bytes=counted.payload_bytes)
-        if found != record.kept:
+        lost = self._task.lost
+        is_right = found == record.kept if not lost else found.entries + lost == record.kept.entries
+        if not is_right:
             expected, given = (
                 f"{each.entries} entries, {each.payload_bytes} bytes" for each in (record.kept, found)
             )

@@ -29,6 +29,7 @@ from offload_core.codec.object_format import (
     INDEX_MAGIC,
     ObjectKey,
 )
+from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of
 from offload_core.tier import Tier
 from offload_core.verify.checksums import checked_checksums, fits
 from offload_core.verify.codes import Code
@@ -74,6 +75,7 @@ class Examined:
         checksums: those that lie beside it and fit it; None where there are none, as `has_checksums` says.
         extents: of the ledgers in it; none if it is not sound.
         is_sound: both objects are there and go together.
+        lost: what it says that it lacks.
     """
 
     pair: Pair
@@ -86,6 +88,7 @@ class Examined:
     checksums: BlockChecksums | None = None
     has_checksums: bool = False
     is_sound: bool = False
+    lost: LostEntries | None = None
     extents: tuple[LedgerExtent, ...] = ()
     findings: list[Finding] = field(default_factory=list)
 
@@ -125,7 +128,8 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
         is_filtered=is_filtered(metadata),
-        has_gaps=has_gaps(metadata),
+        has_gaps=has_gaps(metadata) or lost_of(metadata) is not None,
+        lost=lost_of(metadata),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
         for stat, role in ((data, "data"), (index, "index")):
@@ -133,6 +137,7 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
                 found.extend(_user_metadata(stat, role))
         if data is not None and index is not None:
             found.extend(_contradictions(data.user_metadata, index))
+        found.extend(_lost(data or index))
     try:
         if data is not None and index is not None:
             _read(tier, examined, found)
@@ -192,8 +197,27 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
             expected=data.get(name),
             found=index.user_metadata.get(name),
         )
-        for name in (TOPIC_KEY, CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY)
+        for name in (TOPIC_KEY, CLUSTER_KEY, FILTERED_KEY, FILTERED_MODE_KEY, LOST_KEY)
         if data.get(name) != index.user_metadata.get(name)
+    ]
+
+
+def _lost(stat: ObjectStat | None) -> list[Finding]:
+    """What an object says that it lacks."""
+    lost = None if stat is None else lost_of(stat.user_metadata)
+    if stat is None or lost is None:
+        return []
+    code = Code.LOST_ENTRIES
+    first = lost.ranges[0] if lost.ranges else None
+    return [
+        Finding(
+            code=code,
+            what=code.meaning,
+            key=stat.key,
+            ledger_id=None if first is None else first[0],
+            entry_id=None if first is None else first[1],
+            found=lost.pack(),
+        )
     ]
 
 

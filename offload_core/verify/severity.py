@@ -1,4 +1,4 @@
-"""How bad what is wrong is."""
+"""How bad a finding is."""
 
 from __future__ import annotations
 

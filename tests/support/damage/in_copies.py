@@ -22,6 +22,13 @@ def two_copies_differ(scene: Scene) -> Place:
     return {"key": scene.key(0), "ledger_id": LEDGER}
 
 
+@damage(alone, Code.LOST_ENTRIES)
+def an_object_says_that_it_lacks_entries(scene: Scene) -> Place:
+    for stored in scene.objects.values():
+        stored.metadata["pulsaroffloadlost"] = f"2 entries: {LEDGER}:3-4"
+    return {"key": scene.key(0), "ledger_id": LEDGER, "entry_id": 3}
+
+
 @damage(segments, Code.SUPERSEDED)
 def a_segment_has_two_copies(scene: Scene) -> Place:
     scene.add(first_segment(), 2, later=5)

@@ -1,0 +1,90 @@
+"""What managed ledgers' records say of objects: whose they are, which entries they must hold, whether they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from uuid import UUID
+
+from offload_core.catalogue import Records, TopicName
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo
+from offload_core.repair.contents import Expected
+from offload_hooks.errors import FormatError
+
+_TOPICS_AT_ONCE = 256
+
+
+@dataclass(slots=True, kw_only=True)
+class Known:
+    """What records say of one attempt.
+
+    Attributes:
+        is_complete: a record says that it may be read.
+        expected, infos: of each ledger that has a share of it.
+        hot: ledgers of it whose hot copies are there, by their records.
+        driver: which driver wrote it, and where.
+    """
+
+    managed_ledger: str
+    topic: str
+    is_complete: bool = False
+    expected: dict[int, Expected] = field(default_factory=dict)
+    infos: dict[int, LedgerInfo] = field(default_factory=dict)
+    hot: list[int] = field(default_factory=list)
+    driver: DriverMetadata | None = None
+
+
+def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
+    """What records say of these attempts; a record that cannot be read says nothing.
+
+    Raises:
+        StoreError: the records cannot be read.
+    """
+    found: dict[UUID, Known] = {}
+    topics = iter(records.topics())
+    while some := list(islice(topics, _TOPICS_AT_ONCE)):
+        for topic, info in _read(records, some):
+            for ledger in info.ledgers:
+                _take(found, uuids, topic, ledger)
+    return found
+
+
+def _read(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+    try:
+        yield from records.read(topics).items()
+    except FormatError:
+        if len(topics) > 1:
+            for topic in topics:
+                yield from _read(records, [topic])
+
+
+def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord) -> None:
+    context, info = ledger.context, ledger.info
+    if context is None:
+        return
+    shares = [
+        (
+            share.uuid,
+            share.complete,
+            first,
+            None if share.end_entry_id is None else share.end_entry_id + 1,
+            share.driver,
+        )
+        for share, first in zip(context.segments, context.first_entry_ids(), strict=True)
+    ]
+    if not shares and context.uuid is not None:
+        stop = info.entries if info.is_closed else None
+        shares = [(context.uuid, context.complete, 0, stop, context.driver)]
+    for uuid, is_complete, first, stop, driver in shares:
+        if uuid not in uuids:
+            continue
+        known = found.setdefault(uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic)))
+        known.is_complete |= is_complete
+        known.expected[info.ledger_id] = Expected(first=first, stop=stop)
+        known.infos[info.ledger_id] = info
+        known.driver = driver or context.driver
+        if not context.bookkeeper_deleted:
+            known.hot.append(info.ledger_id)

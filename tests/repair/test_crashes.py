@@ -1,0 +1,130 @@
+"""Wherever a repair ends, what was readable is; the next one goes on, to the same end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pytest
+from crash_points import Fault, Killed, Metadata, PointedAudit, Points, Watch
+from damage import DAMAGES, Scene
+from damage.scenes import in_memory_tier
+from repairs import Lines, contents_of, recorded, repair_of
+from tiers import MANAGED_LEDGER
+
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.repair import QUARANTINE
+from offload_core.tier import Tier
+from offload_core.tier.chain import Layer
+from offload_hooks.errors import OffloadError
+from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
+from offload_hooks.values import Capabilities
+
+FAULT_KINDS: tuple[Fault, ...] = ("before", "after", "kill before", "kill after")
+KILLS: tuple[Fault, ...] = ("kill before", "kill after")
+CHANGES = ("begin_data", "write_block", "commit_data", "write_index", "delete", "audit", "put")
+"""Points where something changes: the others are looked at sparsely, but for the nightly run."""
+
+
+@dataclass(slots=True)
+class World:
+    """A scene in a tier, with a metadata store if its records are ours."""
+
+    scene: Scene
+    memory: MemoryTier
+    store: MemoryMetadataStore | None
+
+    @classmethod
+    def of(cls, name: str, *, ours: bool) -> World:
+        scene, _ = DAMAGES[name].make() if not ours else (recorded_damage(name), None)
+        return cls(scene, in_memory_tier(scene.objects), recorded(scene) if ours else None)
+
+    def tier(self, points: Points | None = None) -> Tier:
+        """The tier, its calls counted."""
+        layers = [] if points is None else [Layer(name="points", make=lambda _: Watch(points))]
+        return Tier(MemoryDriver(self.memory, Capabilities()), layers)
+
+    def run(self, points: Points) -> None:
+        """All is done that there is to do."""
+        ours = None if self.store is None else ManagedLedgerRecords(Metadata(self.store, points))
+        work = repair_of(self.scene, self.tier(points), quarantine=True, ours=ours)
+        audit = PointedAudit(Lines(), points)  # type: ignore[arg-type]
+        for each in list(work.plan()):
+            if each.changes:
+                work.do(each, audit)  # type: ignore[arg-type]
+
+    def state(self) -> tuple[dict[str, bytes], object]:
+        """All objects but notes, which have a time, and which copies the records name."""
+        objects = {k: v for k, v in contents_of(self.tier()).items() if not k.endswith(".json")}
+        if self.store is None:
+            return objects, None
+        found = ManagedLedgerRecords(self.store).read(MANAGED_LEDGER)
+        assert found is not None
+        contexts = [ledger.context for ledger in found.info.ledgers if ledger.context is not None]
+        return objects, [(each.uuid, each.complete, [s.uuid for s in each.segments]) for each in contexts]
+
+
+def recorded_damage(name: str) -> Scene:
+    """The same damage to a scene with records."""
+    from damage import scenes
+
+    damage = DAMAGES[name]
+    scene = scenes.streaming() if "segment" in name else scenes.pip17()
+    damage.do(scene)
+    return scene
+
+
+def nothing_is_lost(before: dict[str, bytes], after: dict[str, bytes]) -> bool:
+    """Each data object's bytes are there, under its key or put aside; of an index that is replaced as well."""
+    return all(
+        after.get(key) == data or after.get(f"{QUARANTINE}{key}.quarantined") == data
+        for key, data in before.items()
+    )
+
+
+CASES = [
+    ("index-is-cut-off", False),
+    ("a-block-is-zeros", False),
+    ("mapfile-index-has-a-flipped-bit", False),
+    ("mapfile-is-cut-off", False),
+    ("a-block-is-zeros", True),
+    ("padding-of-a-segment-has-a-flipped-bit", True),
+]
+
+
+def matrix(
+    name: str, ours: bool, chosen: Callable[[int, str], bool], faults: Sequence[Fault] = FAULT_KINDS
+) -> None:
+    clean = World.of(name, ours=ours)
+    before = clean.state()[0]
+    counted = Points()
+    clean.run(counted)
+    end = clean.state()
+    for at, call in enumerate(counted.calls, start=1):
+        if not chosen(at, call):
+            continue
+        for fault in faults:
+            world = World.of(name, ours=ours)
+            with contextlib.suppress(Killed, OffloadError):
+                world.run(Points(at, fault))
+            assert nothing_is_lost(before, world.state()[0]), (at, call, fault)
+            world.run(Points())
+            world.run(Points())
+            objects, records = world.state()
+            assert records == end[1], (at, call, fault)
+            if ours:  # what was replaced by then is known to the record, and collected as garbage
+                objects |= {key: data for key, data in end[0].items() if key.startswith(QUARANTINE)}
+                objects = {key: data for key, data in objects.items() if key in end[0] or key not in before}
+            assert objects == end[0], (at, call, fault, objects.keys() ^ end[0].keys())
+
+
+@pytest.mark.parametrize(("name", "ours"), CASES)
+def test_every_change_may_be_the_last(name: str, ours: bool) -> None:
+    matrix(name, ours, lambda _, call: call in CHANGES, KILLS)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("name", "ours"), CASES)
+def test_every_call_may_be_the_last(name: str, ours: bool) -> None:
+    matrix(name, ours, lambda *_: True)
