@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -11,7 +12,9 @@ import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
+from shutil import copy2, copytree
 from typing import Any
 
 from commands import install_into
@@ -41,6 +44,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 ORDERS = "acme/cold/persistent/orders"
 PAYMENTS = "acme/cold/persistent/payments"
 FILTERED = "acme/n/persistent/orders"
+ORPHAN = "0badc0de"
+"""How the key of what no record names begins."""
+
 ROLLOVER = RolloverPolicy(max_entries=3, min_age_s=0)
 
 ORDER = {
@@ -77,6 +83,7 @@ class World:
             (folder / name).mkdir()
         for name in ("zk", "pulsar"):
             (folder / "secrets" / name).write_text("user:secret")
+        (folder / "var" / "audit.jsonl").touch()
         (folder / "schemas").symlink_to(folder / "tier" / FOLDER)
         configuration = load_configuration(self.config)
         with (
@@ -92,14 +99,21 @@ class World:
                 "persistent://acme/cold/orders", SchemaHistory(versions=versions)
             )
 
+        self._values = {name: self._value(name) for name in (ORDERS, PAYMENTS, FILTERED)}
         for file in (folder / "backup" / "managed-ledgers" / ORDERS, folder / "record.bin"):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(self._value(ORDERS))
+            file.write_bytes(self._values[ORDERS])
+        (folder / "ours.toml").write_text(files("offload_core.cost").joinpath("examples", "aws-s3.toml").read_text())
 
     @property
     def tier_path(self) -> Path:
         """The tier that the topics were offloaded to."""
         return self.folder / "tier"
+
+    @property
+    def key(self) -> str:
+        """The first data object there."""
+        return min(path.name for path in self.tier_path.glob("*-ledger-*") if re.search(r"-\d+$", path.name))
 
     # --- names that the pages' Python takes for granted -----------------------------------------
 
@@ -148,6 +162,28 @@ class World:
         return self.folder / "golden"
 
     @cached_property
+    def untidy(self) -> Path:
+        """The tier some days later, with a copy of a ledger that its record does not name."""
+        return self._some_days_later("untidy", lambda name: ORPHAN + name[len(ORPHAN) :])
+
+    @cached_property
+    def damaged(self) -> Path:
+        """The tier some days later, where somebody has deleted an index."""
+        folder = self._some_days_later("damaged")
+        for path in folder.glob(f"{self.key}-index*"):
+            path.unlink()
+        return folder
+
+    def _some_days_later(self, name: str, copied: Callable[[str], str] | None = None) -> Path:
+        folder = Path(copytree(self.tier_path, self.folder / name))
+        for path in sorted(folder.glob(f"{self.key}*")) if copied else ():
+            copy2(path, folder / copied(path.name))
+        for path in folder.iterdir():
+            at = path.stat().st_mtime - 3 * 86400
+            os.utime(path, (at, at))
+        return folder
+
+    @cached_property
     def service(self) -> str:
         """The URL of `offload serve` with these records and this hot tier."""
         folder = self.folder / "service"
@@ -170,8 +206,8 @@ class World:
         client = KazooClient(f"{server.host}:{server.port}")
         client.start()
         try:
-            for name in (ORDERS, PAYMENTS, FILTERED):
-                client.create(f"{root}/managed-ledgers/{name}", self._value(name), makepath=True)
+            for name, value in self._values.items():
+                client.create(f"{root}/managed-ledgers/{name}", value, makepath=True)
         finally:
             client.stop()
             client.close()
