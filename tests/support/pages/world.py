@@ -14,7 +14,7 @@ from contextlib import ExitStack, closing
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from shutil import copy2, copytree
+from shutil import copy2
 from typing import Any
 
 from commands import install_into
@@ -163,25 +163,23 @@ class World:
 
     @cached_property
     def untidy(self) -> Path:
-        """The tier some days later, with a copy of a ledger that its record does not name."""
-        return self._some_days_later("untidy", lambda name: ORPHAN + name[len(ORPHAN) :])
+        """The tier, with a copy of a ledger that its record does not name, some days later."""
+        for path in sorted(self.tier_path.glob(f"{self.key}*")):
+            copy2(path, self.tier_path / (ORPHAN + path.name[len(ORPHAN) :]))
+        return self._some_days_later()
 
     @cached_property
     def damaged(self) -> Path:
-        """The tier some days later, where somebody has deleted an index."""
-        folder = self._some_days_later("damaged")
-        for path in folder.glob(f"{self.key}-index*"):
+        """The tier after somebody has deleted an index, some days later."""
+        for path in list(self.tier_path.glob(f"{self.key}-index*")):
             path.unlink()
-        return folder
+        return self._some_days_later()
 
-    def _some_days_later(self, name: str, copied: Callable[[str], str] | None = None) -> Path:
-        folder = Path(copytree(self.tier_path, self.folder / name))
-        for path in sorted(folder.glob(f"{self.key}*")) if copied else ():
-            copy2(path, folder / copied(path.name))
-        for path in folder.iterdir():
+    def _some_days_later(self) -> Path:
+        for path in self.tier_path.iterdir():
             at = path.stat().st_mtime - 3 * 86400
             os.utime(path, (at, at))
-        return folder
+        return self.tier_path
 
     @cached_property
     def service(self) -> str:
