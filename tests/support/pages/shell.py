@@ -35,6 +35,11 @@ class Line:
     words: Sequence[str]
     shown: Sequence[str]
 
+    @property
+    def finds(self) -> bool:
+        """Whether it may end with 1: it changes nothing, and the page shows what it finds."""
+        return bool(self.shown) and "--yes" not in self.words
+
 
 def run_console(text: str, world: World) -> None:
     """Run each command, and compare."""
@@ -43,7 +48,7 @@ def run_console(text: str, world: World) -> None:
             _ask_service(list(lines), world)
             continue
         for line in lines:
-            _compare(line, _run(line.words, world, finds=bool(line.shown)))
+            _compare(line, _run(line.words, world, finds=line.finds))
 
 
 def _lines(text: str) -> list[Line]:
@@ -58,7 +63,7 @@ def _lines(text: str) -> list[Line]:
 
 
 def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
-    """What it prints. Only a command of which the page shows what it finds may end with 1, and without an error."""
+    """What it prints."""
     match words:
         case ["export", *settings]:
             for setting in settings:

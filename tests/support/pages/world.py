@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -112,8 +111,8 @@ class World:
 
     @property
     def key(self) -> str:
-        """The first data object there."""
-        return min(path.name for path in self.tier_path.glob("*-ledger-*") if re.search(r"-\d+$", path.name))
+        """The data object of the first ledger."""
+        return next(path.name for path in self.tier_path.glob("*-ledger-0"))
 
     # --- names that the pages' Python takes for granted -----------------------------------------
 
