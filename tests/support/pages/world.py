@@ -102,7 +102,9 @@ class World:
         for file in (folder / "backup" / "managed-ledgers" / ORDERS, folder / "record.bin"):
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(self._values[ORDERS])
-        (folder / "ours.toml").write_text(files("offload_core.cost").joinpath("examples", "aws-s3.toml").read_text())
+        (folder / "ours.toml").write_text(
+            files("offload_core.cost").joinpath("examples", "aws-s3.toml").read_text()
+        )
 
     @property
     def tier_path(self) -> Path:
