@@ -139,7 +139,9 @@ class Removal:
             is_at_it = named is not None and named.naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
             return "an attempt has begun" if is_at_it else None
         assert topic is not None
-        found = Surveyed(number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids)
+        found = Surveyed(
+            number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
+        )
         if garbage.kind in _NAMED:
             judged = judge_named(
                 self.tier,

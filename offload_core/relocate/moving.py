@@ -209,13 +209,15 @@ class Mover:
             if recorded.mapfile_key is not None and not _is_there(self._source, key):
                 key = recorded.mapfile_key
             new_key = self._new_key(move, uuid, driver)
-            return copy_attempt(self._source, key, self._target, new_key, check).size_bytes, {}, {}
+            marks = self._book.marks
+            copied_bytes = copy_attempt(self._source, key, self._target, new_key, check, marks)
+            return copied_bytes.size_bytes, {}, {}
         info = self._book.info(move.name)
         ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
         present = [ledger for ledger in ledgers if ledger is not None]
         if len(present) < len(ledgers):
             raise AttemptError("a ledger was deleted meanwhile", ledger_id=move.ledger_ids[0])
-        copied = self._entries.copy(move.name, present, uuid, move.format, check)
+        copied = self._entries.copy(move.name, present, uuid, move.format, check, self._book.marks)
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
 
