@@ -17,7 +17,6 @@ from offload_core.catalogue.listing import stream_pairs
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.attempts import is_under_way
-from offload_core.gc.copy_looks import CopyLooks
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.judging import ELSEWHERE, Kept, Owners, judge_named, judge_unnamed
 from offload_core.gc.naming import NamedAttempt, Naming, namings
@@ -27,6 +26,7 @@ from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
+from offload_core.verify.copy_looks import CopyLooks
 from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload

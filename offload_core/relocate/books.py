@@ -228,8 +228,9 @@ class MappingBook:
         """See `Book`."""
         check_replaces(self.info(move.name), move)
         with self._lock:
-            begun = self._begun.pop(uuid)
+            begun = self._begun[uuid]
             self._file.add("done", replace(begun, done_ms=self._now_ms(), filters=dict(filters)))
+            del self._begun[uuid]  # not before: what may be done is none that was left
 
     def abandon(self, name: str, copy: OtherCopy, *, is_mine: bool) -> None:
         """Nobody else is at it: the mapping is locked. What is not done is never read."""
