@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from collected import World, kinds
-from damage import Scene
+from collected import World, clock, kinds
+from damage import DAMAGES, Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
 from relocated import TOPIC_NAME
 from relocated import World as Moved
+from repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, TopicName, open_records
@@ -101,6 +103,18 @@ def test_a_copy_that_lost_entries_is_no_reason_for_another_to_go() -> None:
     world = World.of(scene)
     before = world.keys
     assert world.collect(is_shared=False) == []
+    assert world.keys == before
+
+
+def test_what_a_repair_saved_by_a_live_pulsars_records_stays() -> None:
+    scene = pip17()
+    DAMAGES["a-block-is-zeros"].do(scene)
+    world = World.of(scene)
+    (planned,), _, _ = repaired(scene, world.tier, quarantine=True)
+    before = world.keys
+    assert planned.target in before
+    later = clock(datetime.now(UTC) + timedelta(days=40))
+    assert world.collect(is_shared=False, now_ms=later) == []
     assert world.keys == before
 
 
