@@ -24,7 +24,7 @@ from offload_core.codec.object_format import ObjectFormat, parse_key
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.gc import Collection, Scope
-from offload_core.metadata import ManagedLedgerInfo
+from offload_core.metadata import ManagedLedgerInfo, pack_managed_ledger_info
 from offload_core.metadata.relocations import MappingFile
 from offload_core.offload.attempt_objects import delete_objects
 from offload_core.relocate import MappingBook, plan_topic
@@ -165,6 +165,25 @@ def test_by_a_mapping_nothing_is_deleted_of_what_the_records_name(moved: Moved) 
     report = collection_of(moved, own)
     list(report.report())
     assert "mapping of moved copies" in str(report.summary.why_incomplete)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("cold/persistent/a+b", "cold/persistent/a%20b"), ("x/cold/persistent/t", "x/persistent/cold%2Ft")],
+)
+def test_two_records_of_one_topic_and_nothing_goes(names: tuple[str, str]) -> None:
+    scene = pip17()
+    scene.add(one_ledger(), 5)
+    world = World.of(scene)
+    for name, uuid in zip(names, (0, 5), strict=True):
+        info = managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(uuid))))
+        world.metadata.put(f"/managed-ledgers/acme/{name}", pack_managed_ledger_info(info), None)
+    before = world.keys
+    with pytest.raises(OptionError, match="another record is of the same topic"):
+        world.collect(is_shared=False)
+    world.report(is_shared=False)
+    assert "another record" in str(world.summary.why_incomplete)
+    assert world.keys == before
 
 
 # --- beside the two objects, and in other folders --------------------------------------------------
