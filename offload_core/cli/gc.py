@@ -75,6 +75,15 @@ NotShared = Annotated[
     ),
 ]
 
+TakeStandIns = Annotated[
+    bool,
+    typer.Option(
+        "--take-stand-ins",
+        help="What relocate --mapping or repair made to stand in for copies that records name goes as well: no mapping "
+        "is used any more.",
+    ),
+]
+
 
 def gc(
     url: Url,
@@ -85,6 +94,7 @@ def gc(
     accept_short_grace: ShortGrace = False,
     clock_skew: ClockSkew = None,
     not_shared: NotShared = False,
+    take_stand_ins: TakeStandIns = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="At most so many; the next time it goes on.")
     ] = None,
@@ -117,6 +127,7 @@ def gc(
         given, own = records, named(records_option, "the records")
         wants = wanted_topics(topic, namespace)
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
+        scope = replace(scope, takes_stand_ins=take_stand_ins)
         with opened(url, driver, option, layer) as tier, err.status("") as status:
 
             def open_them() -> AbstractContextManager[RecordsOfTopics]:

@@ -286,7 +286,7 @@ class Repair:
         keys = [
             key.data_key,
             key.index_key,
-            *(key.checksum_keys or ()),
+            *key.companion_keys,
         ]  # an index alone is put aside as well
         return tuple(move(self._tier, keys, _reason(judged), audit, self._now_ms()))
 
