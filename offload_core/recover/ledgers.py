@@ -77,7 +77,7 @@ def rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuilt
             what=Unknown.BROKEN_DATA, ledger_id=ledger.ledger_id, key=error.key, detail=str(error)
         )
         return RebuiltLedger(record=None, unknown=(*choice, fact))
-    return replace(rebuilt, unknown=(*choice, *rebuilt.unknown))
+    return replace(rebuilt, unknown=(*choice, *_lost(ledger), *rebuilt.unknown))
 
 
 def completed_ms(piece: Piece) -> int:
@@ -112,6 +112,20 @@ def _choice(ledger: Ledger) -> tuple[UnknownFact, ...]:
             )
         )
     return tuple(facts)
+
+
+def _lost(ledger: Ledger) -> tuple[UnknownFact, ...]:
+    """What the copies that are taken say that they lack of the ledger."""
+    return tuple(
+        UnknownFact(
+            what=Unknown.LOST_ENTRIES,
+            ledger_id=ledger.ledger_id,
+            key=piece.stored.key.data_key,
+            detail=piece.stored.lost.pack(),
+        )
+        for piece in ledger.pieces
+        if piece.stored.lost is not None and piece.stored.lost.touches(ledger.ledger_id, 0, None)
+    )
 
 
 def _extent(indexed: LedgerIndex) -> tuple[object, ...]:
