@@ -28,6 +28,7 @@ from offload_core.repair.mapfile_contents import read_mapfile_contents
 from offload_core.repair.mapfile_scan import MapFileScan
 from offload_core.repair.object_bytes import ObjectBytes
 from offload_core.repair.plan import OF_INDEX_METADATA, Action, Choice, Seen, choose
+from offload_core.repair.read_back import has_entries
 from offload_core.repair.salvage import Salvage
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding
@@ -183,23 +184,7 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
         raise result.failure
     if result.is_gone or any(each.code not in _AS_WRITTEN for each in result.findings):
         return False
-    data = ObjectBytes(tier, pair.key.data_key, pair.data.size_bytes)
-    copied = read_contents(
-        data,
-        pair.key,
-        index=examined.index,
-        expected={},
-        gaps=has_gaps(salvage.said),
-        lacks=bool(salvage.lost.count),
-    )
-    new = [(each.ledger_id, entry) for each in copied.ledgers for entry in each.entries]
-    old = [(each.ledger_id, entry) for each in salvage.contents.ledgers for entry in each.entries]
-    return len(new) == len(old) and all(
-        one[0] == two[0]
-        and one[1].entry_id == two[1].entry_id
-        and copied.payload(one[1]) == salvage.contents.payload(two[1])
-        for one, two in zip(new, old, strict=True)
-    )
+    return has_entries(tier, pair.key.data_key, examined.index, salvage.contents)
 
 
 def _said(tier: Tier, pair: Pair) -> dict[str, str]:
