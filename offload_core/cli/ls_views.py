@@ -71,8 +71,8 @@ def print_problems(problems: Iterator[StoredObject]) -> None:
     while some := list(islice(problems, ROWS_AT_ONCE)):
         table = Table("problem", "object", "what is wrong", box=None, pad_edge=False, style="yellow")
         for stored in some:
-            code = stored.problem.value if stored.problem else ""
-            table.add_row(code, cell(stored.key.data_key), cell(stored.detail))
+            code, words = stored.complaint or ("", "")
+            table.add_row(code, cell(stored.key.data_key), cell(words))
         out.print(table)
 
 
@@ -130,6 +130,7 @@ def _notes(row: Row) -> str:
         return row.problem
     counts = (
         (row.unreadable, "not readable"),
+        (row.lacking, "lack entries"),
         (row.superseded, "superseded"),
         (row.hot_only, "in BookKeeper only"),
     )
@@ -155,6 +156,7 @@ def topics_to_json(found: Iterator[FoundLedger]) -> Iterator[dict[str, Any]]:
 
 def object_to_json(stored: StoredObject) -> dict[str, Any]:
     """An attempt."""
+    code, words = stored.complaint or (None, None)
     return {
         "key": stored.key.data_key,
         "format": stored.key.object_format.value,
@@ -163,8 +165,8 @@ def object_to_json(stored: StoredObject) -> dict[str, Any]:
         "storage_class": stored.storage_class,
         "modified_at": stored.modified_at.isoformat() if stored.modified_at else None,
         "complete": stored.is_complete,
-        "problem": stored.problem.value if stored.problem else None,
-        "detail": stored.detail,
+        "problem": code,
+        "detail": words,
     }
 
 
@@ -182,6 +184,7 @@ def row_to_json(row: Row, level: Level) -> dict[str, Any]:
         "blocks": row.blocks,
         "attempts": row.attempts,
         "unreadable": row.unreadable,
+        "lacking": row.lacking,
         "problem": row.problem,
         "superseded": row.superseded,
         "hot_only": row.hot_only,

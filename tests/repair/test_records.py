@@ -6,12 +6,11 @@ from contextlib import nullcontext
 
 from damage import DAMAGES, scenes
 from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
-from repairs import contents_of, recorded, repaired
-from tiers import MANAGED_LEDGER
+from repairs import contents_of, context, recorded, repaired
 
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.codec.object_format import parse_key
-from offload_core.metadata import ManagedLedgerRecords, OffloadContext
+from offload_core.metadata import ManagedLedgerRecords
 from offload_core.repair.switching import pulsars_bits
 from offload_core.verify import Code, Verification
 
@@ -20,16 +19,6 @@ def damaged(name: str, scene: Scene) -> Scene:
     """A scene with records, damaged."""
     DAMAGES[name].do(scene)
     return scene
-
-
-def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
-    """What a ledger's record says of its copy."""
-    found = records.read(MANAGED_LEDGER)
-    assert found is not None
-    ledger = found.info.ledger(ledger_id)
-    assert ledger is not None
-    assert ledger.context is not None
-    return ledger.context
 
 
 def test_the_record_of_a_ledger_goes_on_to_what_was_saved() -> None:
