@@ -65,6 +65,7 @@ class Format(enum.Enum):
 
     PIP17 = "pip17"
     STREAMING = "streaming"
+    MAPFILE = "mapfile"
 
 
 def relocate(

@@ -18,8 +18,9 @@ def delete_attempt(tier: Tier, key: ObjectKey) -> None:
     """
     if tier.describe().capabilities.stale_uploads:
         with suppress(ObjectNotFoundError):  # a tier that nothing was ever written to
-            for stale in tier.list_uploads(key.data_key):
-                tier.abort_data(stale.upload)
+            for name in (key.data_key, *(key.checksum_keys or ())):
+                for stale in tier.list_uploads(name):
+                    tier.abort_data(stale.upload)
     delete_objects(tier, [key])
 
 

@@ -22,7 +22,7 @@ from offload_core.codec.filtered_objects import (
     FILTERED_STOP_KEY,
     is_filtered,
 )
-from offload_core.codec.object_format import FORMAT_VERSION_KEY, ObjectFormat
+from offload_core.codec.object_format import FORMAT_VERSION_KEY, ObjectFormat, ObjectKey
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.filters import FilterRecord
@@ -35,6 +35,7 @@ from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.read_handles.cold_copy import ColdPiece, open_pieces
 from offload_core.relocate.byte_copies import Check
 from offload_core.relocate.kept_entries import READ_BYTES, EntrySums, KeptFilter, KeptLedger, KeptRun
+from offload_core.relocate.mapfile_copies import write_mapfile
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks.errors import DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
@@ -117,18 +118,34 @@ class EntryCopies:
 
         Raises:
             DataLossError: entries are not there; nothing is left of the new copy, if its store answers.
-            OptionError: a copy was filtered, and nothing says how; or it lost entries.
+            OptionError: a copy was filtered, and nothing says how, or the format cannot say it; or it lost entries.
             StoreError, FormatError: of either side.
         """
         with ExitStack() as held:
             about = self._about(name, ledgers[0]) | dict(marks)
             filters = self._filters(name, ledgers)
+            if format_ is ObjectFormat.MAPFILE and (filters or LOST_KEY in about):
+                raise OptionError(
+                    "entries are left out of a copy, which a MapFile cannot say",
+                    ledger_id=ledgers[0].ledger_id,
+                    hint="It can be moved as it is, or to pip17 or streaming.",
+                )
             kept: list[KeptLedger] = []
             for ledger in ledgers:
                 reader = held.enter_context(closing(self._readers.open(ledger, name)))
                 kept.append(KeptLedger(reader, ledger.info.entries or 0, check))
             if format_ is ObjectFormat.STREAMING:
                 size = self._segment(ledgers, kept, uuid, about, filters)
+            elif format_ is ObjectFormat.MAPFILE:
+                key = ObjectKey(
+                    folder=f"{name}/",
+                    uuid=uuid,
+                    ledger_id=kept[0].ledger_id,
+                    is_index=False,
+                    is_mapfile=True,
+                )
+                budget = MemoryBudget(self._budget_bytes)
+                size = write_mapfile(self._target, key, kept[0], block_bytes=self._block_bytes, budget=budget)
             else:
                 size = self._whole(kept[0], uuid, about, filters)
             sums = {each.ledger_id: each.sums for each in kept}

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
 from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
@@ -51,6 +52,9 @@ from offload_hooks.errors import (
 )
 
 _log = logging.getLogger(__name__)
+
+_BASE_PATH = "storageBasePath"
+"""What Pulsar records of where MapFiles are; the driver `hdfs` says it of its tiers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,11 +289,13 @@ class Mover:
         return any(is_same_place(tier_record(tier), driver) for tier in (self._source, self._target))
 
     def _driver(self, move: Move) -> DriverMetadata:
-        """What is recorded of the target; of a MapFile with the name that says that it is one."""
+        """What is recorded of the target; of a MapFile as Pulsar's driver of them has it."""
         driver = tier_record(self._target)
         if move.format is not ObjectFormat.MAPFILE:
             return driver
-        return DriverMetadata(name=MAPFILE_DRIVER, properties=driver.properties)
+        found = DriverMetadata(name=MAPFILE_DRIVER, properties=driver.properties)
+        place = urlsplit(self._target.describe().location)
+        return found.with_property(_BASE_PATH, unquote(place.path)) if place.scheme == "file" else found
 
     def _new_key(self, move: Move, uuid: UUID, driver: DriverMetadata) -> ObjectKey:
         copy = OtherCopy(

@@ -55,12 +55,6 @@ class Wanted:
                 raise OptionError("a segment has at least one byte", found=self.merge_bytes)
             if self.format not in (None, ObjectFormat.STREAMING):
                 raise OptionError("merged ledgers are in streaming objects", found=self.format.value)
-        if self.format is ObjectFormat.MAPFILE:
-            raise OptionError(
-                "ledgers are not moved into MapFiles",
-                expected="pip17 or streaming",
-                hint="MapFiles can be moved as they are, and to another format.",
-            )
         if is_same_place(self.target, self.source) and self.format is None and self.merge_bytes is None:
             raise OptionError("the copies are there already", found=place_text(self.target))
 
@@ -164,9 +158,10 @@ class _Planning:
             self._leave(ledger, driver)
         elif format_ is known:
             self._move([ledger], CopyForm.LEDGER, How.BYTES, known)
+        elif format_ is ObjectFormat.STREAMING:
+            self._move([ledger], CopyForm.SEGMENT, How.ENTRIES, format_)
         else:
-            form = CopyForm.SEGMENT if format_ is ObjectFormat.STREAMING else CopyForm.LEDGER
-            self._move([ledger], form, How.ENTRIES, format_)
+            self._rewrite(ledger, format_)
 
     def _segmented(self, ledger: LedgerRecord, segments: dict[UUID, Segment]) -> None:
         context = ledger.context
@@ -175,19 +170,15 @@ class _Planning:
         away = [
             each for each in drivers if self._wanted.is_elsewhere(each) and not self._wanted.is_there(each)
         ]
-        if self._wanted.format is ObjectFormat.PIP17:
+        if self._wanted.format in (ObjectFormat.PIP17, ObjectFormat.MAPFILE):
             if away:
                 self._leave(ledger, away[0])
             elif not context.complete:
-                self._left.append(
-                    Left(
-                        topic=self._topic,
-                        ledger_ids=(ledger.ledger_id,),
-                        why="only a part of the ledger is in segments, and one object has all of it",
-                    )
+                self._leave_why(
+                    ledger, "only a part of the ledger is in segments, and one object has all of it"
                 )
             else:
-                self._move([ledger], CopyForm.LEDGER, How.ENTRIES, ObjectFormat.PIP17)
+                self._rewrite(ledger, self._wanted.format)
             return
         is_done = True
         for share in context.segments:
@@ -208,6 +199,13 @@ class _Planning:
                 )
         if is_done:
             self._done.append(ledger.ledger_id)
+
+    def _rewrite(self, ledger: LedgerRecord, format_: ObjectFormat) -> None:
+        """Move a whole ledger into one object of another format, if that can hold it."""
+        if format_ is ObjectFormat.MAPFILE and recorded_filters(ledger):
+            self._leave_why(ledger, "its entries went through a filter, which a MapFile cannot say")
+        else:
+            self._move([ledger], CopyForm.LEDGER, How.ENTRIES, format_)
 
     def _move(
         self,
@@ -235,7 +233,9 @@ class _Planning:
 
     def _leave(self, ledger: LedgerRecord, driver: DriverMetadata | None) -> None:
         assert driver is not None
-        why = f"its copy is somewhere else: {place_text(driver)}"
+        self._leave_why(ledger, f"its copy is somewhere else: {place_text(driver)}")
+
+    def _leave_why(self, ledger: LedgerRecord, why: str) -> None:
         self._left.append(Left(topic=self._topic, ledger_ids=(ledger.ledger_id,), why=why))
 
 

@@ -91,7 +91,7 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
     assert scanned(tmp_path / "target", records=url) == before
 
 
-@pytest.mark.parametrize("format_", ["pip17", "streaming"])
+@pytest.mark.parametrize("format_", ["pip17", "streaming", "mapfile"])
 def test_copies_change_their_format(
     world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path, format_: str
 ) -> None:
@@ -99,6 +99,7 @@ def test_copies_change_their_format(
     assert offload(*arguments, "--records", url, "--format", format_, *done(tmp_path)).code == 0
     assert scanned(tmp_path / "target", records=url) == before
     assert {"-ledger-" in key for key in world.keys(world.target)} == {format_ == "pip17"}
+    assert {key.startswith(f"{NAME}/") for key in world.keys(world.target)} == {format_ == "mapfile"}
 
 
 def test_ledgers_are_merged(

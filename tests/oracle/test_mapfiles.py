@@ -8,6 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
+from managed_ledgers import NAME
 from mapfiles import (
     DEFLATES_AS_HADOOP,
     golden_mapfile,
@@ -17,11 +18,13 @@ from mapfiles import (
     rewritten,
 )
 from oracle import MANAGED_LEDGER, Oracle
+from relocated import World
 from stores import Store
 
 from offload_core.codec.mapfile.checksums import make_checksums
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.mapfile.writer import BLOCK_BYTES
+from offload_core.codec.object_format import ObjectFormat
 
 COMPRESSIONS = st.sampled_from(FileCompression)
 BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])
@@ -75,3 +78,27 @@ def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
     assert read.ended
     assert read.entries == expected + [entry for a, b in wanted for entry in expected[a : b + 1]]
     assert read.last_add_confirmed == len(payloads) - 1
+
+
+def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle: Oracle, tmp_path: Path) -> None:
+    world = World.make(tmp_path)
+    whole, segmented = world.add_ledger(300), world.add_ledger(40, size=9000)
+    world.offload(whole)
+    world.stream((segmented, 19), (segmented, 39))
+    world.move_all(world.wanted(ObjectFormat.MAPFILE))
+    for ledger_id, wanted in ((whole, (130, 270)), (segmented, (15, 25))):
+        ledger = world.info.ledger(ledger_id)
+        assert ledger is not None
+        assert ledger.context is not None
+        assert ledger.context.uuid is not None
+        expected = [(of, at, payload) for (of, at), payload in world.entries.items() if of == ledger_id]
+        read = oracle.read_files(
+            tmp_path / "target",
+            ledger.context.uuid,
+            ledger_id,
+            [(0, len(expected) - 1), wanted],
+            managed_ledger=NAME,
+        )
+        assert read.ended
+        assert read.entries == expected + expected[wanted[0] : wanted[1] + 1]
+        assert read.last_add_confirmed == len(expected) - 1

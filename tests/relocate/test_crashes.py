@@ -6,22 +6,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, Points, Watch
-from relocated import TOPIC_NAME, World
+from crash_points import FAULTS, Fault, Killed, Metadata, Points
+from relocated import TOPIC_NAME, World, watched
 
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
 from offload_core.metadata.relocations import MappingFile, read_mapping
 from offload_core.relocate import MappingBook, RecordBook, make_moves, plan_topic
-from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
-from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
-
-
-def watched(world: World, name: str, points: Points) -> Tier:
-    """One of the two tiers, whose calls are points."""
-    return Tier(LocalDriver(world.folder / name), [Layer(name="watch", make=lambda _: Watch(points))])
 
 
 def make_world(folder: Path) -> World:

@@ -11,7 +11,7 @@ from managed_ledgers import Audit, Clock
 from mapfiles import lay_out_golden
 from records import closed, copied, managed_ledger, streaming_entries, streaming_record
 from relocated import BLOCK_BYTES
-from tiers import TOPIC, lay_out_case
+from tiers import lay_out_case
 
 from offload_core import open_tier
 from offload_core.catalogue.known_tiers import tier_record
@@ -23,7 +23,8 @@ from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_to
 from offload_core.tier import open_store
 from offload_hooks.testing import MemoryMetadataStore
 
-FORMATS = [None, ObjectFormat.PIP17, ObjectFormat.STREAMING]
+GOLDEN_TOPIC = "public/default/golden"
+FORMATS = [None, *ObjectFormat]
 
 
 def entries(tier: Path, topic: str, info: ManagedLedgerInfo) -> list[tuple[int, int, bytes]]:
@@ -64,7 +65,7 @@ def relocate(
     return known.info
 
 
-@pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING])
+@pytest.mark.parametrize("format_", [None, ObjectFormat.STREAMING, ObjectFormat.MAPFILE])
 @pytest.mark.parametrize("name", PIP17_CASES)
 def test_ledgers(tmp_path: Path, name: str, format_: ObjectFormat | None) -> None:
     (tmp_path / "source").mkdir()
@@ -73,24 +74,24 @@ def test_ledgers(tmp_path: Path, name: str, format_: ObjectFormat | None) -> Non
     assert case.key.ledger_id is not None
     last = max(entry.entry_id for entry in case.entries)
     info = managed_ledger(closed(case.key.ledger_id, last + 1, copied(case.key.uuid, driver=None)))
-    moved = relocate(tmp_path, TOPIC, info, format_)
+    moved = relocate(tmp_path, GOLDEN_TOPIC, info, format_)
     rows = [
         {"__ledgerId": ledger_id, "__entryId": entry_id, "value": value}
-        for ledger_id, entry_id, value in entries(tmp_path / "target", TOPIC, moved)
+        for ledger_id, entry_id, value in entries(tmp_path / "target", GOLDEN_TOPIC, moved)
     ]
     assert tuple(as_entries(rows)) == case.entries
 
 
-@pytest.mark.parametrize("format_", [None, ObjectFormat.PIP17])
+@pytest.mark.parametrize("format_", [None, ObjectFormat.PIP17, ObjectFormat.MAPFILE])
 def test_segments(tmp_path: Path, format_: ObjectFormat | None) -> None:
     (tmp_path / "source").mkdir()
     for name in STREAMING_CASES:
         lay_out_case(tmp_path / "source", "streaming", name)
     info = streaming_record()
-    moved = relocate(tmp_path, TOPIC, info, format_)
+    moved = relocate(tmp_path, GOLDEN_TOPIC, info, format_)
     rows = [
         {"__ledgerId": ledger_id, "__entryId": entry_id, "value": value}
-        for ledger_id, entry_id, value in entries(tmp_path / "target", TOPIC, moved)
+        for ledger_id, entry_id, value in entries(tmp_path / "target", GOLDEN_TOPIC, moved)
     ]
     assert as_entries(rows) == streaming_entries()
 
@@ -122,7 +123,7 @@ def test_mapfiles(tmp_path: Path, format_: ObjectFormat | None) -> None:
         assert before
         moved = relocate(tmp_path, label, info, format_)
         assert entries(tmp_path / "target", label, moved) == before
-        if format_ is None:
+        if format_ in (None, ObjectFormat.MAPFILE):
             whole = sorted(
                 path.read_bytes() for path in (source / managed_ledger_of_topic(topic.name)).rglob("*data*")
             )

@@ -33,7 +33,7 @@ from offload_hooks.errors import AttemptError, DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
 
 NOW_MS = int(time.time() * 1000)
-PIP17, STREAMING = ObjectFormat.PIP17, ObjectFormat.STREAMING
+PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE
 
 
 @pytest.fixture
@@ -360,7 +360,7 @@ def test_what_an_attempt_left_is_deleted_when_nobody_is_at_it(world: World) -> N
     [
         ({"merge_bytes": 0}, "at least one byte"),
         ({"merge_bytes": 5, "format_": PIP17}, "in streaming objects"),
-        ({"format_": ObjectFormat.MAPFILE}, "not moved into MapFiles"),
+        ({"merge_bytes": 5, "format_": MAPFILE}, "in streaming objects"),
     ],
 )
 def test_what_makes_no_sense_is_refused(world: World, given: dict[str, object], message: str) -> None:

@@ -6,6 +6,7 @@ be killed at any of its calls, and in the midst of which the topic goes on.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -30,7 +31,8 @@ from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 
 TOPIC_NAME = parse_topic(NAME)
-_formats = st.sampled_from([None, ObjectFormat.PIP17, ObjectFormat.STREAMING])
+_UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_formats = st.sampled_from([None, *ObjectFormat])
 
 
 class RelocationMachine(TopicMachine):
@@ -153,7 +155,7 @@ class RelocationMachine(TopicMachine):
         read = {str(uuid) for uuid in read_copies(info)}
         named = read | {str(each.uuid) for each in other_copies(info)}
         keys = [each.key for tier in (self.tier, *self.others) for each in tier.list_objects()]
-        there = {key[:36] for key in keys}
+        there = {_UUID.findall(key)[-1] for key in keys}
         assert read <= there <= named
 
     def teardown(self) -> None:

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from crash_points import Points, Watch
 from entries import entry as pulsar_entry
 from filtered import PlainFilter
 from managed_ledgers import NAME, Audit, Clock
@@ -25,6 +26,8 @@ from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.relocate import Move, Mover, RecordBook, TopicPlan, Wanted, plan_topic
 from offload_core.tier import Tier, open_store
+from offload_core.tier.chain import Layer
+from offload_drivers.local import LocalDriver
 from offload_hooks.testing import MemoryMetadataStore
 
 TOPIC_NAME = parse_topic(NAME)
@@ -173,6 +176,11 @@ class World:
     def keys(self, tier: Tier) -> list[str]:
         """What lies in a tier."""
         return [each.key for each in tier.list_objects()]
+
+
+def watched(world: World, name: str, points: Points) -> Tier:
+    """One of the two tiers, whose calls are points."""
+    return Tier(LocalDriver(world.folder / name), [Layer(name="watch", make=lambda _: Watch(points))])
 
 
 def read_ledger(reader: object, stop: int) -> Iterator[tuple[int, bytes]]:

@@ -1,0 +1,230 @@
+"""Whole ledgers go into MapFiles, and out of them again; what a MapFile cannot hold is left where it is, and said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from crash_points import Fault, Killed, Metadata, Points
+from managed_ledgers import NAME
+from mapfiles import golden_mapfile, read_mapfile
+from relocated import BLOCK_BYTES, TOPIC_NAME, World, watched
+
+from offload_core.codec.mapfile.checksums import make_checksums
+from offload_core.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header
+from offload_core.codec.object_format import ObjectFormat
+from offload_core.codec.salvaged_objects import LOST_KEY
+from offload_core.metadata import (
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    other_copies,
+    read_copies,
+)
+from offload_core.metadata.relocations import MappingFile, relocated
+from offload_core.relocate import MappingBook, RecordBook, make_moves, plan_topic
+from offload_core.verify import Verification
+from offload_hooks.errors import OffloadError, OptionError
+
+PIP17, STREAMING, MAPFILE = ObjectFormat.PIP17, ObjectFormat.STREAMING, ObjectFormat.MAPFILE
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A ledger that is one object, and two in three segments."""
+    made = make_world(tmp_path)
+    yield made
+    made.source.close()
+    made.target.close()
+
+
+def make_world(folder: Path) -> World:
+    made = World.make(folder)
+    ledgers = [made.add_ledger(count) for count in (300, 25, 50)]
+    made.offload(ledgers[0])
+    made.stream((ledgers[1], 9), (ledgers[2], 19), (ledgers[2], 49))
+    return made
+
+
+def drivers(info: ManagedLedgerInfo) -> list[DriverMetadata | None]:
+    return [None if each.context is None else each.context.driver for each in info.in_order]
+
+
+def stored(world: World) -> dict[str, dict[str, bytes]]:
+    """The files of each folder in the target, without what its driver keeps of uploads."""
+    found: dict[str, dict[str, bytes]] = {}
+    for path in (world.folder / "target").rglob("*"):
+        if path.is_file() and ".offload-uploads" not in path.parts:
+            folder = str(path.parent.relative_to(world.folder / "target"))
+            found.setdefault(folder, {})[path.name] = path.read_bytes()
+    return found
+
+
+def test_ledgers_lie_as_pulsars_offloader_leaves_them(world: World) -> None:
+    moves = world.move_all(world.wanted(MAPFILE))
+    assert [move.ledger_ids for move in moves] == [(0,), (1,), (2,)]
+    root = world.folder / "target"
+    uuids = {ledger.ledger_id: ledger.context.uuid for ledger in world.info.ledgers if ledger.context}
+    assert set(stored(world)) == {f"{NAME}/{ledger_id}-{uuid}" for ledger_id, uuid in uuids.items()}
+    assert max(len(files["data"]) for files in stored(world).values()) > 3 * BLOCK_BYTES
+    for folder, files in stored(world).items():
+        assert set(files) == {"data", "index", ".data.crc", ".index.crc"}, "no sidecar of ours"
+        assert files[".data.crc"] == make_checksums(files["data"])
+        assert files[".index.crc"] == make_checksums(files["index"])
+        assert parse_whole_header(files["data"], BYTES_WRITABLE).compression is FileCompression.BLOCK
+        read = read_mapfile(golden_mapfile(root / folder, root))
+        ledger_id = read[0][0]
+        assert [(at, payload) for _, at, payload in read] == [
+            (at, payload) for (of, at), payload in world.entries.items() if of == ledger_id
+        ]
+    for driver in drivers(world.info):
+        assert driver is not None
+        assert (driver.name, driver.get("storageBasePath")) == ("filesystem", str(root))
+
+
+def test_they_are_read_verified_and_done(world: World) -> None:
+    world.move_all(world.wanted(MAPFILE))
+    assert world.read_all(tiers=[world.target]) == world.entries
+    assert [finding.code.value for finding in Verification(world.target, deep=True)] == []
+    plan = world.plan(world.wanted(MAPFILE))
+    assert (plan.moves, plan.left, plan.done) == ((), (), (0, 1, 2))
+    world.clock.pass_s(1)
+    assert len(world.mover().delete_replaced(TOPIC_NAME, 0)) == 4
+    assert world.keys(world.source) == []
+
+
+@pytest.mark.parametrize("back", [PIP17, STREAMING])
+def test_ledgers_go_into_mapfiles_and_back(world: World, back: ObjectFormat) -> None:
+    world.move_all(world.wanted(MAPFILE))
+    world.source, world.target = world.target, world.source
+    world.move_all(world.wanted(back))
+    assert world.read_all(tiers=[world.target]) == world.entries
+    assert {driver.name for driver in drivers(world.info) if driver is not None} <= {"local", ""}
+    world.clock.pass_s(1)
+    world.mover().delete_replaced(TOPIC_NAME, 0)
+    assert world.keys(world.source) == [], "with the .crc files"
+
+
+def test_within_one_tier(world: World) -> None:
+    world.target = world.source
+    world.move_all(world.wanted(MAPFILE))
+    assert world.read_all(tiers=[world.source]) == world.entries
+
+
+def test_a_ledger_that_went_through_a_filter_is_left(world: World) -> None:
+    filtered = world.add_ledger(30)
+    world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
+    wanted = world.wanted(MAPFILE)
+    world.move_all(wanted)
+    [left] = world.plan(wanted).left
+    assert (left.ledger_ids, left.why) == (
+        (filtered,),
+        "its entries went through a filter, which a MapFile cannot say",
+    )
+    assert world.read_all() == world.entries
+
+
+def test_a_filter_that_only_the_object_tells_of_is_refused_as_well(world: World) -> None:
+    filtered = world.add_ledger(30)
+    world.offload(filtered, drops=lambda payload: int(payload[-1] % 3 == 0))
+
+    def forget(ledger: LedgerRecord) -> LedgerRecord:
+        context = ledger.context
+        assert context is not None
+        assert context.driver is not None
+        driver = context.driver.with_property("pulsar-offload.filter", None)
+        return replace(ledger, context=replace(context, driver=driver))
+
+    world.records.update(
+        NAME, lambda info: replace(info, ledgers=(*info.ledgers[:3], forget(info.ledgers[3])))
+    )
+    [*_, move] = world.plan(world.wanted(MAPFILE)).moves
+    assert move.ledger_ids == (filtered,)
+    with pytest.raises(OptionError, match="left out of a copy, which a MapFile cannot say"):
+        world.mover().move(move)
+    assert world.keys(world.target) == []
+
+
+def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: World) -> None:
+    [move, *_] = world.plan(world.wanted(MAPFILE)).moves
+    key = f"{move.replaces[0]}-ledger-0"
+    metadata = dict(world.source.stat(key).user_metadata) | {LOST_KEY: "{}"}
+    data = bytes(world.source.read_range(key, 0, world.source.stat(key).size_bytes))
+    world.source.write_index(key, data, user_metadata=metadata)
+    with pytest.raises(OptionError, match="left out of a copy, which a MapFile cannot say"):
+        world.mover().move(move)
+    assert world.keys(world.target) == []
+
+
+def test_a_ledger_that_is_only_partly_in_segments_is_left(world: World) -> None:
+    part = world.add_ledger(20)
+    world.stream((part, 9))
+    plan = world.plan(world.wanted(MAPFILE))
+    assert [move.ledger_ids for move in plan.moves] == [(0,), (1,), (2,)]
+    assert [(left.ledger_ids, "only a part" in left.why) for left in plan.left] == [((part,), True)]
+
+
+def test_a_mapping_names_mapfiles_and_readers_follow(world: World) -> None:
+    before = world.info
+    with MappingFile(world.folder / "mapping") as file:
+        book = MappingBook(file, lambda _: world.info, world.clock)
+        world.move_all(world.wanted(MAPFILE), book=book)
+        followed = relocated(world.info, file.mapped.of(NAME))
+    assert world.info == before
+    assert world.read_all(followed, [world.target]) == world.entries
+
+
+def move(world: World, points: Points) -> None:
+    """What one process does: plan, and move all."""
+    mover = world.mover(
+        book=RecordBook(
+            ManagedLedgerRecords(Metadata(world.records.store, points)),  # type: ignore[arg-type]
+            world.clock,
+        ),
+        source=watched(world, "source", points),
+        target=watched(world, "target", points),
+    )
+    with suppress(OffloadError):
+        list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, world.wanted(MAPFILE))], parallel=1))
+
+
+def make_small_world(folder: Path) -> World:
+    world = World.make(folder)
+    world.offload(world.add_ledger(12))
+    return world
+
+
+def test_an_upload_of_checksums_that_was_broken_off_is_aborted(tmp_path: Path) -> None:
+    counted = Points()
+    move(make_small_world(tmp_path / "counted"), counted)
+    begun = [at for at, call in enumerate(counted.calls, start=1) if call == "begin_data"]
+    assert len(begun) == 2, "of the data, and of its checksums"
+    world = make_small_world(tmp_path / "killed")
+    with suppress(Killed):
+        move(world, Points(begun[1], "kill after"))
+    assert [each.upload.key.endswith("/.data.crc") for each in world.target.list_uploads()] == [True]
+    world.clock.pass_s(3600)
+    assert world.mover().clean(TOPIC_NAME) == 1
+    assert list(world.target.list_uploads()) == []
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("fault", ["before", "unknown after", "kill before", "kill after"])
+def test_it_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
+    counted = Points()
+    move(make_small_world(tmp_path / "counted"), counted)
+    assert [call for call in counted.calls if "index" in call]
+    for at in range(1 + len(fault) % every, len(counted.calls) + 1, every):
+        world = make_small_world(tmp_path / str(at))
+        with suppress(Killed):
+            move(world, Points(at, fault))
+        assert world.read_all() == world.entries, f"after {fault} of call {at}"
+        move(world, Points())
+        assert world.read_all(tiers=[world.target]) == world.entries
+        [uuid] = read_copies(world.info)
+        assert set(stored(world)) == {f"{NAME}/0-{uuid}"}, "nothing is left of the first attempt"
+        assert {each.role.value for each in other_copies(world.info)} == {"replaced"}
