@@ -21,6 +21,7 @@ from offload_core.cli.shared import (
     Records,
     RecordsOptions,
     StorageOptions,
+    TopicNames,
     Url,
     err,
     named,
@@ -45,9 +46,7 @@ def cost(
     storage_class: Annotated[
         str | None, typer.Option("--class", help="The storage class; the default one of the prices.")
     ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be given again.")
-    ] = None,
+    topic: TopicNames = None,
     cluster: Annotated[str | None, typer.Option(help="Scan what this Pulsar cluster offloaded.")] = None,
     scan: Annotated[
         bool, typer.Option(help="Tell what one full scan takes; it is planned, not read.")

@@ -49,6 +49,16 @@ TopicGlobs = Annotated[
         "again.",
     ),
 ]
+TopicNames = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
+]
+Namespaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace", metavar="TENANT/NAMESPACE", help="Only topics of this namespace; may be given again."
+    ),
+]
 Records = Annotated[
     str | None,
     typer.Option(
