@@ -89,8 +89,8 @@ def _stored_table(costs: Costs) -> Table:
     for name in ("copies", "objects", "size", "parts", "requests to write"):
         table.add_column(name, justify="right")
     if costs.tariff is not None:
-        table.add_column("writing", justify="right")
-        table.add_column("a month", justify="right")
+        table.add_column("writing", justify="right", no_wrap=True)
+        table.add_column("a month", justify="right", no_wrap=True)
     rows = [((topic, month or "–"), stored) for (topic, month), stored in costs.stored.items()]
     for (topic, month), stored in [*rows, (("all", ""), costs.total)]:
         writing = offload_requests(stored)

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
@@ -38,6 +37,7 @@ from offload_core.cli.shared import (
     printable,
     reported,
     size,
+    table_of,
 )
 from offload_core.gc import Collection, Outcome, Scope, Summary, measure_clock
 from offload_hooks.errors import OptionError
@@ -184,9 +184,7 @@ def show(outcomes: Iterator[Outcome], summary: Summary, about: dict[str, Any], *
             typer.echo(part, nl=False)
         return
     now = datetime.now(UTC)
-    table = Table(box=None, pad_edge=False)
-    for column in ("garbage", "what", "of", "size", "age", ""):
-        table.add_column(column, overflow="fold")
+    table = table_of("garbage", "what", "of", "size", "age", "")
     count = 0
     for outcome in outcomes:
         count += 1

@@ -43,6 +43,7 @@ from offload_core.cli.shared import (
     opened,
     out,
     reported,
+    size,
 )
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
@@ -193,7 +194,7 @@ def relocate(
             tiers[1],
             log or _DryRun(),
             now_ms=system_now_ms,
-            listener=lambda size: bar.advance(task, size),
+            listener=lambda count: bar.advance(task, count),
         )
         try:
             if log is not None:
@@ -211,12 +212,17 @@ def relocate(
 def _copy(copies: PlainCopy, *, as_json: bool) -> None:
     """Copy objects as they are, and say what became of each pair."""
     counts: Counter[PlainStatus] = Counter()
+    missing_bytes = 0
     for result in copies:
         counts[result.status] += 1
+        if result.status is PlainStatus.MISSING:
+            missing_bytes += result.size_bytes
         show_copied(result, as_json=as_json)
     if not as_json:
-        said = ", ".join(f"{count} {status.value}" for status, count in counts.items())
-        out.print(f"{counts.total()} pairs of objects{f': {said}' if said else ''}", highlight=False)
+        said = ", ".join(f"{count:,} {status.value}" for status, count in counts.items())
+        out.print(f"{counts.total():,} pairs of objects{f': {said}' if said else ''}", highlight=False)
+        if counts[PlainStatus.MISSING]:
+            out.print(f"{size(missing_bytes)} would be copied; nothing was", highlight=False)
     if counts[PlainStatus.HALF] or counts[PlainStatus.CONFLICT] or counts[PlainStatus.FAILED]:
         raise typer.Exit(1)
 
