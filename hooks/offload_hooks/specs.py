@@ -114,7 +114,7 @@ class TierHooks:
 
     @hookspec(firstresult=True)
     def stat(self, key: str) -> ObjectStat | None:
-        """An object's size, time and user metadata. `ObjectNotFoundError` when there is none."""
+        """An object's size, time, user metadata and storage class. `ObjectNotFoundError` when there is none."""
 
     @hookspec(firstresult=True)
     def list_objects(self, prefix: str, start_after: str) -> Iterator[ListedObject] | None:

@@ -79,7 +79,8 @@ class ListedObject:
 class ObjectStat:
     """An object as `stat` shows it.
 
-    `user_metadata` has lower-case keys. It is empty for an object that was stored without any.
+    `user_metadata` has lower-case keys. It is empty for an object that was stored without any. `storage_class` is that
+    of `ListedObject`; what a commit answers may lack it. No request is made for it.
     """
 
     key: str
@@ -87,6 +88,16 @@ class ObjectStat:
     modified_at: datetime
     content_type: str = "application/octet-stream"
     user_metadata: Mapping[str, str] = field(default_factory=dict)
+    storage_class: str | None = None
+
+    def as_listed(self) -> ListedObject:
+        """The object as a listing shows it."""
+        return ListedObject(
+            key=self.key,
+            size_bytes=self.size_bytes,
+            modified_at=self.modified_at,
+            storage_class=self.storage_class,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

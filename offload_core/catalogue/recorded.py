@@ -229,9 +229,7 @@ def _stat(tier: Tier, key: str) -> ObjectStat | None:
 
 
 def _listed(stat: ObjectStat | None) -> ListedObject | None:
-    if stat is None:
-        return None
-    return ListedObject(key=stat.key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
+    return None if stat is None else stat.as_listed()
 
 
 def _build_topic(

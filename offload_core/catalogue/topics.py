@@ -9,7 +9,7 @@ name may hold a `/`.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote_plus, unquote_plus
 
@@ -89,3 +89,28 @@ def managed_ledger_of_topic(topic: TopicName) -> str:
 def is_wanted(topic: TopicName, wanted: Sequence[TopicName]) -> bool:
     """Whether a topic is one of these, or a partition of one; any is without any."""
     return not wanted or any(each.full in (topic.full, topic.base) for each in wanted)
+
+
+def topics_wanted(
+    topics: Sequence[TopicName], namespaces: Sequence[str] = ()
+) -> Callable[[TopicName | None], bool] | None:
+    """Whether a topic is one of these, or a partition of one, and in one of these namespaces; None without any.
+
+    What has no topic is not wanted.
+
+    Raises:
+        OptionError: a namespace has another form than `tenant/namespace`.
+    """
+    for each in namespaces:
+        if each.count("/") != 1 or not all(each.split("/")):
+            raise OptionError("this is no namespace", expected="tenant/namespace", found=each)
+    if not topics and not namespaces:
+        return None
+    folders = tuple(f"{_DOMAIN}{each}/" for each in namespaces)
+
+    def wants(topic: TopicName | None) -> bool:
+        if topic is None or not is_wanted(topic, topics):
+            return False
+        return not folders or topic.full.startswith(folders)
+
+    return wants

@@ -11,7 +11,7 @@ import typer
 from offload_core.api import TierReader
 from offload_core.catalogue import open_records, parse_topic
 from offload_core.cli.amounts import parse_size
-from offload_core.cli.cost_views import Costs, costs_to_json, print_costs
+from offload_core.cli.cost_views import Costs, costs_to_json, largest_class, print_costs
 from offload_core.cli.shared import (
     AsJson,
     Debug,
@@ -21,13 +21,14 @@ from offload_core.cli.shared import (
     Records,
     RecordsOptions,
     StorageOptions,
+    TopicNames,
     Url,
     err,
     named,
     opened,
     reported,
 )
-from offload_core.cost import Saving, Tariff, by_topic, load_prices, survey_stored, weigh
+from offload_core.cost import Rates, Saving, Tariff, by_class, load_prices, survey_stored, weigh_classes
 from offload_core.scan import ScanEstimate
 from offload_core.scan.tasks import Isolation
 from offload_hooks.errors import OptionError
@@ -43,11 +44,9 @@ def cost(
         ),
     ] = None,
     storage_class: Annotated[
-        str | None, typer.Option("--class", help="The storage class; the default one of the prices.")
+        str | None, typer.Option("--class", help="The storage class of all; without it what the store says.")
     ] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", "-t", help="Only this topic; may be given again.")
-    ] = None,
+    topic: TopicNames = None,
     cluster: Annotated[str | None, typer.Option(help="Scan what this Pulsar cluster offloaded.")] = None,
     scan: Annotated[
         bool, typer.Option(help="Tell what one full scan takes; it is planned, not read.")
@@ -90,14 +89,16 @@ def cost(
     Nothing is written, and of what is stored only indexes are read.
     """
     with reported(debug):
-        here = _tariff(prices, storage_class)
-        there = _there(prices, storage_class, compare, compare_class, merge)
+        rates = _rates(prices, storage_class)
+        other = _compared(prices, compare, compare_class, merge)
         merge_bytes = None if merge is None else parse_size(merge)
         own = named(records_option, "the records")
         with opened(url, driver, option, layer) as tier, err.status("looking at objects") as status:
             stored = survey_stored(
                 tier.store,
-                classes=[each.of_class for each in (here, there) if each is not None],
+                classes=[
+                    each for one in (rates, other) if one is not None for each in one.prices.classes.values()
+                ],
                 prefix=prefix,
                 records=None
                 if records is None
@@ -110,12 +111,17 @@ def cost(
                 status.update("planning a scan")
                 isolation: Isolation = "uncommitted" if uncommitted else "committed"
                 estimate = _explained(tier, topic, cluster, isolation, prefix, records, own)
+            here = None if rates is None else rates.of(largest_class(stored))
+            there: Tariff | None = None
             saving: Saving | None = None
-            if here is not None and there is not None:
-                saving = weigh(
-                    by_topic(stored),
-                    here,
+            if rates is not None and here is not None and other is not None:
+                # what is only merged stays in its class
+                there = here if compare is None and compare_class is None else other.of("")
+                saving = weigh_classes(
+                    by_class(stored),
+                    rates.of,
                     there,
+                    scan_at=here,
                     leaves=leaves,
                     merge_bytes=merge_bytes,
                     scan=None if estimate is None else estimate.total,
@@ -123,6 +129,7 @@ def cost(
             costs = Costs(
                 tier=tier.store.describe().location,
                 stored=stored,
+                rates=rates,
                 tariff=here,
                 scan=estimate,
                 leaves=leaves,
@@ -156,21 +163,17 @@ def _explained(
     )
 
 
-def _tariff(prices: str | None, class_name: str | None) -> Tariff | None:
+def _rates(prices: str | None, class_name: str | None) -> Rates | None:
     if prices is None:
         if class_name is not None:
             raise OptionError("a storage class costs what prices say", expected="--prices with --class")
         return None
-    return load_prices(prices).tariff(class_name)
+    return Rates(prices=load_prices(prices), given=class_name)
 
 
-def _there(
-    prices: str | None,
-    class_name: str | None,
-    compare: str | None,
-    compare_class: str | None,
-    merge: str | None,
-) -> Tariff | None:
+def _compared(
+    prices: str | None, compare: str | None, compare_class: str | None, merge: str | None
+) -> Rates | None:
     """What a move is compared with; None for no comparison."""
     if compare is None and compare_class is None and merge is None:
         return None
@@ -178,6 +181,4 @@ def _there(
         raise OptionError(
             "what is saved is told by prices", expected="--prices with --compare, --compare-class or --merge"
         )
-    if compare is not None:
-        return load_prices(compare).tariff(compare_class)
-    return load_prices(prices).tariff(class_name if compare_class is None else compare_class)
+    return Rates(prices=load_prices(prices if compare is None else compare), given=compare_class)

@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.table import Table
 
-from offload_core.cli.shared import cell, err, out, size
+from offload_core.cli.shared import cell, err, out, printable, size
 from offload_core.cost import (
     Money,
+    Rates,
     Saving,
     Stored,
     Tariff,
+    by_class,
     money_of,
     month_of_storage,
     offload_requests,
@@ -26,10 +28,12 @@ REPORT_VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """All that was found out; `tariff` is None without prices, the rest where it was not asked for."""
+    """All that was found out; `rates` and `tariff`, those of most bytes and of scans, are None without prices, the rest
+    where it was not asked for."""
 
     tier: str
     stored: StoredBy
+    rates: Rates | None
     tariff: Tariff | None
     scan: ScanEstimate | None
     leaves: bool
@@ -45,6 +49,37 @@ class Costs:
             total.add(each)
         return total
 
+    @property
+    def has_classes(self) -> bool:
+        """Whether the store says of anything in which storage class it is."""
+        return any(name for _, _, name in self.stored)
+
+    @property
+    def classes_without_price(self) -> list[str]:
+        """Storage classes that the prices do not have, so that those of the default one are taken."""
+        names = {name for _, _, name in self.stored}
+        return [] if self.rates is None else sorted(name for name in names if not self.rates.knows(name))
+
+    def money(self) -> tuple[float, float]:
+        """What writing all cost, and what a month of it costs."""
+        told = [self.money_of(key) for key in self.stored]
+        return sum(each[0] for each in told), sum(each[1] for each in told)
+
+    def money_of(self, key: tuple[str, str, str]) -> tuple[float, float]:
+        """The same, of a row."""
+        if self.rates is None:
+            return 0.0, 0.0
+        stored, tariff = self.stored[key], self.rates.of(key[2])
+        return money_of(offload_requests(stored), tariff).total, month_of_storage(stored, tariff)
+
+
+def largest_class(found: StoredBy) -> str:
+    """The storage class that most bytes are in."""
+    sizes = {
+        name: sum(each.total_bytes for each in topics.values()) for name, topics in by_class(found).items()
+    }
+    return max(sizes, key=lambda name: (sizes[name], name), default="")
+
 
 def costs_to_json(costs: Costs) -> dict[str, Any]:
     """For machines, by the names that docs/cost.md has."""
@@ -53,10 +88,16 @@ def costs_to_json(costs: Costs) -> dict[str, Any]:
         "tier": costs.tier,
         "prices": None if costs.tariff is None else _prices_to_json(costs.tariff),
         "stored": [
-            {"topic": topic, "month": month or None, **_stored_to_json(stored, costs.tariff)}
-            for (topic, month), stored in costs.stored.items()
+            {
+                "topic": key[0],
+                "month": key[1] or None,
+                "storage_class": key[2] or None,
+                **_stored_to_json(stored, None if costs.rates is None else costs.money_of(key)),
+            }
+            for key, stored in costs.stored.items()
         ],
-        "total": _stored_to_json(costs.total, costs.tariff),
+        "total": _stored_to_json(costs.total, None if costs.rates is None else costs.money()),
+        "classes_without_price": costs.classes_without_price,
         "scan": None if costs.scan is None else _scan_to_json(costs.scan, costs.tariff, costs.leaves),
         "saving": None if costs.saving is None else _saving_to_json(costs, costs.saving),
     }
@@ -73,6 +114,9 @@ def print_costs(costs: Costs) -> None:
         out.print(cell(said), soft_wrap=True)
         if any(each.prices.is_example for each in (tariff, costs.there) if each is not None):
             err.print("these prices are an example: check them before you decide anything", style="yellow")
+    for name in costs.classes_without_price:
+        taken = "the prices of the default class are taken"
+        err.print(printable(f"no prices for the storage class {name}: {taken}"), style="yellow", markup=False)
     out.print(_stored_table(costs))
     if costs.scan is not None:
         out.print(_scan_table(costs.scan, tariff, costs.leaves))
@@ -86,23 +130,24 @@ def _stored_table(costs: Costs) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", overflow="fold")
     table.add_column("month", no_wrap=True)
+    if costs.has_classes:
+        table.add_column("class", overflow="fold")
     for name in ("copies", "objects", "size", "parts", "requests to write"):
         table.add_column(name, justify="right")
-    if costs.tariff is not None:
-        table.add_column("writing", justify="right")
-        table.add_column("a month", justify="right")
-    rows = [((topic, month or "–"), stored) for (topic, month), stored in costs.stored.items()]
-    for (topic, month), stored in [*rows, (("all", ""), costs.total)]:
+    if costs.rates is not None:
+        table.add_column("writing", justify="right", no_wrap=True)
+        table.add_column("a month", justify="right", no_wrap=True)
+    rows = [
+        (key[0], key[1] or "–", key[2] or "–", each, costs.money_of(key))
+        for key, each in costs.stored.items()
+    ]
+    for topic, month, storage_class, stored, amounts in [*rows, ("all", "", "", costs.total, costs.money())]:
         writing = offload_requests(stored)
-        money = []
-        if costs.tariff is not None:
-            money = [
-                amount(money_of(writing, costs.tariff).total),
-                amount(month_of_storage(stored, costs.tariff)),
-            ]
+        money = [] if costs.rates is None else [amount(each) for each in amounts]
         table.add_row(
             cell(topic.removeprefix("persistent://")),
             month,
+            *([cell(storage_class)] if costs.has_classes else []),
             f"{stored.copies:,}",
             f"{stored.objects:,}",
             size(stored.total_bytes),
@@ -190,7 +235,7 @@ def _prices_to_json(tariff: Tariff) -> dict[str, Any]:
     }
 
 
-def _stored_to_json(stored: Stored, tariff: Tariff | None) -> dict[str, Any]:
+def _stored_to_json(stored: Stored, money: tuple[float, float] | None) -> dict[str, Any]:
     writing = offload_requests(stored)
     told: dict[str, Any] = {
         "copies": stored.copies,
@@ -200,9 +245,8 @@ def _stored_to_json(stored: Stored, tariff: Tariff | None) -> dict[str, Any]:
         "parts": stored.parts,
         "requests_to_write": writing.puts,
     }
-    if tariff is not None:
-        told["cost_of_writing"] = money_of(writing, tariff).total
-        told["cost_a_month"] = month_of_storage(stored, tariff)
+    if money is not None:
+        told["cost_of_writing"], told["cost_a_month"] = money
     return told
 
 

@@ -14,7 +14,7 @@ import typer
 from offload_core.audit import AuditLog, Change, Deletion
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic
-from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.catalogue.topics import managed_ledger_of_topic, topics_wanted
 from offload_core.cli.configured import ConfigFile, metadata_flags
 from offload_core.cli.gc import (
     ClockSkew,
@@ -22,9 +22,9 @@ from offload_core.cli.gc import (
     NotShared,
     Records,
     ShortGrace,
+    finish,
     scope_of,
     show,
-    wanted_topics,
 )
 from offload_core.cli.shared import (
     AsJson,
@@ -60,6 +60,7 @@ from offload_hooks.errors import OptionError
 
 
 def delete(
+    url: Url,
     what: Annotated[
         str,
         typer.Argument(
@@ -68,7 +69,6 @@ def delete(
             show_default=False,
         ),
     ],
-    url: Url,
     records: Records = None,
     managed_ledger: Annotated[
         bool,
@@ -127,12 +127,10 @@ def delete(
             with nullcontext() if receipt is None else written_receipt(receipt, about) as written:
                 if managed_ledger:
                     summary = Summary()
-                    if log is None:
-                        _would_delete(topics, as_json=as_json)
-                    else:
-                        _delete_managed_ledgers(
-                            topics, config, metadata_flags(given, records_option), log, written
-                        )
+                    if log is not None:
+                        flags = metadata_flags(given, records_option)
+                        _delete_managed_ledgers(topics, config, flags, log, written)
+                    _show_managed_ledgers(topics, about | {"dry_run": not yes}, as_json=as_json)
                 else:
                     summary, outcomes = deletion.report() if log is None else deletion.delete(log)
                     show(_noted(outcomes, written), summary, about | {"dry_run": not yes}, as_json=as_json)
@@ -141,34 +139,34 @@ def delete(
                     written.end(_of_proof(proof))
         if proof is not None:
             _say(proof)
-    if summary.failed:
-        raise typer.Exit(2)
-    if summary.left or (proof is not None and not proof.is_clean) or (managed_ledger and not yes and topics):
+    finish(summary)
+    if (proof is not None and not proof.is_clean) or (managed_ledger and not yes and topics):
         raise typer.Exit(1)
 
 
-def _wanted(what: str) -> Callable[[TopicName], bool] | None:
-    is_namespace = "://" not in what and what.count("/") == 1
-    return wanted_topics(None, [what]) if is_namespace else wanted_topics([what], None)
+def _wanted(what: str) -> Callable[[TopicName | None], bool] | None:
+    return topics_wanted([], [what]) if _is_namespace(what) else topics_wanted([parse_topic(what)])
+
+
+def _is_namespace(what: str) -> bool:
+    return "://" not in what and what.count("/") == 1
 
 
 def _topics(deletion: TopicDeletion, what: str) -> list[TopicName]:
     """The topics whose managed ledgers are to go: those that have one; a topic that is named also without."""
     live = deletion.live_topics()
-    is_namespace = "://" not in what and what.count("/") == 1
-    return live if live or is_namespace else [parse_topic(what)]
+    return live if live or _is_namespace(what) else [parse_topic(what)]
 
 
-def _would_delete(topics: Sequence[TopicName], *, as_json: bool) -> None:
+def _show_managed_ledgers(topics: Sequence[TopicName], about: dict[str, Any], *, as_json: bool) -> None:
     names = [str(topic) for topic in topics]
     if as_json:
-        typer.echo(json.dumps({"dry_run": True, "managed_ledgers": names}))
+        typer.echo(json.dumps({**about, "managed_ledgers": names}))
         return
+    what = "would be deleted" if about["dry_run"] else "was deleted"
     for name in names:
-        out.print(
-            printable(f"{name}: its managed ledger would be deleted, with all copies of its ledgers"),
-            markup=False,
-        )
+        line = printable(f"{name}: its managed ledger {what}, with all copies of its ledgers")
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _delete_managed_ledgers(

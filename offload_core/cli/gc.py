@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
-from offload_core.catalogue.topics import is_wanted
+from offload_core.catalogue.topics import topics_wanted
 from offload_core.cli.amounts import parse_seconds
 from offload_core.cli.shared import (
     AsJson,
@@ -22,9 +21,11 @@ from offload_core.cli.shared import (
     Debug,
     Driver,
     Layers,
+    Namespaces,
     Prefix,
     RecordsOptions,
     StorageOptions,
+    TopicNames,
     Url,
     Yes,
     audit_of,
@@ -36,6 +37,7 @@ from offload_core.cli.shared import (
     printable,
     reported,
     size,
+    table_of,
 )
 from offload_core.gc import Collection, Outcome, Scope, Summary, measure_clock
 from offload_hooks.errors import OptionError
@@ -98,14 +100,8 @@ def gc(
     limit: Annotated[
         int | None, typer.Option(min=0, help="At most so many; the next time it goes on.")
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", help="Only of this topic, or its partitions; may be given again."),
-    ] = None,
-    namespace: Annotated[
-        list[str] | None,
-        typer.Option(help="Only of this namespace, tenant/namespace; may be given again."),
-    ] = None,
+    topic: TopicNames = None,
+    namespace: Namespaces = None,
     prefix: Prefix = "",
     records_option: RecordsOptions = None,
     driver: Driver = None,
@@ -125,7 +121,7 @@ def gc(
         if records is None:
             raise OptionError("who needs what, only records tell", expected="--records URL")
         given, own = records, named(records_option, "the records")
-        wants = wanted_topics(topic, namespace)
+        wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
         scope = replace(scope, takes_stand_ins=take_stand_ins)
         with opened(url, driver, option, layer) as tier, err.status("") as status:
@@ -160,7 +156,7 @@ def finish(summary: Summary) -> None:
 
 def scope_of(
     prefix: str,
-    wants: Callable[[TopicName], bool] | None,
+    wants: Callable[[TopicName | None], bool] | None,
     grace: str,
     accept_short_grace: bool,
     clock_skew: str | None,
@@ -187,23 +183,6 @@ def _seconds(text: str, option: str) -> int:
     return seconds
 
 
-def wanted_topics(
-    topics: Sequence[str] | None, namespaces: Sequence[str] | None
-) -> Callable[[TopicName], bool] | None:
-    """Whether a topic is one of these or in one of these; None without any."""
-    names = [parse_topic(each) for each in topics or ()]
-    spaces = []
-    for each in namespaces or ():
-        if len(each.split("/")) != 2 or not all(each.split("/")):
-            raise OptionError("this is no namespace", expected="tenant/namespace", found=each)
-        spaces.append(f"persistent://{each}/")
-    if not names and not spaces:
-        return None
-    return lambda topic: (
-        (bool(names) and is_wanted(topic, names)) or any(topic.full.startswith(each) for each in spaces)
-    )
-
-
 # --- showing -------------------------------------------------------------------------------------
 
 _SHOWN = 1000
@@ -216,9 +195,7 @@ def show(outcomes: Iterator[Outcome], summary: Summary, about: dict[str, Any], *
             typer.echo(part, nl=False)
         return
     now = datetime.now(UTC)
-    table = Table(box=None, pad_edge=False)
-    for column in ("garbage", "what", "of", "size", "age", ""):
-        table.add_column(column, overflow="fold")
+    table = table_of("garbage", "what", "of", "size", "age", "")
     count = 0
     for outcome in outcomes:
         count += 1

@@ -32,6 +32,7 @@ from offload_core.cli.shared import (
     opened,
     out,
     reported,
+    table_of,
 )
 from offload_core.inventory.history import Event, history_of
 from offload_core.metadata import LedgerRecord
@@ -116,7 +117,7 @@ def _uuids(recorded: Sequence[LedgerRecord]) -> Iterator[object]:
 
 
 def _table(events: Sequence[Event]) -> Table:
-    table = Table("time", "ledger", "what", "attempt", "source", "detail", box=None, pad_edge=False)
+    table = table_of("time", "ledger", "what", "attempt", "source", "detail")
     for event in events:
         table.add_row(
             "–" if event.at is None else f"{event.at:%Y-%m-%d %H:%M:%SZ}",

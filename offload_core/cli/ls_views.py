@@ -15,7 +15,7 @@ from offload_core.catalogue import Ledger, StoredObject
 from offload_core.catalogue.survey import FoundLedger
 from offload_core.cli.filtered import filter_note, filter_to_json, indexed
 from offload_core.cli.recorded import record_to_json, recorded_state
-from offload_core.cli.shared import cell, out, size, time
+from offload_core.cli.shared import cell, out, size, table_of, time
 from offload_core.inventory import Level, Row
 
 ROWS_AT_ONCE = 10_000
@@ -69,7 +69,8 @@ def print_rows(rows: Iterator[Row], level: Level, shown: Shown) -> None:
 def print_problems(problems: Iterator[StoredObject]) -> None:
     """Objects that something is wrong with, for people."""
     while some := list(islice(problems, ROWS_AT_ONCE)):
-        table = Table("problem", "object", "what is wrong", box=None, pad_edge=False, style="yellow")
+        table = table_of("problem", "object", "what is wrong")
+        table.style = "yellow"
         for stored in some:
             code, words = stored.complaint or ("", "")
             table.add_row(code, cell(stored.key.data_key), cell(words))

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from offload_core.catalogue import TopicName, parse_topic
-from offload_core.catalogue.topics import UNKNOWN_TOPIC
+from offload_core.catalogue import parse_topic
+from offload_core.catalogue.topics import UNKNOWN_TOPIC, topics_wanted
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.recorded import record_to_json
 from offload_core.cli.shared import (
@@ -22,6 +22,7 @@ from offload_core.cli.shared import (
     Driver,
     Layers,
     StorageOptions,
+    TopicNames,
     Url,
     Yes,
     audit_of,
@@ -68,10 +69,7 @@ def recover(
             help="An option of the metadata store, such as create=true for a new file; may be given again.",
         ),
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
-    ] = None,
+    topic: TopicNames = None,
     cluster: Annotated[
         str | None,
         typer.Option(help="Whose objects are taken of a topic that several clusters have offloaded."),
@@ -100,7 +98,7 @@ def recover(
         if yes and into is None:
             raise OptionError("where are the records to be written?", expected="--into URL")
         log = audit_of(yes, audit_log)
-        wanted = {parse_topic(each).full for each in topic or ()}
+        wanted = topics_wanted([parse_topic(each) for each in topic or ()])
         store = None if into is None else open_metadata_store(into, named(into_option, "the metadata store"))
         is_left = False
         greatest = -1
@@ -120,7 +118,7 @@ def recover(
                     tier.store,
                     records,
                     log,
-                    wanted=lambda name: not wanted or _is_wanted(name, wanted),
+                    wanted=wanted or (lambda _: True),
                     cluster=cluster,
                 )
             )
@@ -139,10 +137,6 @@ def recover(
                 ledgers.skip_ids(greatest)
         if is_left:
             raise typer.Exit(1)
-
-
-def _is_wanted(name: TopicName | None, wanted: set[str]) -> bool:
-    return name is not None and not wanted.isdisjoint((name.full, name.base))
 
 
 def _leaves_something(recovered: Recovered) -> bool:

@@ -15,7 +15,12 @@ import typer
 from offload_core.api import TierReader
 from offload_core.catalogue import open_records, parse_topic
 from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.catalogue.topics import (
+    TopicName,
+    managed_ledger_of_topic,
+    topic_of_managed_ledger,
+    topics_wanted,
+)
 from offload_core.cli.amounts import parse_seconds, parse_size
 from offload_core.cli.progress import byte_bar
 from offload_core.cli.relocate_views import Relocated, show, show_copied
@@ -25,10 +30,12 @@ from offload_core.cli.shared import (
     Debug,
     Driver,
     Layers,
+    Namespaces,
     Prefix,
     Records,
     RecordsOptions,
     StorageOptions,
+    TopicNames,
     Url,
     Yes,
     audit_of,
@@ -36,6 +43,7 @@ from offload_core.cli.shared import (
     opened,
     out,
     reported,
+    size,
 )
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
@@ -53,7 +61,6 @@ from offload_core.relocate import (
     make_moves,
     plan_topic,
     throttled,
-    topics_wanted,
 )
 from offload_core.tier import Tier
 from offload_core.verify import VerifiedObjects
@@ -71,13 +78,8 @@ class Format(enum.Enum):
 def relocate(
     url: Url,
     to: Annotated[str, typer.Option(metavar="URL", help="Where to: a URL or a path; perhaps the same tier.")],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
-    ] = None,
-    namespace: Annotated[
-        str | None, typer.Option(metavar="TENANT/NAMESPACE", help="Only topics of this namespace.")
-    ] = None,
+    topic: TopicNames = None,
+    namespace: Namespaces = None,
     ledger: Annotated[
         list[int] | None,
         typer.Option(help="Only this ledger, and segments with it; may be given again; needs --topic."),
@@ -141,7 +143,8 @@ def relocate(
     """
     with reported(debug), ExitStack() as held:
         log = audit_of(yes, audit_log)
-        wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace)
+        asked = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
+        wants = asked or (lambda _: True)
         bytes_per_s = None if rate is None else parse_size(rate)
         source = held.enter_context(opened(url, driver, option, layer))
         target = held.enter_context(opened(to, to_driver, to_option, layer))
@@ -192,7 +195,7 @@ def relocate(
             tiers[1],
             log or _DryRun(),
             now_ms=system_now_ms,
-            listener=lambda size: bar.advance(task, size),
+            listener=lambda count: bar.advance(task, count),
         )
         try:
             if log is not None:
@@ -210,12 +213,17 @@ def relocate(
 def _copy(copies: PlainCopy, *, as_json: bool) -> None:
     """Copy objects as they are, and say what became of each pair."""
     counts: Counter[PlainStatus] = Counter()
+    missing_bytes = 0
     for result in copies:
         counts[result.status] += 1
+        if result.status is PlainStatus.MISSING:
+            missing_bytes += result.size_bytes
         show_copied(result, as_json=as_json)
     if not as_json:
-        said = ", ".join(f"{count} {status.value}" for status, count in counts.items())
-        out.print(f"{counts.total()} pairs of objects{f': {said}' if said else ''}", highlight=False)
+        said = ", ".join(f"{count:,} {status.value}" for status, count in counts.items())
+        out.print(f"{counts.total():,} pairs of objects{f': {said}' if said else ''}", highlight=False)
+        if counts[PlainStatus.MISSING]:
+            out.print(f"{size(missing_bytes)} would be copied; nothing was", highlight=False)
     if counts[PlainStatus.HALF] or counts[PlainStatus.CONFLICT] or counts[PlainStatus.FAILED]:
         raise typer.Exit(1)
 

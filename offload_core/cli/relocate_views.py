@@ -12,7 +12,7 @@ from rich.table import Table
 
 from offload_core.catalogue import TopicName
 from offload_core.cli.amounts import id_ranges
-from offload_core.cli.shared import cell, err, out, printable, size
+from offload_core.cli.shared import cell, err, out, printable, size, table_of
 from offload_core.metadata import OtherCopy
 from offload_core.metadata.record_paths import record_path
 from offload_core.metadata.relocations import Relocation
@@ -97,9 +97,8 @@ def show_copied(result: PlainResult, *, as_json: bool) -> None:
 
 
 def _table(done: Relocated) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for name in ("topic", "ledgers", "entries", "payloads", "how", "format", "state"):
-        table.add_column(name, justify="right" if name in ("entries", "payloads") else "left")
+    columns = ("topic", "ledgers", "entries", "payloads", "how", "format", "state")
+    table = table_of(*columns, right=("entries", "payloads"))
     states = {(each.move.topic, each.move.replaces): each for each in done.outcomes}
     for plan in done.plans:
         for move in plan.moves:

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from offload_core.api import TierReader
 from offload_core.catalogue import Records as RecordsOfTopics
@@ -33,6 +32,7 @@ from offload_core.cli.shared import (
     out,
     printable,
     reported,
+    table_of,
 )
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
@@ -208,7 +208,7 @@ def _show(planned: list[PlannedRepair], done: list[Repaired] | None, *, as_json:
         typer.echo(json.dumps(report, indent=2))
         return
     if planned:
-        table = Table("object", "found", "what is done", "saved", "lost", "why")
+        table = table_of("object", "found", "what is done", "saved", "lost", "why", right=("saved", "lost"))
         for each in planned:
             codes = sorted({finding.code.value for finding in each.findings})
             lost = "" if each.lost is None else str(each.lost.count)

@@ -32,6 +32,7 @@ from offload_core.cli.shared import (
     Records,
     RecordsOptions,
     StorageOptions,
+    TopicNames,
     Url,
     Yes,
     audit_of,
@@ -56,11 +57,6 @@ from offload_core.rollback import (
     release_recorded,
 )
 from offload_hooks.errors import OptionError
-
-Topics = Annotated[
-    list[str] | None,
-    typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
-]
 
 
 def plan(
@@ -133,7 +129,7 @@ def delete(
         ),
     ] = False,
     audit_log: AuditLogFile = None,
-    topic: Topics = None,
+    topic: TopicNames = None,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,

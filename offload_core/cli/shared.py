@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 from rich.filesize import decimal
 from rich.logging import RichHandler
+from rich.table import Table
 from rich.text import Text
 
 from offload_core.api import TierReader, open_tier
@@ -47,6 +48,16 @@ TopicGlobs = Annotated[
         metavar="PATTERN",
         help="Only topics of such names: acme/cold/*, a topic with its partitions, a tenant, a namespace; may be given "
         "again.",
+    ),
+]
+TopicNames = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
+]
+Namespaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--namespace", metavar="TENANT/NAMESPACE", help="Only topics of this namespace; may be given again."
     ),
 ]
 Records = Annotated[
@@ -166,6 +177,14 @@ def printable(text: str) -> str:
 def cell(text: str | None) -> Text:
     """Text for a table, as it is: no markup, nothing that steers the terminal."""
     return Text(printable(text or ""))
+
+
+def table_of(*names: str, right: Collection[str] = ()) -> Table:
+    """A table of these columns, some of them to the right; what is too wide is folded, and nothing is left out."""
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    return table
 
 
 class _OneLine(logging.Formatter):

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records
@@ -37,6 +36,7 @@ from offload_core.cli.shared import (
     printable,
     reported,
     size,
+    table_of,
 )
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Sealing, Severity, Summary, Verification, VerifiedObjects
@@ -160,9 +160,7 @@ def _progress(now: Summary) -> str:
 
 
 def _print(verification: Verification, limit: int, *, sealed: str) -> None:
-    table = Table(box=None, pad_edge=False)
-    for column in ("finding", "where", "expected", "found"):
-        table.add_column(column, overflow="fold")
+    table = table_of("finding", "where", "expected", "found")
     shown: set[Code] = set()
     for count, finding in enumerate(verification):
         if count < limit:

@@ -115,6 +115,36 @@ class Tariff:
         return count / self.prices.gb_bytes * self.prices.egress_per_gb
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """The prices of all storage classes of a file, by the words that stores have for them.
+
+    Attributes:
+        given: all objects are taken to be of this class, whatever the store says; None: as it says.
+
+    Raises:
+        OptionError: the file has no such class.
+    """
+
+    prices: Prices
+    given: str | None = None
+
+    def __post_init__(self) -> None:
+        self.prices.tariff(self.given)
+
+    def knows(self, storage_class: str) -> bool:
+        """Whether a store's word is a class of the file; not to be known (empty) is to be of the default one."""
+        return self.given is not None or not storage_class or self._named(storage_class) is not None
+
+    def of(self, storage_class: str) -> Tariff:
+        """The prices of what the store says to be of this class; of the default one if the file does not have it."""
+        return self.prices.tariff(self._named(storage_class) if self.given is None else self.given)
+
+    def _named(self, storage_class: str) -> str | None:
+        word = storage_class.casefold()
+        return next((name for name in self.prices.classes if name.casefold() == word), None)
+
+
 def example_names() -> list[str]:
     """The files of prices that come along, as they are named to `load_prices`."""
     folder = files("offload_core.cost").joinpath("examples")

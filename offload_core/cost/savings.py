@@ -6,7 +6,7 @@ moved here. Source: docs/cost.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from offload_core.cost.charges import money_of, month_of_storage, offload_requests
@@ -73,9 +73,27 @@ def weigh(
     merge_bytes: int | None = None,
     scan: Requests | None = None,
 ) -> Saving:
+    """`weigh_classes` of what is all of one storage class."""
+    return weigh_classes(
+        {"": topics}, lambda _: here, there, leaves=leaves, merge_bytes=merge_bytes, scan=scan, scan_at=here
+    )
+
+
+def weigh_classes(
+    classes: Mapping[str, Mapping[str, Stored]],
+    here: Callable[[str], Tariff],
+    there: Tariff,
+    *,
+    scan_at: Tariff,
+    leaves: bool = False,
+    merge_bytes: int | None = None,
+    scan: Requests | None = None,
+) -> Saving:
     """What moving these topics from `here` to `there` costs and saves.
 
     Args:
+        classes: topics by their storage class, whose prices `here` tells.
+        scan_at: at which prices the scan is now.
         leaves: what is moved is paid for as egress.
         merge_bytes: ledgers become segments of about so many bytes, of one topic each; None leaves each as it is.
         scan: what one full scan takes now.
@@ -83,37 +101,45 @@ def weigh(
     Raises:
         OptionError: the prices are of two currencies, or the size is none.
     """
-    if here.prices.currency != there.prices.currency:
+    if scan_at.prices.currency != there.prices.currency:
         raise OptionError(
             "prices of two currencies cannot be compared",
-            expected=here.prices.currency,
+            expected=scan_at.prices.currency,
             found=there.prices.currency,
         )
     if merge_bytes is not None and merge_bytes < 1:
         raise OptionError("segments are of 1 byte at least", found=merge_bytes)
-    now, then = Stored(), Stored()
-    for stored in topics.values():
-        now.add(stored)
-        least = there.of_class.minimum_object_bytes
-        then.add(stored if merge_bytes is None else _merged(stored, merge_bytes, least))
-    read = Requests(
-        gets=now.objects + now.data_bytes // RANGE_BYTES, heads=now.copies, read_bytes=now.total_bytes
-    )
-    copying = money_of(read, here, leaves=leaves)
-    early = here.of_class.minimum_days
-    scan_then = None if scan is None else _scan_of(scan, now, then)
+    all_now, all_then = Stored(), Stored()
+    month = reading = egress = early = 0.0
+    least = there.of_class.minimum_object_bytes
+    for name, topics in classes.items():
+        tariff, now = here(name), Stored()
+        for stored in topics.values():
+            now.add(stored)
+            all_then.add(stored if merge_bytes is None else _merged(stored, merge_bytes, least))
+        all_now.add(now)
+        read = Requests(
+            gets=now.objects + now.data_bytes // RANGE_BYTES, heads=now.copies, read_bytes=now.total_bytes
+        )
+        copying = money_of(read, tariff, leaves=leaves)
+        month += month_of_storage(now, tariff)
+        reading += copying.requests + copying.retrieval
+        egress += copying.egress
+        unpaid = now.early_byte_days.get(tariff.of_class.minimum_days, 0.0)
+        early += tariff.for_storage(unpaid) / _DAYS_A_MONTH
+    scan_then = None if scan is None else _scan_of(scan, all_now, all_then)
     return Saving(
-        objects=now.objects,
-        objects_then=then.objects,
-        month=month_of_storage(now, here),
-        month_then=month_of_storage(then, there),
-        reading=copying.requests + copying.retrieval,
-        egress=copying.egress,
-        writing=money_of(offload_requests(then), there).requests,
-        early=here.for_storage(now.early_byte_days.get(early, 0.0)) / _DAYS_A_MONTH,
+        objects=all_now.objects,
+        objects_then=all_then.objects,
+        month=month,
+        month_then=month_of_storage(all_then, there),
+        reading=reading,
+        egress=egress,
+        writing=money_of(offload_requests(all_then), there).requests,
+        early=early,
         scan=scan,
         scan_then=scan_then,
-        scan_cost=0.0 if scan is None else money_of(scan, here).total,
+        scan_cost=0.0 if scan is None else money_of(scan, scan_at).total,
         scan_cost_then=0.0 if scan_then is None else money_of(scan_then, there).total,
     )
 

@@ -64,8 +64,8 @@ class Stored:
             self.early_byte_days[days] = self.early_byte_days.get(days, 0.0) + unpaid
 
 
-StoredBy = dict[tuple[str, str], Stored]
-"""By topic and month of the offload (`2026-11`), in UTC."""
+StoredBy = dict[tuple[str, str, str], Stored]
+"""By topic, month of the offload (`2026-11`), in UTC, and the store's word for the storage class, empty without one."""
 
 
 def survey_stored(
@@ -99,16 +99,25 @@ def survey_stored(
         if topics and not any(topic == each or topic.startswith(f"{each}-partition-") for each in topics):
             continue
         month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(UTC):%Y-%m}"
-        found.setdefault((topic, month), Stored()).add(_measured(stored, classes, moment))
+        key = (topic, month, stored.storage_class or "")
+        found.setdefault(key, Stored()).add(_measured(stored, classes, moment))
     return dict(sorted(found.items()))
 
 
 def by_topic(found: StoredBy) -> dict[str, Stored]:
-    """The months of each topic together."""
+    """The months and storage classes of each topic together."""
     topics: dict[str, Stored] = {}
-    for (topic, _), stored in found.items():
+    for (topic, _, _), stored in found.items():
         topics.setdefault(topic, Stored()).add(stored)
     return topics
+
+
+def by_class(found: StoredBy) -> dict[str, dict[str, Stored]]:
+    """The months of each topic together, by storage class."""
+    classes: dict[str, dict[str, Stored]] = {}
+    for (topic, _, storage_class), stored in found.items():
+        classes.setdefault(storage_class, {}).setdefault(topic, Stored()).add(stored)
+    return classes
 
 
 def _measured(stored: StoredObject, classes: Iterable[StorageClass], now: datetime) -> Stored:

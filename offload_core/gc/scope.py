@@ -33,7 +33,7 @@ class Scope:
     """
 
     prefix: str = ""
-    wants: Callable[[TopicName], bool] | None = None
+    wants: Callable[[TopicName | None], bool] | None = None
     grace: timedelta = DEFAULT_GRACE
     clock_skew: timedelta = DEFAULT_CLOCK_SKEW
     clock_lead: timedelta = timedelta(0)
@@ -48,7 +48,7 @@ class Scope:
 
     def is_wanted(self, topic: TopicName | None) -> bool:
         """Whether garbage of a topic is wanted, or (None) such of which nothing tells the topic."""
-        return self.wants is None or (topic is not None and self.wants(topic))
+        return self.wants is None or self.wants(topic)
 
     def now(self) -> datetime:
         """The time, by the store's clock as far as it is known."""

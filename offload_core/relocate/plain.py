@@ -7,7 +7,7 @@ off, and can be made again for what was added meanwhile.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offload_core.audit import AuditLog, Change, ChangeAction
@@ -138,16 +138,3 @@ class PlainCopy:
         if self._state is not None:
             self._state.add(find_pair(self._target, key), ())
         return PlainStatus.THERE if len(there) == 2 else PlainStatus.COPIED
-
-
-def topics_wanted(topics: Sequence[TopicName], namespace: str | None) -> Callable[[TopicName | None], bool]:
-    """Whether a topic is one of these, or a partition of one, or in this namespace; of all without any."""
-
-    def wants(topic: TopicName | None) -> bool:
-        if topic is None:
-            return not topics and namespace is None
-        if topics and not any(each.full in (topic.full, topic.base) for each in topics):
-            return False
-        return namespace is None or topic.full.startswith(f"persistent://{namespace}/")
-
-    return wants

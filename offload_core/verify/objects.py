@@ -161,7 +161,12 @@ def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) ->
         found.add(of_error(Code.UNREADABLE_METADATA, error, key=key))
         if listed is None:
             return None
-        return ObjectStat(key=key, size_bytes=listed.size_bytes, modified_at=listed.modified_at)
+        return ObjectStat(
+            key=key,
+            size_bytes=listed.size_bytes,
+            modified_at=listed.modified_at,
+            storage_class=listed.storage_class,
+        )
 
 
 class _Nothing:
@@ -172,9 +177,7 @@ _NOTHING = _Nothing()
 
 
 def _listed(stat: ObjectStat | None) -> ListedObject | None:
-    if stat is None:
-        return None
-    return ListedObject(key=stat.key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
+    return None if stat is None else stat.as_listed()
 
 
 def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from commands import Offload
 from records import MANAGED_LEDGERS
+
+from offload_core.tier import Tier
+from offload_hooks import ListedObject
 
 
 def test_without_prices_there_are_counts_and_no_money(offload: Offload, broker: Path) -> None:
@@ -103,3 +108,54 @@ def test_wrong_use(offload: Offload, tmp_path: Path, options: list[str], said: s
     result = offload("cost", tmp_path, *options)
     assert result.code == 2
     assert said in result.err
+
+
+@pytest.fixture
+def classes(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Storage classes that listings tell, by the last number of the ledger in the key."""
+    told: dict[str, str] = {}
+    listing = Tier.list_objects
+
+    def with_class(self: Tier, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
+        for each in listing(self, prefix, start_after):
+            name = each.key.removesuffix("-index")
+            yield replace(each, storage_class=told.get(name[-1], "STANDARD"))
+
+    monkeypatch.setattr(Tier, "list_objects", with_class)
+    return told
+
+
+def test_each_object_costs_what_its_storage_class_does(
+    offload: Offload, broker: Path, classes: dict[str, str]
+) -> None:
+    arguments = ["cost", broker, "--prices", "example:aws-s3", "--topic", "acme/cold/json", "--json"]
+    classes.update({"8": "Standard_IA"})  # of the ledgers 25 and 28
+    report = json.loads(offload(*arguments).out)
+    rows = {row["storage_class"]: row for row in report["stored"]}
+    assert rows.keys() == {"STANDARD", "Standard_IA"}
+    hot, cool = rows["STANDARD"], rows["Standard_IA"]
+    assert hot["cost_a_month"] == pytest.approx((hot["data_bytes"] + hot["other_bytes"]) / 2**30 * 0.023)
+    least = 128 << 10  # both its objects are smaller than that
+    assert (cool["data_bytes"] < least, cool["cost_a_month"]) == (
+        True,
+        pytest.approx(2 * least / 2**30 * 0.0125),
+    )
+    assert report["total"]["cost_a_month"] == pytest.approx(hot["cost_a_month"] + cool["cost_a_month"])
+    assert (report["prices"]["class"], report["classes_without_price"]) == ("STANDARD", [])
+    said = json.loads(offload(*arguments, "--class", "STANDARD").out)
+    assert {row["storage_class"] for row in said["stored"]} == rows.keys()
+    total = said["total"]["data_bytes"] + said["total"]["other_bytes"]
+    assert said["total"]["cost_a_month"] == pytest.approx(total / 2**30 * 0.023)
+    saving = json.loads(offload(*arguments, "--compare-class", "STANDARD").out)["saving"]
+    assert saving["month"] == pytest.approx(report["total"]["cost_a_month"])
+    assert saving["month_then"] == pytest.approx(said["total"]["cost_a_month"])
+    assert saving["early"] > 0  # of the one that is to stay for 30 days
+
+
+def test_a_storage_class_without_a_price_is_named(
+    offload: Offload, broker: Path, classes: dict[str, str]
+) -> None:
+    classes.update({"8": "OURS"})
+    result = offload("cost", broker, "--prices", "example:aws-s3", "--topic", "acme/cold/json", "--no-scan")
+    assert "no prices for the storage class OURS: the prices of the default class are taken" in result.err
+    assert any(line.split()[2:3] == ["OURS"] for line in result.out.splitlines())

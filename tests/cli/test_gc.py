@@ -22,6 +22,9 @@ from offload_core.managed_ledger import RolloverPolicy, open_environment, open_m
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.policy_store import open_policies
+from offload_core.tier import Tier
+from offload_hooks import ObjectStat
+from offload_hooks.errors import StoreTimeoutError
 
 DAY = 86_400
 
@@ -210,7 +213,7 @@ def test_names_do_not_steer_the_terminal(offload: Offload, tier: Path, url: str)
 def test_a_topic_that_lives_is_not_deleted(offload: Offload, tier: Path, url: str, tmp_path: Path) -> None:
     before = keys_of(tier)
     for what in ("acme/cold/json", "acme/cold"):
-        arguments = ["delete", what, tier, "--records", url, "--yes", "--audit-log", tmp_path / "log"]
+        arguments = ["delete", tier, what, "--records", url, "--yes", "--audit-log", tmp_path / "log"]
         result = offload(*arguments)
         assert (result.code, result.out, keys_of(tier)) == (2, "", before)
         assert "there is a managed ledger of persistent://acme/cold/" in result.err
@@ -224,7 +227,7 @@ def test_what_is_left_of_a_deleted_topic_goes_with_a_receipt(
     forget(url, "acme/cold/json")
     forget(url, "acme/cold/avro")
     receipt = tmp_path / "receipt.json"
-    arguments = ["delete", "acme/cold/json", tier, "--records", url]
+    arguments = ["delete", tier, "acme/cold/json", "--records", url]
     assert (offload(*arguments).code, keys_of(tier)) == (1, before)
     assert offload(*arguments, "--receipt", receipt).code == 2
     arguments += ["--yes", "--audit-log", tmp_path / "log", "--receipt", receipt]
@@ -248,7 +251,7 @@ def test_a_receipt_says_what_is_left(offload: Offload, tier: Path, url: str, tmp
             os.utime(path)  # a moment ago
     receipt = tmp_path / "receipt.json"
     log = ["--yes", "--audit-log", tmp_path / "log", "--receipt", receipt]
-    result = offload("delete", "acme/cold/json", tier, "--records", url, *log)
+    result = offload("delete", tier, "acme/cold/json", "--records", url, *log)
     assert result.code == 1
     said = json.loads(receipt.read_text())
     assert (said["is_clean"], said["count"]) == (False, 0)
@@ -272,11 +275,13 @@ def test_a_managed_ledger_of_ours_goes_with_all_its_copies(offload: Offload, tmp
     root = tmp_path / "cold"
     assert len(keys_of(root)) == 6
     url, receipt = str(configuration.metadata.url), tmp_path / "receipt.json"
-    arguments = ["delete", "acme/n/orders", root, "--records", url, "--managed-ledger", "--config", config]
+    arguments = ["delete", root, "acme/n/orders", "--records", url, "--managed-ledger", "--config", config]
     dry = offload(*arguments)
     assert (dry.code, len(keys_of(root))) == (1, 6)
     assert "acme/n/orders: its managed ledger would be deleted" in dry.out
-    done = offload(*arguments, "--yes", "--audit-log", tmp_path / "log", "--receipt", receipt)
+    done = offload(*arguments, "--yes", "--audit-log", tmp_path / "log", "--receipt", receipt, "--json")
+    told = json.loads(done.out)
+    assert (told["dry_run"], told["managed_ledgers"]) == (False, ["persistent://acme/n/orders"])
     assert (done.code, keys_of(root)) == (0, set()), done.err
     said = json.loads(receipt.read_text())
     assert said["is_clean"]
@@ -292,3 +297,21 @@ def test_the_drivers_hook_gives_what_has_no_key_only_without_a_prefix(tmp_path: 
         (stale,) = tier.store.list_uploads("")
         assert tier.store.abort_data(stale.upload)
         assert list(tier.store.list_uploads("")) == []
+
+
+def test_what_failed_is_said_by_delete_as_well(
+    offload: Offload, tier: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget(url, "acme/cold/json")
+    slow = min(keys_of_topic(tier, "acme/cold/persistent/json"))
+    stat = Tier.stat
+
+    def stat_but_one(self: Tier, key: str) -> ObjectStat:
+        if key == slow:
+            raise StoreTimeoutError("no answer", key=key)
+        return stat(self, key)
+
+    monkeypatch.setattr(Tier, "stat", stat_but_one)
+    for name, *arguments in (["gc"], ["delete", "acme/cold/json"]):
+        result = offload(name, tier, *arguments, "--records", url)
+        assert (result.code, f"offload: failed: no answer (object {slow})" in result.err) == (2, True), name

@@ -168,6 +168,10 @@ def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path
     given = ["relocate", source, "--to", target, "--topic", "acme/cold/avro"]
     dry = offload(*given)
     assert (dry.code, "missing" in dry.out, list(target.iterdir())) == (0, True, [])
+    assert dry.out.splitlines()[-2:] == [
+        "2 pairs of objects: 2 missing",
+        "198.0 kB would be copied; nothing was",
+    ]
     state = ["--state", tmp_path / "state"]
     assert offload(*given, *state, *done(tmp_path)).code == 0
     names = {path.name for path in source.iterdir()}

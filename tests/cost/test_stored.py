@@ -31,9 +31,9 @@ def test_by_topic_and_month_of_the_offload(tmp_path: Path) -> None:
     with open_store(tmp_path) as tier:
         found = survey_stored(tier)
         only = survey_stored(tier, topics=[TOPIC])
-    assert list(found) == [(UNKNOWN_TOPIC, "2024-06"), (TOPIC, "2024-05"), (TOPIC, "2024-06")]
-    assert list(only) == [(TOPIC, "2024-05"), (TOPIC, "2024-06")]
-    may = found[TOPIC, "2024-05"]
+    assert list(found) == [(UNKNOWN_TOPIC, "2024-06", ""), (TOPIC, "2024-05", ""), (TOPIC, "2024-06", "")]
+    assert list(only) == [(TOPIC, "2024-05", ""), (TOPIC, "2024-06", "")]
+    may = found[TOPIC, "2024-05", ""]
     assert (may.copies, may.objects, may.data_bytes, may.other_bytes) == (
         1,
         2,
@@ -41,7 +41,7 @@ def test_by_topic_and_month_of_the_offload(tmp_path: Path) -> None:
         len(LARGE.index),
     )
     assert may.parts == -(-len(LARGE.data) // 20_000) > 2
-    assert found[UNKNOWN_TOPIC, "2024-06"].parts == 2
+    assert found[UNKNOWN_TOPIC, "2024-06", ""].parts == 2
     together = by_topic(found)[TOPIC]
     assert (together.copies, together.total_bytes) == (
         2,
@@ -55,7 +55,7 @@ def test_small_and_young_objects(tmp_path: Path) -> None:
     lax = StorageClass(storage_per_gb_month=1, minimum_days=10)
     with open_store(tmp_path) as tier:
         now = datetime(2024, 6, 16, tzinfo=UTC)
-        found = survey_stored(tier, classes=(strict, lax), now=lambda: now)[TOPIC, "2024-06"]
+        found = survey_stored(tier, classes=(strict, lax), now=lambda: now)[TOPIC, "2024-06", ""]
     data, index = len(SMALL.data), len(SMALL.index)
     assert found.padding == {5_000: 5_000 - data + 5_000 - index}
     assert found.early_byte_days == {40: 25 * (data + index), 10: 0}

@@ -15,6 +15,7 @@ from relocated import TOPIC_NAME, World, read_ledger
 
 from offload_core.catalogue import open_records, parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
+from offload_core.catalogue.topics import topics_wanted
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import (
     CopyForm,
@@ -26,7 +27,7 @@ from offload_core.metadata import (
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.relocate import Wanted, topics_wanted
+from offload_core.relocate import Wanted
 from offload_core.relocate.kept_entries import KeptLedger
 from offload_core.verify import Verification
 from offload_hooks.errors import AttemptError, DataLossError, OptionError
@@ -285,20 +286,21 @@ def test_large_objects_go_by_parts(world: World, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("topics", "namespace", "wanted"),
+    ("topics", "namespaces", "wanted"),
     [
-        ([], None, "abp?"),
-        (["acme/cold/a"], None, "a"),
-        (["acme/cold/p"], None, "p"),
-        ([], "acme/cold", "ap"),
-        (["acme/cold/a", "acme/hot/b"], "acme/hot", "b"),
+        (["acme/cold/a"], [], "a"),
+        (["acme/cold/p"], [], "p"),
+        ([], ["acme/cold"], "ap"),
+        ([], ["acme/cold", "acme/hot"], "abp"),
+        (["acme/cold/a", "acme/hot/b"], ["acme/hot"], "b"),
     ],
 )
 def test_topics_are_chosen_by_name_and_namespace(
-    topics: list[str], namespace: str | None, wanted: str
+    topics: list[str], namespaces: list[str], wanted: str
 ) -> None:
     named = {"a": "acme/cold/a", "b": "acme/hot/b", "p": "acme/cold/p-partition-3", "?": None}
-    wants = topics_wanted([parse_topic(each) for each in topics], namespace)
+    wants = topics_wanted([parse_topic(each) for each in topics], namespaces)
+    assert wants is not None
     chosen = [short for short, name in named.items() if wants(None if name is None else parse_topic(name))]
     assert "".join(chosen) == wanted
 

@@ -8,8 +8,9 @@ from rollback_topics import put_segment
 from stores import Store
 from tiers import TOPIC, put_broker_objects
 
+from offload_core.catalogue import open_records
 from offload_core.catalogue.survey import LedgerSurvey
-from offload_core.inventory import By, Level, measure, rows_of
+from offload_core.inventory import By, Level, measure, recorded_ledgers, rows_of
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.recover import recover_records
 from offload_hooks.testing import MemoryMetadataStore
@@ -48,6 +49,9 @@ def test_records_come_back_and_bytes_are_counted(store: Store) -> None:
             2,
             tuple({each.storage_class: None for each in listed if each.storage_class}),
         )
+        with open_records({TOPIC: infos[TOPIC]}, tier, {}) as source:
+            (row,) = rows_of(recorded_ledgers(tier, source), Level.NAMESPACE)
+        assert set(row.storage_classes) == {each.storage_class for each in listed if each.storage_class}
 
 
 class _Nowhere:

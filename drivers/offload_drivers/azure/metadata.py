@@ -72,4 +72,5 @@ def stat_of(key: str, blob: BlobProperties) -> ObjectStat:
         modified_at=blob.last_modified,
         content_type=blob.content_settings.content_type or _DEFAULT_TYPE,
         user_metadata={name.lower(): value for name, value in (blob.metadata or {}).items()},
+        storage_class=blob.blob_tier,
     )

@@ -17,7 +17,7 @@ from offload_drivers.object_metadata import ObjectMetadata
 from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreError
 
-RESOURCE = "name,size,updated,contentType,metadata,crc32c,generation"
+RESOURCE = "name,size,updated,contentType,metadata,crc32c,generation,storageClass"
 """The fields of a resource that are asked for."""
 
 LISTED = "name,size,updated,crc32c,generation,storageClass"
@@ -28,9 +28,7 @@ _SUMMED_AT_ONCE = 256 << 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """An object as the store answers it; `crc32c` is in base 64, as the store writes it.
-
-    `storage_class` is None unless it was asked for, as listings do."""
+    """An object as the store answers it; `crc32c` is in base 64, as the store writes it."""
 
     name: str
     size_bytes: int
@@ -49,6 +47,7 @@ class StoredObject:
             modified_at=self.modified_at,
             content_type=self.content_type or ObjectMetadata().content_type,
             user_metadata={name.lower(): value for name, value in self.user_metadata.items()},
+            storage_class=self.storage_class,
         )
 
     def holds(self, size_bytes: int, crc32c: str, metadata: ObjectMetadata) -> bool:

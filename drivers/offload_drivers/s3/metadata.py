@@ -60,4 +60,5 @@ def object_stat(key: str, head: Mapping[str, Any]) -> ObjectStat:
         modified_at=head["LastModified"].astimezone(UTC),
         content_type=head.get("ContentType") or ObjectMetadata().content_type,
         user_metadata={name.lower(): value for name, value in head.get("Metadata", {}).items()},
+        storage_class=head.get("StorageClass", "STANDARD"),  # S3 says any but this one
     )

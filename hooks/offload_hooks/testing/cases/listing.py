@@ -93,6 +93,7 @@ class ListingCases(SuiteBase):
         store.put("data/1", content(10))
         classes = {each.storage_class for each in store.listing()}
         assert len(classes) == 1, "what was written alike is kept alike"
+        assert classes == {store.stat(KEYS[0]).storage_class}, "a lookup says what a listing says"
         assert all(each is None or (each and each.isprintable()) for each in classes)
 
     def test_uploads_and_other_things_of_the_drivers_own_are_not_listed(self, store: Store) -> None:
