@@ -79,6 +79,13 @@ def stream_pairs(tier: Tier, prefix: str = "") -> Iterator[Pair]:
     return pair_up(tier.list_objects(prefix))
 
 
+def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
+    """What there is of one pair now."""
+    stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
+    found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
+    return next(found, None)
+
+
 def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
     return (pair for pair in _attempts(objects) if pair.data is not None or pair.index is not None)

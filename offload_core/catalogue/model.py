@@ -23,6 +23,10 @@ from offload_core.metadata import LedgerRecord
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
+LOST_ENTRIES = "lost-entries"
+"""The code of an object that is read, and lacks entries."""
+
+
 class Problem(enum.Enum):
     """Why an object is not read, by a stable code."""
 
@@ -81,6 +85,15 @@ class StoredObject:
         As far as is known: of an unread one, that both objects are there.
         """
         return self.problem is None
+
+    @property
+    def complaint(self) -> tuple[str, str] | None:
+        """What is to be said of it, by a stable code and in words: why it is not read, or what it lacks."""
+        if self.problem is not None:
+            return self.problem.value, self.detail or ""
+        if self.lost is not None:
+            return LOST_ENTRIES, f"saved from a damaged object; it lacks {self.lost.pack()}"
+        return None
 
     @property
     def is_unread(self) -> bool:
@@ -230,13 +243,13 @@ class Catalogue:
 
     @cached_property
     def problems(self) -> tuple[StoredObject, ...]:
-        """All objects that are not read because something is wrong with them, by key."""
+        """All objects that something is wrong with, by key."""
         found = [
             stored
             for topic in self.topics
             for ledger in topic.ledgers
             for stored in ledger.attempts
-            if not stored.is_complete
+            if stored.complaint is not None
         ]
         return tuple(
             sorted({stored.key.data_key: stored for stored in [*found, *self.strays]}.values(), key=_by_key)

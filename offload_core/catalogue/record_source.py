@@ -107,18 +107,23 @@ def require_complete(records: Records) -> list[TopicName]:
         OptionError: they may not, and why.
         StoreError, FormatError: of the store.
     """
-    if records.why_incomplete is not None:
-        raise OptionError(
-            f"by these records nothing is deleted: {records.why_incomplete}",
-            expected="the metadata store itself: zk:HOST:2181, or sqlite:PATH",
-        )
+    _check_complete(records)
     topics = records.topics()
+    _check_complete(records)  # by the names of all as well
     if not topics:
         raise OptionError(
             "by these records nothing is deleted: there is none of any managed ledger",
             expected="a cluster's metadata store, with its chroot",
         )
     return topics
+
+
+def _check_complete(records: Records) -> None:
+    if records.why_incomplete is not None:
+        raise OptionError(
+            f"by these records nothing is deleted: {records.why_incomplete}",
+            expected="the metadata store itself: zk:HOST:2181, or sqlite:PATH",
+        )
 
 
 def read_each(

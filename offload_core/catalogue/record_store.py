@@ -18,10 +18,17 @@ class StoreRecords:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._names: dict[TopicName, str] = {}
+        self._twin: str | None = None
 
     @property
     def why_incomplete(self) -> str | None:
-        """A store that can be written keeps the records itself; one that is only read passes on what others tell."""
+        """A store that can be written keeps the records itself; one that is only read passes on what others tell.
+
+        Once `topics` was asked: nor may two records be of one topic, only one of which is read: an old name with its
+        cluster in it, or one that Pulsar would encode otherwise.
+        """
+        if self._twin is not None:
+            return f"another record is of the same topic as that of {self._twin}"
         if callable(getattr(self._store, "put", None)):
             return None
         return "a broker's answers leave out what the caller may not see, and the segments of ledgers"
@@ -35,7 +42,10 @@ class StoreRecords:
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """The topics of these namespaces, or of all."""
-        names = {topic_of_managed_ledger(name): name for name in list_names(self._store, namespaces)}
+        names: dict[TopicName, str] = {}
+        for name in list_names(self._store, namespaces):
+            if names.setdefault(topic_of_managed_ledger(name), name) != name:
+                self._twin = name
         self._names |= names
         return list(names)
 

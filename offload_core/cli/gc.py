@@ -77,6 +77,15 @@ NotShared = Annotated[
     ),
 ]
 
+TakeStandIns = Annotated[
+    bool,
+    typer.Option(
+        "--take-stand-ins",
+        help="What relocate --mapping or repair made to stand in for copies that records name goes as well: no mapping "
+        "is used any more.",
+    ),
+]
+
 
 def gc(
     url: Url,
@@ -87,6 +96,7 @@ def gc(
     accept_short_grace: ShortGrace = False,
     clock_skew: ClockSkew = None,
     not_shared: NotShared = False,
+    take_stand_ins: TakeStandIns = False,
     limit: Annotated[
         int | None, typer.Option(min=0, help="At most so many; the next time it goes on.")
     ] = None,
@@ -113,6 +123,7 @@ def gc(
         given, own = records, named(records_option, "the records")
         wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
+        scope = replace(scope, takes_stand_ins=take_stand_ins)
         with opened(url, driver, option, layer) as tier, err.status("") as status:
 
             def open_them() -> AbstractContextManager[RecordsOfTopics]:

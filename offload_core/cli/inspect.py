@@ -34,6 +34,7 @@ from offload_core.codec.cursor import open_cursor
 from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.codec.salvaged_objects import lost_of
 from offload_core.filters.indexed import indexed_filter
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
@@ -201,6 +202,9 @@ def _print(
     facts.add_row("index object", cell(f"{key.index_key}, {index_stat.size_bytes:,} bytes"))
     for name, value in sorted((data or index_stat).user_metadata.items()):
         facts.add_row(cell(name), cell(value))
+    lost = lost_of((data or index_stat).user_metadata)
+    if lost is not None:
+        facts.add_row("lost entries", cell(f"it was saved from a damaged object, and lacks {lost.pack()}"))
     out.print(facts)
     for ledger in index.ledgers:
         out.print(f"\n[bold]ledger {ledger.ledger_id}[/bold]")
@@ -236,6 +240,7 @@ def _to_json(
     data: ObjectStat | None,
     headers: dict[int, str],
 ) -> dict[str, Any]:
+    lost = lost_of((data or index_stat).user_metadata)
     return {
         "format": index.object_format.value,
         **_compression(index),
@@ -245,6 +250,7 @@ def _to_json(
         "index_key": key.index_key,
         "index_bytes": index_stat.size_bytes,
         "user_metadata": dict((data or index_stat).user_metadata),
+        "lost_entries": None if lost is None else lost.pack(),
         "ledgers": [
             {
                 "ledger": ledger.ledger_id,

@@ -60,7 +60,7 @@ _PLACES: dict[Sort, Callable[[Row], str | float | None]] = {
     Sort.ENTRIES: lambda row: row.entries,
     Sort.LEDGERS: lambda row: row.ledgers,
     Sort.ATTEMPTS: lambda row: row.attempts,
-    Sort.PROBLEMS: lambda row: row.unreadable + row.superseded,
+    Sort.PROBLEMS: lambda row: row.unreadable + row.lacking + row.superseded,
     Sort.OLDEST: lambda row: row.oldest.timestamp() if row.oldest else None,
     Sort.NEWEST: lambda row: row.newest.timestamp() if row.newest else None,
 }
@@ -154,7 +154,7 @@ def _noting_problems(
             problems.add(each, each.key.data_key)
             continue
         for stored in each.ledger.attempts:
-            if not stored.is_complete:
+            if stored.complaint is not None:
                 problems.add(stored, stored.key.data_key)
         yield each
 

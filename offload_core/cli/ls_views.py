@@ -72,8 +72,8 @@ def print_problems(problems: Iterator[StoredObject]) -> None:
         table = table_of("problem", "object", "what is wrong")
         table.style = "yellow"
         for stored in some:
-            code = stored.problem.value if stored.problem else ""
-            table.add_row(code, cell(stored.key.data_key), cell(stored.detail))
+            code, words = stored.complaint or ("", "")
+            table.add_row(code, cell(stored.key.data_key), cell(words))
         out.print(table)
 
 
@@ -131,6 +131,7 @@ def _notes(row: Row) -> str:
         return row.problem
     counts = (
         (row.unreadable, "not readable"),
+        (row.lacking, "lack entries"),
         (row.superseded, "superseded"),
         (row.hot_only, "in BookKeeper only"),
     )
@@ -156,6 +157,7 @@ def topics_to_json(found: Iterator[FoundLedger]) -> Iterator[dict[str, Any]]:
 
 def object_to_json(stored: StoredObject) -> dict[str, Any]:
     """An attempt."""
+    code, words = stored.complaint or (None, None)
     return {
         "key": stored.key.data_key,
         "format": stored.key.object_format.value,
@@ -164,8 +166,8 @@ def object_to_json(stored: StoredObject) -> dict[str, Any]:
         "storage_class": stored.storage_class,
         "modified_at": stored.modified_at.isoformat() if stored.modified_at else None,
         "complete": stored.is_complete,
-        "problem": stored.problem.value if stored.problem else None,
-        "detail": stored.detail,
+        "problem": code,
+        "detail": words,
     }
 
 
@@ -183,6 +185,7 @@ def row_to_json(row: Row, level: Level) -> dict[str, Any]:
         "blocks": row.blocks,
         "attempts": row.attempts,
         "unreadable": row.unreadable,
+        "lacking": row.lacking,
         "problem": row.problem,
         "superseded": row.superseded,
         "hot_only": row.hot_only,

@@ -91,9 +91,10 @@ def recover(
     """Rebuild managed ledgers' records from a tier alone, and say what cannot be known.
 
     Without --yes nothing is written. A record that is there is never changed. It can be called again after any
-    failure, and goes on. The exit code is 1 if a topic has another record, or something is left that is in none.
+    failure, and goes on. The exit code is 1 if a topic has another record, or something is left that is in none, 2 if
+    something failed.
     """
-    with reported(debug):
+    with reported(debug, failed=2):
         if yes and into is None:
             raise OptionError("where are the records to be written?", expected="--into URL")
         log = audit_of(yes, audit_log)

@@ -256,7 +256,9 @@ def _opened(
             topic = topic_of_managed_ledger(name)
             return found.read([topic]).get(topic)
 
-        if is_dry and not mapping.exists():  # nothing is written, no file either
+        if is_dry:  # nothing is written, also not to a mapping that is there
+            known = mapping.read_bytes() if mapping.exists() else b""
             mapping = Path(held.enter_context(TemporaryDirectory())) / "mapping"
+            mapping.write_bytes(known)
         file = held.enter_context(MappingFile(mapping))
         yield MappingBook(file, read, system_now_ms), topics

@@ -11,7 +11,7 @@ import typer
 
 from offload_core.api import TierReader
 from offload_core.catalogue import Records as RecordsOfTopics
-from offload_core.catalogue import open_records
+from offload_core.catalogue import open_records, parse_topic
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -51,6 +51,10 @@ def repair(
     ] = None,
     ledger: Annotated[
         list[int] | None, typer.Option("--ledger", help="Only objects of this ledger; may be given again.")
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", "-t", help="Only this topic, or all its partitions; may be given again."),
     ] = None,
     quarantine: Annotated[
         bool,
@@ -95,6 +99,7 @@ def repair(
                 prefix=prefix,
                 keys=[_key(each) for each in keys or ()],
                 ledger_ids=ledger or (),
+                topics=[parse_topic(each) for each in topic or ()],
                 records=_opener(records, tier, own),
                 ours=ours,
                 quarantine=quarantine,
@@ -149,6 +154,7 @@ def to_json(planned: PlannedRepair, done: Repaired | None) -> dict[str, Any]:
         "lost": None if lost is None else lost.count,
         "lost_entries": None if lost is None or not lost.count else lost.pack(),
         "target": planned.target,
+        "other": planned.other,
         "is_done": planned.is_done or done is not None,
         "written": [] if done is None else list(done.written),
         "moved": [] if done is None else list(done.moved),
@@ -159,18 +165,36 @@ def to_json(planned: PlannedRepair, done: Repaired | None) -> dict[str, Any]:
 def by_hand(planned: PlannedRepair) -> list[str]:
     """What is left to whoever calls it."""
     said = []
-    if planned.recorded is not None and planned.target is not None:
-        key = parse_key(planned.target)
+    new = planned.target or planned.other
+    if planned.recorded is not None and new is not None and not planned.is_switched:
+        key = parse_key(new)
         assert key is not None
         most, least = pulsars_bits(key.uuid)
+        lost = "" if planned.other else "; a broker fails at lost entries"
         said.append(
-            f"the record of {planned.recorded} names the damaged copy; --switch-records changes one that is ours. In a "
-            f"broker's, its offload context must have uidMsb {most} and uidLsb {least}; a broker fails at lost entries"
+            f"the record of {planned.recorded} names the damaged copy; --switch-records changes one that is ours, of a "
+            f"copy that is no MapFile. In a broker's, its offload context must have uidMsb {most} and uidLsb "
+            f"{least}{lost}"
         )
+    if planned.choice.action is Action.OTHER_COPY and planned.recorded is None and not planned.is_moved:
+        said.append("readers without records read the newest copy: --quarantine puts this one aside")
     if planned.hot and planned.choice.action in (Action.NOT_SAVABLE, Action.SALVAGE):
         ids = ", ".join(map(str, planned.hot))
-        said.append(f"by its record the hot copy of ledger {ids} is there: keep it, and offload it again")
+        said.append(
+            f"by its record the hot copy of ledger {ids} is there: keep it, and offload it again{_again(planned)}"
+        )
     return said
+
+
+def _again(planned: PlannedRepair) -> str:
+    """How a ledger whose segment is damaged is offloaded again; one in an object of its own stays offloaded."""
+    key = None if planned.key is None else parse_key(planned.key)
+    if key is None or key.ledger_id is not None or planned.recorded is None:
+        return ""
+    return (
+        f": `offload rollback delete URL --records RECORDS --topic {planned.recorded} --release --yes "
+        f"--audit-log FILE`, then `offload topics offload {planned.recorded}`"
+    )
 
 
 def _show(planned: list[PlannedRepair], done: list[Repaired] | None, *, as_json: bool) -> None:

@@ -17,9 +17,8 @@ from offload_core.catalogue.listing import stream_pairs
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.attempts import is_under_way
-from offload_core.gc.copy_looks import CopyLooks
 from offload_core.gc.garbage import Garbage, Kind, objects_of
-from offload_core.gc.judging import Kept, Owners, judge_named, judge_unnamed
+from offload_core.gc.judging import ELSEWHERE, Kept, Owners, judge_named, judge_unnamed
 from offload_core.gc.naming import NamedAttempt, Naming, namings
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Summary
@@ -27,6 +26,7 @@ from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
+from offload_core.verify.copy_looks import CopyLooks
 from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
@@ -138,8 +138,8 @@ class Finder:
                 topic = wanted.get(named.topic)
                 if topic is None or topic not in infos:
                     continue
-                if found.pair.key.folder != self.owners.folder and not found.pair.key.is_mapfile:
-                    self._summary.unknown["it lies in another folder"] += 1
+                if self.owners.is_elsewhere(found.pair.key):
+                    self._summary.unknown[ELSEWHERE] += 1
                     continue
                 info = infos[topic]
                 if info is not None and is_under_way(info, found.pair.key.uuid, self._scope.now_ms()):
@@ -188,6 +188,7 @@ class Finder:
             cluster=examined.cluster,
             is_sound=examined.is_sound,
             ledger_ids=tuple(sorted(ids)),
+            stands_in=examined.stands_in and not self._scope.takes_stand_ins,
         )
 
     def _unnamed(self, records: Records) -> Iterator[Garbage]:

@@ -57,6 +57,7 @@ class Garbage:
         pair: the objects; None for an upload.
         upload: None for objects.
         topic, ledger_ids: whose it is, where that is known.
+        stands_in: it was made to stand in for a copy that records may still name.
         modified_at: of the younger of the objects, or when the upload was begun.
     """
 
@@ -69,6 +70,7 @@ class Garbage:
     ledger_ids: tuple[int, ...]
     size_bytes: int | None
     modified_at: datetime
+    stands_in: bool = False
 
     @property
     def uuid(self) -> UUID | None:

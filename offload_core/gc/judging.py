@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
 from offload_core.catalogue.known_tiers import is_another_place, tier_record
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.codec.object_format import ObjectKey
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.naming import Naming, naming_of, namings
 from offload_core.gc.survey import Surveyed
@@ -19,7 +21,9 @@ from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import covered_stop
 from offload_core.tier import Tier
 
+ELSEWHERE = "it lies in another folder"
 _LAST = "its ledger has no other copy here that is whole"
+_STANDS_IN = "it stands in for a copy that records name, by a mapping of relocate or after a repair"
 _OF_NAMING = {
     Naming.REPLACED: Kind.REPLACED,
     Naming.FAILED: Kind.FAILED,
@@ -54,10 +58,17 @@ class Owners:
     clusters: Collection[str]
     is_shared: bool
 
+    def is_elsewhere(self, key: ObjectKey) -> bool:
+        """Whether objects lie in another folder, such as a backup: of a MapFile by its key, which has the topic."""
+        name = key.managed_ledger
+        if name is None:
+            return key.folder != self.folder
+        return managed_ledger_of_topic(topic_of_managed_ledger(name)) != name
+
     def why_not_ours(self, found: Surveyed) -> str | None:
         """Why objects may be another's, in words; None if they are the records' cluster's."""
-        if not found.pair.key.is_mapfile and found.pair.key.folder != self.folder:
-            return "it lies in another folder"
+        if self.is_elsewhere(found.pair.key):
+            return ELSEWHERE
         if found.cluster in self.clusters or (not self.is_shared and not (found.cluster and self.clusters)):
             return None
         if found.cluster is None:
@@ -77,6 +88,8 @@ def judge_unnamed(
         return _garbage(Kind.DELETED_TOPIC, found, topic)
     if naming_of(info, found.pair.key.uuid) is not None:
         return Kept(why="a record names it")
+    if found.stands_in and _may_stand_in(found, info):
+        return Kept(why=_STANDS_IN)
     if not found.ledger_ids:
         for ledger in info.ledgers:
             if not _has_its_copies(tier, topic, ledger, folder, holds):
@@ -130,6 +143,12 @@ def judge_named(
     return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
 
 
+def _may_stand_in(found: Surveyed, info: ManagedLedgerInfo) -> bool:
+    """Whether a ledger is there that it may be needed for."""
+    ledgers = [info.ledger(ledger_id) for ledger_id in found.ledger_ids]
+    return not ledgers or any(ledger is not None and not ledger.is_condemned for ledger in ledgers)
+
+
 def _names(ledger: LedgerRecord, found: Surveyed) -> bool:
     return any(each.uuid == found.pair.key.uuid for each in namings(ManagedLedgerInfo(ledgers=(ledger,))))
 
@@ -171,4 +190,5 @@ def _garbage(
         ledger_ids=found.ledger_ids if ledger_ids is None else ledger_ids,
         size_bytes=sum(each.size_bytes for each in objects_of(found.pair)),
         modified_at=found.youngest,
+        stands_in=found.stands_in,
     )

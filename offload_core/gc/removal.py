@@ -23,7 +23,6 @@ from offload_core.catalogue import Records, read_each
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.attempts import forget, give_up
-from offload_core.gc.copy_looks import CopyLooks
 from offload_core.gc.garbage import Garbage, Kind
 from offload_core.gc.judging import Kept, judge_named, judge_unnamed
 from offload_core.gc.naming import Naming, naming_of
@@ -33,6 +32,7 @@ from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload.attempt_objects import delete_attempt, delete_objects
 from offload_core.tier import Tier
+from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AttemptError,
     FormatError,
@@ -139,7 +139,9 @@ class Removal:
             is_at_it = named is not None and named.naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
             return "an attempt has begun" if is_at_it else None
         assert topic is not None
-        found = Surveyed(number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids)
+        found = Surveyed(
+            number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
+        )
         if garbage.kind in _NAMED:
             judged = judge_named(
                 self.tier,

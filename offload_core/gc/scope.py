@@ -28,6 +28,7 @@ class Scope:
         clock_skew: how far the store's clock may be from `now_ms`, when its lead was taken off.
         clock_lead: how far the store's clock is known to be ahead of `now_ms`.
         is_shared: others may write here than the cluster of the records.
+        takes_stand_ins: copies go as well that were made to stand in for others, by a mapping or a repair.
         now_ms: the time, since 1970, UTC.
     """
 
@@ -37,6 +38,7 @@ class Scope:
     clock_skew: timedelta = DEFAULT_CLOCK_SKEW
     clock_lead: timedelta = timedelta(0)
     is_shared: bool = True
+    takes_stand_ins: bool = False
     now_ms: Callable[[], int] = system_now_ms
 
     @property

@@ -23,13 +23,17 @@ from offload_hooks.values import ListedObject, StaleUpload, Upload
 _TABLES = """
     CREATE TABLE objects (
         id INTEGER PRIMARY KEY, key TEXT, uuid BLOB, data_size INTEGER, data_at REAL, index_size INTEGER, index_at REAL,
-        youngest REAL, topic TEXT, cluster TEXT, is_sound INTEGER, ledgers TEXT);
+        youngest REAL, topic TEXT, cluster TEXT, is_sound INTEGER, ledgers TEXT,
+        stands_in INTEGER);
     CREATE INDEX by_uuid ON objects (uuid);
     CREATE INDEX by_topic ON objects (topic, key) WHERE topic IS NOT NULL;
     CREATE TABLE uploads (key TEXT, uuid BLOB, upload_id TEXT, started_at REAL);
     CREATE TABLE named (uuid BLOB PRIMARY KEY, naming INTEGER, topic TEXT, ledger INTEGER) WITHOUT ROWID;
 """
-_OBJECT = "objects.id, objects.key, data_size, data_at, index_size, index_at, objects.topic, cluster, is_sound, ledgers"
+_OBJECT = (
+    "objects.id, objects.key, data_size, data_at, index_size, index_at, objects.topic, cluster, is_sound, ledgers, "
+    "stands_in"
+)
 _NEEDED = Naming.NEEDED.value
 
 
@@ -40,6 +44,7 @@ class Surveyed:
     Attributes:
         topic: the managed ledger's name, by the objects themselves or by the record that names them.
         ledger_ids: in it, by its index or key; none if neither tells.
+        stands_in: it was made to stand in for a copy that records may still name.
     """
 
     number: int
@@ -48,6 +53,7 @@ class Surveyed:
     cluster: str | None = None
     is_sound: bool = False
     ledger_ids: tuple[int, ...] = ()
+    stands_in: bool = False
 
     @property
     def youngest(self) -> datetime:
@@ -118,8 +124,11 @@ class Survey:
     def describe(self, found: Sequence[Surveyed]) -> None:
         """What a look at these told."""
         self._file.executemany(
-            "UPDATE objects SET topic = ?, cluster = ?, is_sound = ?, ledgers = ? WHERE id = ?",
-            [(e.topic, e.cluster, e.is_sound, json.dumps(e.ledger_ids), e.number) for e in found],
+            "UPDATE objects SET topic = ?, cluster = ?, is_sound = ?, ledgers = ?, stands_in = ? WHERE id = ?",
+            [
+                (e.topic, e.cluster, e.is_sound, json.dumps(e.ledger_ids), e.stands_in, e.number)
+                for e in found
+            ],
         )
 
     # --- asking --------------------------------------------------------------------------------
@@ -168,7 +177,7 @@ class Survey:
         last = 0
         while rows := self._rows(query, than.timestamp(), last, at_once):
             last = rows[-1][0]
-            yield [(_surveyed(row), _named(row[10:])) for row in rows]
+            yield [(_surveyed(row), _named(row[11:])) for row in rows]
 
     def uploads(self, than: datetime) -> Iterator[tuple[StaleUpload, Named | None]]:
         """The uploads that were begun before, with how records name their attempts."""
@@ -191,7 +200,7 @@ class Survey:
             f"WHERE naming = {_NEEDED} AND data_size IS NOT NULL AND index_size IS NOT NULL "
             "GROUP BY named.topic LIMIT ?"
         )
-        return [(_surveyed(row), _named(row[10:])) for row in self._rows(query, most)]
+        return [(_surveyed(row), _named(row[11:])) for row in self._rows(query, most)]
 
     def _rows(self, query: str, *given: object) -> list[Any]:
         return self._file.execute(query, given).fetchall()
@@ -209,7 +218,9 @@ def _time(seconds: float) -> datetime:
 
 
 def _surveyed(row: Sequence[Any]) -> Surveyed:
-    number, key, data_size, data_at, index_size, index_at, topic, cluster, is_sound, ledgers = row[:10]
+    number, key, data_size, data_at, index_size, index_at, topic, cluster, is_sound, ledgers, stands = row[
+        :11
+    ]
     parsed = parse_key(key)
     assert parsed is not None
     pair = Pair(
@@ -224,6 +235,7 @@ def _surveyed(row: Sequence[Any]) -> Surveyed:
         cluster=cluster,
         is_sound=bool(is_sound),
         ledger_ids=tuple(json.loads(ledgers or "[]")),
+        stands_in=bool(stands),
     )
 
 

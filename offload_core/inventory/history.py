@@ -134,6 +134,8 @@ def _written(ledger_id: int | None, stored: StoredObject, state: str) -> Event:
     said = [f"{stored.key.object_format.value}, {size:,} bytes", state]
     if stored.problem is not None:
         said.append(f"not readable: {stored.detail or stored.problem.value}")
+    elif stored.complaint is not None:
+        said.append(stored.complaint[1])
     return Event(
         at=stored.modified_at,
         ledger_id=ledger_id,

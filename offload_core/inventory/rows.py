@@ -46,6 +46,7 @@ class Row:
         data_bytes: what is read; of an object all of it.
         stored_bytes: of all attempts, data and indexes.
         unreadable: attempts that something is wrong with; `problem` is that of an object, by its code.
+        lacking: complete attempts that lack entries, which were lost.
         superseded: complete attempts that are not read.
         hot_only: ledgers that are in BookKeeper only, by their records.
         oldest, newest: times of attempts.
@@ -65,6 +66,7 @@ class Row:
     blocks: int = 0
     attempts: int = 0
     unreadable: int = 0
+    lacking: int = 0
     problem: str | None = None
     superseded: int = 0
     hot_only: int = 0
@@ -97,6 +99,7 @@ class Row:
     def see(self, stored: StoredObject) -> None:
         """Count an attempt's bytes and times in."""
         self.unreadable += not stored.is_complete
+        self.lacking += stored.is_complete and stored.lost is not None
         self.stored_bytes += (stored.data_bytes or 0) + (stored.index_bytes or 0)
         if stored.storage_class is not None:
             self.storage_classes = _joined(self.storage_classes, [stored.storage_class])
@@ -194,7 +197,7 @@ def _new(found: FoundLedger, stored: StoredObject) -> Row:
         attempts=1,
         data_bytes=stored.data_bytes or 0,
         formats=(stored.key.object_format.value,),
-        problem=None if stored.problem is None else stored.problem.value,
+        problem=None if stored.complaint is None else stored.complaint[0],
     )
     row.see(stored)
     return row

@@ -23,7 +23,13 @@ from offload_core.metadata.copy_replacement import begin_replacement, forget_rep
 from offload_core.metadata.managed_ledger_info import ManagedLedgerInfo
 from offload_core.metadata.offload_context import DriverMetadata
 from offload_core.metadata.replacement_record import CopyForm, read_copies, replaced_of
-from offload_hooks.errors import AttemptError, FormatError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import (
+    AttemptError,
+    FormatError,
+    OutcomeUnknownError,
+    StoreError,
+    UnsupportedVersionError,
+)
 
 VERSION = 1
 Step = Literal["begin", "done", "dropped"]
@@ -145,14 +151,20 @@ class MappingFile:
         self._file.close()
 
     def add(self, step: Step, relocation: Relocation) -> None:
-        """Add a step, durably. Errors as `MappingFile`."""
+        """Add a step, durably.
+
+        Raises:
+            OutcomeUnknownError: it may have been added or not.
+        """
         line = json.dumps({"version": VERSION, "step": step, **_fields(relocation)}, separators=(",", ":"))
         try:
             self._file.write(line.encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            raise StoreError(f"a mapping cannot be written: {error.strerror}", key=str(self.path)) from error
+            raise OutcomeUnknownError(
+                f"a mapping cannot be written: {error.strerror}", key=str(self.path)
+            ) from error
         self.mapped = _with_step(self.mapped, step, relocation)
 
 

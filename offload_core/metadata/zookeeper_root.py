@@ -14,27 +14,13 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from offload_core.metadata.live_pulsar import PULSARS
 from offload_core.metadata.zookeeper_connection import ZooKeeperConnection
 from offload_hooks.errors import BadMagicError, OptionError, StoreUnavailableError, UnsupportedVersionError
 
 _KIND = b"pulsar-offload metadata "
 MARK = _KIND + b"1"
 """The data of a root of ours."""
-
-_PULSARS = frozenset(
-    (
-        "admin",
-        "bookies",
-        "counters",
-        "ledgers",
-        "loadbalance",
-        "managed-ledgers",
-        "namespace",
-        "schemas",
-        "stream",
-    )
-)
-"""Names of nodes that Pulsar and BookKeeper have below their own root: no root of ours is one of them or below."""
 
 _TURNS = 20
 
@@ -105,7 +91,7 @@ class ZooKeeperRoot:
 
     def _check_names(self) -> None:
         names = self.path.split("/")[1:]
-        if not names or not _PULSARS.isdisjoint(names):
+        if not names or not PULSARS.isdisjoint(names):
             raise OptionError(
                 "a ZooKeeper is written only below a root of its own",
                 key=self._key,
@@ -122,9 +108,7 @@ class ZooKeeperRoot:
                 hint="Upgrade pulsar-offload: pip install --upgrade pulsar-offload.",
             )
         names = self._connection.ask(lambda client: client.get_children_async(self.path), self.path) or []
-        what = (
-            "a live Pulsar's tree is there" if not _PULSARS.isdisjoint(names) else "something else is there"
-        )
+        what = "a live Pulsar's tree is there" if not PULSARS.isdisjoint(names) else "something else is there"
         return BadMagicError(
             f"nothing is written to a ZooKeeper where {what}",
             key=self._key,

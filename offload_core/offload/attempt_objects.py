@@ -26,10 +26,11 @@ def delete_attempt(tier: Tier, key: ObjectKey) -> None:
 def delete_objects(tier: Tier, keys: Sequence[ObjectKey]) -> None:
     """Delete the objects of these attempts, not their uploads, by two calls.
 
-    The indexes go first, so that nobody finds an index without its data.
+    The indexes go first, so that nobody finds an index without its data, and with them what lies beside the two, so
+    that nothing is left of it that no listing of attempts finds.
 
     Raises:
         StoreError: the store fails; it can be called again.
     """
-    tier.delete([key.index_key for key in keys])
-    tier.delete([name for key in keys for name in (key.data_key, *key.companion_keys)])
+    tier.delete([name for key in keys for name in (key.index_key, *key.companion_keys)])
+    tier.delete([key.data_key for key in keys])

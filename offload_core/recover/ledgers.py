@@ -77,7 +77,7 @@ def rebuild_ledger(tier: Tier, ledger: Ledger, place: DriverMetadata) -> Rebuilt
             what=Unknown.BROKEN_DATA, ledger_id=ledger.ledger_id, key=error.key, detail=str(error)
         )
         return RebuiltLedger(record=None, unknown=(*choice, fact))
-    return replace(rebuilt, unknown=(*choice, *rebuilt.unknown))
+    return replace(rebuilt, unknown=(*choice, *_lost(ledger), *rebuilt.unknown))
 
 
 def completed_ms(piece: Piece) -> int:
@@ -112,6 +112,20 @@ def _choice(ledger: Ledger) -> tuple[UnknownFact, ...]:
             )
         )
     return tuple(facts)
+
+
+def _lost(ledger: Ledger) -> tuple[UnknownFact, ...]:
+    """What the copies that are taken say that they lack of the ledger."""
+    return tuple(
+        UnknownFact(
+            what=Unknown.LOST_ENTRIES,
+            ledger_id=ledger.ledger_id,
+            key=piece.stored.key.data_key,
+            detail=piece.stored.lost.pack(),
+        )
+        for piece in ledger.pieces
+        if piece.stored.lost is not None and piece.stored.lost.touches(ledger.ledger_id, 0, None)
+    )
 
 
 def _extent(indexed: LedgerIndex) -> tuple[object, ...]:
@@ -178,7 +192,8 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
         size = closed.size
     else:
         unknown.append(UnknownFact(what=Unknown.OPEN_LEDGER, ledger_id=ledger_id, last_entry_id=stop - 1))
-        size = _size_of(tier, shares) if all(each.what is not Unknown.GAP for each in unknown) else None
+        has_all = all(each.what is not Unknown.GAP for each in unknown) and not _lost(ledger)
+        size = _size_of(tier, shares) if has_all else None
     if size is None:
         unknown.append(UnknownFact(what=Unknown.SIZE, ledger_id=ledger_id))
     info = LedgerInfo(
@@ -219,7 +234,8 @@ def _stop_of(tier: Tier, piece: Piece, begin: int, filtered: FilterRecord | None
     if piece.stored.has_gaps:
         return metadata.entries or 0
     stop, _ = _count(tier, piece, piece.ledger.blocks[-1])
-    return stop
+    lost = () if piece.stored.lost is None else piece.stored.lost.ranges
+    return max([stop, *(end for ledger_id, _, end in lost if ledger_id == piece.ledger.ledger_id)])
 
 
 def _size_of(tier: Tier, shares: list[_Share]) -> int:
@@ -239,8 +255,7 @@ def _count(tier: Tier, piece: Piece, block: IndexedBlock) -> tuple[int, int]:
     assert index is not None
     data = tier.read_range(key, block.offset, block.length)
     with placed(key=key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
-        cursor = open_cursor(
-            data, index.object_format, piece.ledger.ledger_id, block, gaps=piece.stored.has_gaps
-        )
+        gaps = piece.stored.has_gaps or piece.stored.lost is not None
+        cursor = open_cursor(data, index.object_format, piece.ledger.ledger_id, block, gaps=gaps)
         cursor.skip_to(_NO_END)
     return cursor.next_entry_id, cursor.payload_bytes

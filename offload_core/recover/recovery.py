@@ -14,6 +14,7 @@ from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.survey import LedgerSurvey
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.live_pulsar import refuse_live_pulsar
 from offload_core.metadata.record_paths import record_path
 from offload_core.recover.topics import RebuiltTopic, rebuild_topics
 from offload_core.tier import Tier
@@ -60,8 +61,11 @@ def recover_records(
         listener: told how many pairs of objects were looked at.
 
     Raises:
+        OptionError: the metadata store is a live Pulsar's, also if nothing is to be written.
         StoreError, FormatError: of the tier or the metadata; what was written stays, and it can be called again.
     """
+    if records is not None:
+        refuse_live_pulsar(records.store)
     with LedgerSurvey() as survey:
         survey.fill(tier, wanted=wanted, listener=listener)
         for rebuilt in rebuild_topics(tier, survey, cluster=cluster):

@@ -23,6 +23,10 @@ class Unknown(enum.Enum):
         "copies-differ",
         "complete copies differ; the newest is taken, as readers without records do",
     )
+    LOST_ENTRIES = (
+        "lost-entries",
+        "the copy was saved from a damaged one, and lacks entries that its record counts",
+    )
     NO_COPY = "no-copy", "no attempt at it is complete: it is left out"
     SIZE = "size", "how many bytes its entries had is not known"
     BROKEN_DATA = "broken-data", "its last block cannot be read: it is left out"
@@ -37,7 +41,14 @@ class Unknown(enum.Enum):
     @property
     def leaves_something(self) -> bool:
         """Whether entries that may be there are not in the record, or may be lost."""
-        return self in (Unknown.GAP, Unknown.BROKEN_DATA, Unknown.CLUSTERS, Unknown.NO_TOPIC, Unknown.FOLDER)
+        return self in (
+            Unknown.GAP,
+            Unknown.LOST_ENTRIES,
+            Unknown.BROKEN_DATA,
+            Unknown.CLUSTERS,
+            Unknown.NO_TOPIC,
+            Unknown.FOLDER,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

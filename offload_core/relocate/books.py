@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Protocol
 from uuid import UUID
 
+from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.metadata import (
     DriverMetadata,
     ManagedLedgerInfo,
@@ -37,7 +39,14 @@ from offload_hooks.errors import AttemptError, UnknownTopicError
 
 
 class Book(Protocol):
-    """Writes down new copies. Calls may come from many threads at once."""
+    """Writes down new copies. Calls may come from many threads at once.
+
+    Attributes:
+        marks: user metadata of new copies, beside that of the old ones.
+    """
+
+    @property
+    def marks(self) -> Mapping[str, str]: ...  # noqa: D102 - see the class
 
     def info(self, name: str) -> ManagedLedgerInfo:
         """A managed ledger's record, as of now; with what a mapping says. `UnknownTopicError` if there is none."""
@@ -76,6 +85,8 @@ def as_switched(
 
 class RecordBook:
     """Records that are ours to write; see `Book`."""
+
+    marks: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self,
@@ -171,6 +182,8 @@ class MappingBook:
         read: the record of a managed ledger, as of now; None if there is none.
     """
 
+    marks: Mapping[str, str] = MappingProxyType({MAPPED_KEY: "1"})
+
     def __init__(
         self,
         file: MappingFile,
@@ -215,8 +228,9 @@ class MappingBook:
         """See `Book`."""
         check_replaces(self.info(move.name), move)
         with self._lock:
-            begun = self._begun.pop(uuid)
+            begun = self._begun[uuid]
             self._file.add("done", replace(begun, done_ms=self._now_ms(), filters=dict(filters)))
+            del self._begun[uuid]  # not before: what may be done is none that was left
 
     def abandon(self, name: str, copy: OtherCopy, *, is_mine: bool) -> None:
         """Nobody else is at it: the mapping is locked. What is not done is never read."""

@@ -7,10 +7,11 @@ along. The index comes last, so a copy without one was broken off. Memory is bou
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeVar
 
 from offload_core.codec.object_format import ObjectKey
@@ -39,8 +40,18 @@ class CopiedBytes:
     size_bytes: int
 
 
-def copy_attempt(source: Tier, key: ObjectKey, target: Tier, new_key: ObjectKey, check: Check) -> CopiedBytes:
-    """Copy an attempt's data, a MapFile's checksums, and its index, and compare them.
+def copy_attempt(
+    source: Tier,
+    key: ObjectKey,
+    target: Tier,
+    new_key: ObjectKey,
+    check: Check,
+    marks: Mapping[str, str] = MappingProxyType({}),
+) -> CopiedBytes:
+    """Copy an attempt's data, what lies beside it, and its index, and compare them.
+
+    Args:
+        marks: user metadata of new objects, beside that of the old ones; a MapFile has none.
 
     Raises:
         ObjectNotFoundError: data or index is not there.
@@ -49,8 +60,8 @@ def copy_attempt(source: Tier, key: ObjectKey, target: Tier, new_key: ObjectKey,
     """
     index = source.stat(key.index_key)  # of an attempt without one nothing is copied
     pairs = [(key.data_key, new_key.data_key)]
-    for old, new in zip(key.checksum_keys or (), new_key.checksum_keys or (), strict=True):
-        pairs.append((old, new))
+    pairs += zip(key.companion_keys, new_key.companion_keys, strict=True)
+    marks = {} if new_key.is_mapfile else marks
     copied = size_bytes = 0
     for old, new in pairs:
         try:
@@ -58,12 +69,12 @@ def copy_attempt(source: Tier, key: ObjectKey, target: Tier, new_key: ObjectKey,
         except ObjectNotFoundError:
             if old == key.data_key:
                 raise
-            continue  # not every store of MapFiles has them
-        _copy_object(source, stat, target, new, check)
+            continue  # few have all of them
+        _copy_object(source, stat, target, new, {**stat.user_metadata, **marks}, check)
         copied, size_bytes = copied + 1, size_bytes + stat.size_bytes
     data = bytes(source.read_range(index.key, 0, index.size_bytes)) if index.size_bytes else b""
     check(len(data))
-    target.write_index(new_key.index_key, data, user_metadata=index.user_metadata)
+    target.write_index(new_key.index_key, data, user_metadata={**index.user_metadata, **marks})
     _compare(target, new_key.index_key, 0, len(data), crc32c(data))
     return CopiedBytes(objects=copied + 1, size_bytes=size_bytes + len(data))
 
@@ -85,9 +96,11 @@ def same_objects(source: Tier, target: Tier, key: str) -> bool:
     )
 
 
-def _copy_object(source: Tier, stat: ObjectStat, target: Tier, key: str, check: Check) -> None:
+def _copy_object(
+    source: Tier, stat: ObjectStat, target: Tier, key: str, user_metadata: Mapping[str, str], check: Check
+) -> None:
     if not stat.size_bytes:
-        target.write_index(key, b"", user_metadata=stat.user_metadata)
+        target.write_index(key, b"", user_metadata=user_metadata)
         return
     part_bytes = _part_bytes(target, stat.size_bytes)
     checksums: list[int] = []
@@ -98,7 +111,7 @@ def _copy_object(source: Tier, stat: ObjectStat, target: Tier, key: str, check: 
             parts,
             block_bytes=min(part_bytes, stat.size_bytes),
             total_bytes=stat.size_bytes,
-            user_metadata=stat.user_metadata,
+            user_metadata=user_metadata,
             parts_in_flight=PARTS_AT_ONCE,
         )
     with ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="offload-relocate") as pool:

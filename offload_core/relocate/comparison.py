@@ -16,7 +16,7 @@ from offload_core.metadata import ManagedLedgerInfo
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.relocate.kept_entries import EntrySums, sums_of
 from offload_core.tier import Tier
-from offload_core.verify import Severity
+from offload_core.verify import Code, Severity
 from offload_core.verify.deep import DeepCheck, DeepTask
 from offload_core.verify.findings import Finding
 from offload_core.verify.objects import examine
@@ -79,6 +79,8 @@ def check_entries(
 
 def _refuse(key: ObjectKey, findings: list[Finding]) -> None:
     for finding in findings:
+        if finding.code is Code.LOST_ENTRIES:
+            continue  # the old copy lacks them as well, and both say so
         if finding.code.severity is Severity.ERROR:
             raise DataLossError(
                 f"a new copy is not sound: {finding.code.value}: {finding.what}",
@@ -95,6 +97,7 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair:
     pair = Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
     if key.checksum_keys is not None:
         pair.data_checksums, pair.index_checksums = (_listed(tier, each) for each in key.checksum_keys)
+    pair.block_checksums = _listed(tier, key.block_checksums_key)
     return pair
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from uuid import UUID
 
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -22,6 +23,8 @@ from offload_core.codec.filtered_objects import (
     is_filtered,
 )
 from offload_core.codec.object_format import FORMAT_VERSION_KEY, ObjectFormat
+from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
+from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.filters import FilterRecord
 from offload_core.filters.indexed import indexed_filter
 from offload_core.filters.record import joined
@@ -48,6 +51,8 @@ _OURS = frozenset(
         FILTERED_STOP_KEY,
         FILTERED_KEPT_KEY,
         FILTERED_DROPPED_KEY,
+        MAPPED_KEY,
+        REPAIRED_FROM_KEY,
     )
 )
 """User metadata that is written anew; all else goes along."""
@@ -103,16 +108,20 @@ class EntryCopies:
         uuid: UUID,
         format_: ObjectFormat,
         check: Check,
+        marks: Mapping[str, str] = MappingProxyType({}),
     ) -> CopiedEntries:
         """Write ledgers into one new copy; one alone, unless it is a streaming object.
 
+        Args:
+            marks: user metadata of the new copy, beside that of the old ones.
+
         Raises:
             DataLossError: entries are not there; nothing is left of the new copy, if its store answers.
-            OptionError: a copy was filtered, and nothing says how.
+            OptionError: a copy was filtered, and nothing says how; or it lost entries.
             StoreError, FormatError: of either side.
         """
         with ExitStack() as held:
-            about = dict(self._about(name, ledgers[0]))
+            about = self._about(name, ledgers[0]) | dict(marks)
             filters = self._filters(name, ledgers)
             kept: list[KeptLedger] = []
             for ledger in ledgers:
@@ -175,7 +184,7 @@ class EntryCopies:
                 raise
             return handle.result().result().data_bytes
 
-    def _about(self, name: str, ledger: LedgerRecord) -> Mapping[str, str]:
+    def _about(self, name: str, ledger: LedgerRecord) -> dict[str, str]:
         """User metadata of the first copy, that stays."""
         piece = self._pieces(name, ledger)[0]
         found = piece.tier.stat(piece.key.data_key).user_metadata
@@ -199,7 +208,14 @@ class EntryCopies:
 
     def _filter(self, piece: ColdPiece) -> FilterRecord | None:
         record = indexed_filter(piece.ledger)
-        if record is None and is_filtered(piece.tier.stat(piece.key.data_key).user_metadata):
+        said = piece.tier.stat(piece.key.data_key).user_metadata
+        if LOST_KEY in said:
+            raise OptionError(
+                "a copy lost entries before it was repaired, and would not say so in another format",
+                key=piece.key.data_key,
+                hint="It can be moved as it is, in its format.",
+            )
+        if record is None and is_filtered(said):
             raise OptionError(
                 "a copy went through a filter of which its index says nothing",
                 key=piece.key.data_key,

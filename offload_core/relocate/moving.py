@@ -12,7 +12,7 @@ is deleted by the next run, when nobody is at it any more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -24,6 +24,7 @@ from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata import (
     DriverMetadata,
+    LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
@@ -38,8 +39,10 @@ from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
 from offload_core.relocate.kept_entries import EntrySums
 from offload_core.relocate.model import How, Move
 from offload_core.tier import Tier
+from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AttemptError,
+    DataLossError,
     LiveAttemptError,
     ObjectNotFoundError,
     OffloadError,
@@ -170,29 +173,51 @@ class Mover:
         return cleaned
 
     def replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
-        """The copies in these tiers that were replaced for so long, and that no ledger reads."""
-        name = managed_ledger_of_topic(topic)
-        needed = read_copies(self._book.info(name))
-        before = self._now_ms() - grace_ms
-        return [
-            copy
-            for copy in self._book.others(name)
-            if copy.role is OtherRole.REPLACED
-            and copy.since_ms <= before
-            and copy.uuid not in needed
-            and self._is_ours(copy.driver)
-        ]
+        """The copies in these tiers that were replaced for so long, and that no ledger reads or lacks."""
+        return [copy for copy, is_held in self._due(topic, grace_ms) if is_held]
 
     def delete_replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
         """Delete the objects of copies that were replaced for so long; which they were.
 
         Raises:
+            DataLossError: what took the place of one is not there as a whole, so it stays; the others are deleted.
             StoreError: of a tier or the record; it can be called again.
         """
-        found = self.replaced(topic, grace_ms)
-        for copy in found:
+        deleted, left = [], []
+        for copy, is_held in self._due(topic, grace_ms):
+            if not is_held:
+                left.append(copy)
+                continue
             self._delete(topic, copy, "another copy took its place")
-        return found
+            deleted.append(copy)
+        if left:
+            raise DataLossError(
+                f"copies of {topic} stay that were replaced: what took their place is not there as a whole",
+                ledger_id=left[0].ledger_ids[0],
+                found=", ".join(str(copy.uuid) for copy in left),
+                hint="`offload verify` tells what is wrong with the copy that is read.",
+            )
+        return deleted
+
+    def _due(self, topic: TopicName, grace_ms: int) -> Iterator[tuple[OtherCopy, bool]]:
+        """The copies that were replaced for so long; and whether what is read now has all of it, and is here."""
+        name = managed_ledger_of_topic(topic)
+        info, before = self._book.info(name), self._now_ms() - grace_ms
+        needed = read_copies(info)
+        for copy in self._book.others(name):
+            if copy.role is not OtherRole.REPLACED or copy.since_ms > before or copy.uuid in needed:
+                continue
+            if self._is_ours(copy.driver):
+                ledgers = [info.ledger(ledger_id) for ledger_id in copy.ledger_ids]
+                yield copy, all(ledger is None or self._is_held(topic, ledger) for ledger in ledgers)
+
+    def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
+        """Whether the copies that a ledger reads are here, and have what its record says."""
+        return ledger.is_condemned or all(
+            CopyLooks(self._both.find(copy.driver)).holds(copy, ledger)
+            for copy in recorded_copies(topic, ledger)
+            if copy.unfinished is None
+        )
 
     def _copy(
         self,
@@ -209,13 +234,15 @@ class Mover:
             if recorded.mapfile_key is not None and not _is_there(self._source, key):
                 key = recorded.mapfile_key
             new_key = self._new_key(move, uuid, driver)
-            return copy_attempt(self._source, key, self._target, new_key, check).size_bytes, {}, {}
+            marks = self._book.marks
+            copied_bytes = copy_attempt(self._source, key, self._target, new_key, check, marks)
+            return copied_bytes.size_bytes, {}, {}
         info = self._book.info(move.name)
         ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
         present = [ledger for ledger in ledgers if ledger is not None]
         if len(present) < len(ledgers):
             raise AttemptError("a ledger was deleted meanwhile", ledger_id=move.ledger_ids[0])
-        copied = self._entries.copy(move.name, present, uuid, move.format, check)
+        copied = self._entries.copy(move.name, present, uuid, move.format, check, self._book.marks)
         filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
         return copied.size_bytes, copied.sums, filters
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from offload_core.catalogue.listing import Pair, stream_pairs
+from offload_core.catalogue.listing import Pair, find_pair
 from offload_core.catalogue.reading import MAX_INDEX_BYTES
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.entry_directory import STRIDE_BYTES
@@ -27,7 +27,8 @@ from offload_core.repair.known import Known
 from offload_core.repair.mapfile_contents import read_mapfile_contents
 from offload_core.repair.mapfile_scan import MapFileScan
 from offload_core.repair.object_bytes import ObjectBytes
-from offload_core.repair.plan import OF_INDEX_METADATA, Choice, Seen, choose
+from offload_core.repair.plan import OF_INDEX_METADATA, Action, Choice, Seen, choose
+from offload_core.repair.read_back import has_entries
 from offload_core.repair.salvage import Salvage
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding
@@ -36,7 +37,7 @@ from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 
 YOUNG = timedelta(minutes=10)
-"""Of a data object without an index that is newer, an offload may be under way."""
+"""Of a data object without an index that is newer, or a MapFile, an offload may be under way."""
 
 _AS_WRITTEN = frozenset(
     {
@@ -58,6 +59,7 @@ class Judged:
         index_metadata: user metadata of that.
         salvage: what can be saved, where something can.
         lost: entries that cannot.
+        other: another copy that makes it needless.
     """
 
     pair: Pair
@@ -69,18 +71,19 @@ class Judged:
     salvage: Salvage | None = None
     lost: LostEntries | None = None
     entries: int = 0
+    other: ObjectKey | None = None
 
     @property
     def key(self) -> ObjectKey:
         """The pair's key."""
         return self.pair.key
 
-
-def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
-    """What there is of a pair now."""
-    stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
-    found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
-    return next(found, None)
+    @property
+    def replacement(self) -> ObjectKey | None:
+        """What takes its place: another copy, or what is saved of it."""
+        if self.choice.action is Action.SALVAGE and self.salvage is not None:
+            return self.salvage.target
+        return self.other
 
 
 def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, *, now_ms: int) -> Judged:
@@ -148,7 +151,7 @@ def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, 
         entries=contents.entry_count,
         lost=lost,
         checksums_only=checksums_only,
-        is_young=Code.NO_INDEX in codes and known is None and _is_young(pair, now_ms),
+        is_young=(Code.NO_INDEX in codes or key.is_mapfile) and known is None and _is_young(pair, now_ms),
     )
     return Judged(
         pair=pair,
@@ -181,23 +184,7 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
         raise result.failure
     if result.is_gone or any(each.code not in _AS_WRITTEN for each in result.findings):
         return False
-    data = ObjectBytes(tier, pair.key.data_key, pair.data.size_bytes)
-    copied = read_contents(
-        data,
-        pair.key,
-        index=examined.index,
-        expected={},
-        gaps=has_gaps(salvage.said),
-        lacks=bool(salvage.lost.count),
-    )
-    new = [(each.ledger_id, entry) for each in copied.ledgers for entry in each.entries]
-    old = [(each.ledger_id, entry) for each in salvage.contents.ledgers for entry in each.entries]
-    return len(new) == len(old) and all(
-        one[0] == two[0]
-        and one[1].entry_id == two[1].entry_id
-        and copied.payload(one[1]) == salvage.contents.payload(two[1])
-        for one, two in zip(new, old, strict=True)
-    )
+    return has_entries(tier, pair.key.data_key, examined.index, salvage.contents)
 
 
 def _said(tier: Tier, pair: Pair) -> dict[str, str]:

@@ -19,6 +19,8 @@ class Action(enum.Enum):
     """A MapFile's data is right: its `.crc` file is made anew."""
     SALVAGE = "salvage"
     """What the data object still holds goes to a new pair of objects."""
+    OTHER_COPY = "other-copy"
+    """Another copy has all of it, and is right: that is to be read, and this one to be put aside."""
     NOT_SAVABLE = "not-savable"
     """Nothing can be saved here."""
     LEAVE = "leave"

@@ -14,19 +14,15 @@ from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.copy_replacement import begin_replacement, forget_replaced, switch_replacement
-from offload_core.metadata.replacement_record import CopyForm
+from offload_core.metadata.replacement_record import CopyForm, OtherRole, other_copies
 from offload_core.repair.known import Known
-from offload_hooks.errors import OptionError
 
 
 class RecordSwitch:
     """The change of one record.
 
     Args:
-        old: the damaged pair; `new` what is saved of it.
-
-    Raises:
-        OptionError: the record cannot name such a copy.
+        old: the damaged pair; `new` what takes its place, which the record can name (`can_name`).
     """
 
     def __init__(
@@ -38,12 +34,6 @@ class RecordSwitch:
         audit: AuditLog,
         now_ms: Callable[[], int],
     ) -> None:
-        if known.driver is None or old.is_mapfile or new.folder:
-            raise OptionError(
-                "the record of this copy cannot name what is saved of it",
-                key=old.data_key,
-                found=new.data_key,
-            )
         self._records = records
         self._known = known
         self._old, self._new = old, new
@@ -95,6 +85,21 @@ class RecordSwitch:
             )
         )
         self._records.update(self._known.managed_ledger, change)
+
+
+def can_name(records: ManagedLedgerRecords, known: Known, old: ObjectKey, new: ObjectKey) -> bool:
+    """Whether a record that reads one copy can read the other: it says of it no more than its uuid and its tier.
+
+    Not so one that was replaced, which is to be deleted.
+
+    Raises:
+        StoreError, MetadataError: of the records.
+    """
+    if known.driver is None or old.is_mapfile or new.is_mapfile or new.folder:
+        return False
+    found = records.read(known.managed_ledger)
+    others = () if found is None else other_copies(found.info)
+    return all(each.uuid != new.uuid or each.role is OtherRole.REPLACEMENT for each in others)
 
 
 def pulsars_bits(uuid: UUID) -> tuple[int, int]:

@@ -158,7 +158,7 @@ def _topic_row(topics: Sequence[Topic], name: str) -> dict[str, Any]:
         "formats": sorted({each.value for ledger in ledgers for each in ledger.formats}),
         "oldest": _day(min(times)) if times else None,
         "newest": _day(max(times)) if times else None,
-        "problems": sum(not stored.is_complete for stored in objects),
+        "problems": sum(stored.complaint is not None for stored in objects),
         "states": states,
     }
 
@@ -271,11 +271,12 @@ def _problems(found: Catalogue | Iterable[Finding]) -> dict[str, Any]:
 
 
 def _of_stored(stored: StoredObject) -> dict[str, Any]:
-    assert stored.problem is not None
+    assert stored.complaint is not None
+    code, words = stored.complaint
     return {
-        "code": stored.problem.value,
+        "code": code,
         "severity": "error",
-        "what": stored.detail or "",
+        "what": words,
         "place": stored.key.data_key,
         "helps": "offload verify tells more",
     }

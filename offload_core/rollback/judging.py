@@ -17,8 +17,10 @@ from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadSegment,
+    OtherRole,
     SegmentStatus,
     has_hot_copy,
+    other_copies,
 )
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.rollback.objects import StreamingListing, StreamingObject, list_streaming
@@ -135,7 +137,15 @@ class _Records:
         self._listing = listing
         self._records = records
         self._shares: dict[object, list[_Share]] = {}
-        self._whole = {each.key.uuid for each in listing.objects if each.state == "complete"}
+        self._whole = {
+            each.key.uuid for each in listing.objects if each.state == "complete" and each.stored.lost is None
+        }
+        self._replacements = {
+            copy.uuid: topic
+            for topic, info in records.items()
+            for copy in other_copies(info)
+            if copy.role is OtherRole.REPLACEMENT and not copy.is_abandoned
+        }
         for topic, info in records.items():
             for ledger in info.in_order:
                 for segment in shares_of(ledger):
@@ -145,6 +155,8 @@ class _Records:
         """One object."""
         if found.foreign is not None:
             return _unrecorded(found)
+        if found.key.uuid in self._replacements:
+            return _replacement(found, self._replacements[found.key.uuid])
         shares = self._shares.get(found.key.uuid, [])
         ledgers = [_judge_share(share) for share in shares]
         recorded = {ledger.ledger_id for ledger in ledgers}
@@ -232,13 +244,24 @@ def _of_a_cluster(found: StreamingObject, cluster: str, topic: TopicName | None)
     return _unknown(found, topic, f"it is of cluster {cluster}, and no record names it")
 
 
+def _replacement(found: StreamingObject, topic: TopicName) -> Judged:
+    """What a relocation or a repair is about to have the record name."""
+    why = "by the record it is to take the place of another copy"
+    return _alike(found, topic, Verdict.UNFINISHED, why)
+
+
 def _unknown(found: StreamingObject, topic: TopicName | None, why: str) -> Judged:
+    return _alike(found, topic, Verdict.UNKNOWN, why)
+
+
+def _alike(found: StreamingObject, topic: TopicName | None, verdict: Verdict, why: str) -> Judged:
+    """An object all of whose ledgers are judged alike, whatever their records."""
     return Judged(
         object=found,
-        verdict=Verdict.UNKNOWN,
+        verdict=verdict,
         why=why,
         ledgers=tuple(
-            JudgedLedger(ledger_id=each, topic=topic, record=None, verdict=Verdict.UNKNOWN, why=why)
+            JudgedLedger(ledger_id=each, topic=topic, record=None, verdict=verdict, why=why)
             for each in found.ledger_ids
         ),
         topics=_distinct([topic]),

@@ -125,12 +125,7 @@ class Code(enum.Enum):
         "the index lists a ledger twice or with another's metadata, or does not fit its data file",
         _INDEX,
     )
-    INDEX_CHECKSUM = (
-        "index.checksum",
-        _ERROR,
-        "the index of a MapFile does not match its `.crc` file",
-        _INDEX,
-    )
+    INDEX_CHECKSUM = ("index.checksum", _ERROR, "a MapFile's index does not match its `.crc` file", _INDEX)
     INDEX_OTHER_TOPIC = (
         "index.other-topic",
         _ERROR,

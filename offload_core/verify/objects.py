@@ -30,6 +30,7 @@ from offload_core.codec.object_format import (
     ObjectKey,
 )
 from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of
+from offload_core.codec.stand_ins import stands_in
 from offload_core.tier import Tier
 from offload_core.verify.checksums import checked_checksums, fits
 from offload_core.verify.codes import Code
@@ -76,6 +77,7 @@ class Examined:
         extents: of the ledgers in it; none if it is not sound.
         is_sound: both objects are there and go together.
         lost: what it says that it lacks.
+        stands_in: it was made to stand in for a copy that records may still name.
     """
 
     pair: Pair
@@ -89,6 +91,7 @@ class Examined:
     has_checksums: bool = False
     is_sound: bool = False
     lost: LostEntries | None = None
+    stands_in: bool = False
     extents: tuple[LedgerExtent, ...] = ()
     findings: list[Finding] = field(default_factory=list)
 
@@ -130,6 +133,7 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         is_filtered=is_filtered(metadata),
         has_gaps=has_gaps(metadata) or lost_of(metadata) is not None,
         lost=lost_of(metadata),
+        stands_in=stands_in(metadata),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
         for stat, role in ((data, "data"), (index, "index")):

@@ -18,7 +18,7 @@ from offload_core.verify.codes import Code
 from offload_core.verify.deep import LedgerCount
 from offload_core.verify.objects import CLUSTER_KEY, ROLE_KEY, TOPIC_KEY, Examined
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OffloadError, StoreError
-from offload_hooks.values import ListedObject
+from offload_hooks.values import ListedObject, ObjectStat
 
 _TOGETHER = 256
 
@@ -34,7 +34,7 @@ class Sealable:
 
 @dataclass(frozen=True, slots=True)
 class Sealed:
-    """A pair with its checksums; None if it has vanished. In a dry run it has none yet."""
+    """A pair with its checksums; None if it has vanished, or changed. In a dry run it has none yet."""
 
     pair: Pair | None
     counts: tuple[LedgerCount, ...]
@@ -89,9 +89,10 @@ class Sealing:
             return error.at(key=key.block_checksums_key)
 
     def _written(self, sealable: Sealable) -> Pair | None:
-        """The pair as it is now; None if it is not there any more, and its checksums are not either."""
+        """The pair as it is now; None if it is gone, or another: then these checksums are not there either."""
         pair = sealable.examined.pair
         key = pair.key.block_checksums_key
+        is_ours = False
         with suppress(ObjectExistsError):  # its writer was slower than our listing
             self._tier.write_index(
                 key,
@@ -99,14 +100,22 @@ class Sealing:
                 user_metadata=_about(sealable.examined),
                 create_only=pair.block_checksums is None,
             )
+            is_ours = True
         try:
-            self._tier.stat(pair.key.index_key)
+            now = [self._tier.stat(name) for name in (pair.key.data_key, pair.key.index_key)]
         except ObjectNotFoundError:
             self._tier.delete([key])
+            return None
+        if is_ours and [_looks(each) for each in now] != [_looks(each) for each in (pair.data, pair.index)]:
+            self._tier.delete([key])  # whoever wrote it anew knows its bytes, or the next verification does
             return None
         stat = self._tier.stat(key)
         listed = ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
         return replace(pair, block_checksums=listed)
+
+
+def _looks(stored: ObjectStat | ListedObject | None) -> tuple[object, ...]:
+    return () if stored is None else (stored.size_bytes, stored.modified_at)
 
 
 def _about(examined: Examined) -> dict[str, str]:

@@ -146,6 +146,10 @@ def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
         "ls", tmp_path / "target", "--records", records, "--records-option", f"relocations={mapping}"
     )
     assert (shown.code, "missing" in shown.out) == (0, False)
+    torn = mapping.read_bytes() + b'{"version": 1, "st'
+    mapping.write_bytes(torn)
+    assert offload(*given, "--format", "streaming").code == 0
+    assert mapping.read_bytes() == torn  # a dry run writes nothing
     again = offload(*given, "--format", "streaming", *done(tmp_path), "--json")
     assert (again.code, json.loads(again.out)["topics"][0]["moves"]) == (0, [])
     assert len(json.loads(again.out)["changes"]) == 4

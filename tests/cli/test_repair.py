@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from commands import Offload
 from entries import entry, pip17_object
-from tiers import lay_out
+from tiers import TOPIC, lay_out
 
 from offload_core.tier import open_store
 
@@ -84,6 +84,30 @@ def test_only_what_is_named_is_repaired(
     assert offload("repair", root, f"{two}-index", "--yes", "--audit-log", log).code == 0
     assert keys(root) == before | {f"{two}-index"}
     assert offload("verify", root, "--prefix", two, "--deep").code == 0
+
+
+@pytest.mark.parametrize(("topic", "count"), [(TOPIC, 2), ("acme/cold/others", 0)])
+def test_only_the_topics_that_are_named_are_repaired(
+    offload: Offload, damaged: tuple[Path, str, str], topic: str, count: int
+) -> None:
+    result = offload("repair", damaged[0], "--topic", topic, "--json")
+    assert len(json.loads(result.out)["repairs"]) == count
+
+
+def test_a_copy_that_is_right_is_told_and_the_damaged_one_put_aside(
+    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    root, one, _ = damaged
+    other = lay_out(root, LEDGER, attempt=3)
+    told = offload("repair", root, one)
+    assert told.code == 1
+    assert "readers without records read the newest copy" in told.out
+    log = tmp_path / "audit.jsonl"
+    result = offload("repair", root, one, "--quarantine", "--yes", "--audit-log", log, "--json")
+    (repair,) = json.loads(result.out)["repairs"]
+    assert (repair["action"], repair["other"], repair["target"]) == ("other-copy", other, None)
+    assert len(repair["moved"]) == 2
+    assert offload("verify", root, "--prefix", other, "--deep").code == 0
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,8 @@ def test_blocks_are_found_with_their_place_heading_and_title(tmp_path: Path) -> 
         ('```console title="In a shell"\n$ rm -rf tier\n```\n', "nothing here runs rm"),
         ("```console\noffload ls\n```\n", "no command begins"),
         ("```console\n$ offload ls nowhere\n```\n", "offload ls nowhere"),
+        ("```console\n$ offload verify s3://bucket/damaged\n```\n", "object.no-index"),
+        ("```console\n$ offload verify s3://bucket/damaged\nnothing is wrong\n```\n", "verify"),
         ("```console\n$ pip install '.[nothing]'\n```\n", "nothing"),
         ("```console\n$ offload config show\nanother line\n```\n", "config show printed"),
         ("```python\nassert tier is None, 'no tier'\n```\n", "no tier"),

@@ -32,6 +32,7 @@ LOST: dict[str, set[int]] = {
     "mapfile-is-cut-off": {15},
     "mapfile-lacks-an-entry": set(),
     "mapfile-message-has-a-flipped-bit": {9},
+    "a-sealed-mapfile-has-a-flipped-bit": {7},
 }
 """Entries of ledger 7 whose bytes, or ids, are gone. Of all other kinds of damage nothing is lost that can be read."""
 
@@ -40,7 +41,7 @@ SAVED_OR_INDEXED = (Action.SALVAGE, Action.REBUILD_INDEX, Action.REWRITE_CHECKSU
 LEFT_ALONE = {
     code
     for code in Code
-    if code.value.startswith(("record.", "attempt.", "message.", "upload."))
+    if code.value.startswith(("record.", "attempt.", "message.", "upload.", "checksums."))
     or code
     in (
         Code.ORPHAN,

@@ -6,12 +6,11 @@ from contextlib import nullcontext
 
 from damage import DAMAGES, scenes
 from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
-from repairs import contents_of, recorded, repaired
-from tiers import MANAGED_LEDGER
+from repairs import contents_of, context, recorded, repaired
 
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.codec.object_format import parse_key
-from offload_core.metadata import ManagedLedgerRecords, OffloadContext
+from offload_core.metadata import ManagedLedgerRecords
 from offload_core.repair.switching import pulsars_bits
 from offload_core.verify import Code, Verification
 
@@ -20,16 +19,6 @@ def damaged(name: str, scene: Scene) -> Scene:
     """A scene with records, damaged."""
     DAMAGES[name].do(scene)
     return scene
-
-
-def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
-    """What a ledger's record says of its copy."""
-    found = records.read(MANAGED_LEDGER)
-    assert found is not None
-    ledger = found.info.ledger(ledger_id)
-    assert ledger is not None
-    assert ledger.context is not None
-    return ledger.context
 
 
 def test_the_record_of_a_ledger_goes_on_to_what_was_saved() -> None:
@@ -81,3 +70,12 @@ def test_a_uuid_is_told_as_pulsars_records_have_it() -> None:
 
     assert pulsars_bits(UUID("ffffffff-ffff-ffff-8000-000000000001")) == (-1, -(1 << 63) + 1)
     assert pulsars_bits(UUID("00000000-0000-0001-0000-000000000002")) == (1, 2)
+
+
+def test_checksums_of_blocks_are_put_aside_with_what_they_are_of() -> None:
+    scene, _ = DAMAGES["a-block-is-zeros"].make()
+    scene.records = {}
+    tier = scene.tier()
+    tier.write_index(f"{scene.key()}-checksums", b"of a copy that is damaged")
+    repaired(scene, tier, quarantine=True)
+    assert [key for key in contents_of(tier) if key.endswith("-checksums")] == []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 from damage import DAMAGES
-from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, pip17
+from damage.scenes import LEDGER, PAYLOADS, Scene, in_memory_tier, pip17, streaming
 from entries import entry, pip17_object
 from repairs import Lines, contents_of, pairs_of, read_pair, repair_of, repaired, truth_of
 
@@ -83,3 +83,14 @@ def test_of_entries_that_are_there_in_two_ways_none_is_kept() -> None:
     found = restored(scene)
     assert {place for place in truth if place not in found} == {(LEDGER, i) for i in lost}
     assert all(truth[place] == payload for place, payload in found.items())
+
+
+@pytest.mark.parametrize(("ledger_id", "entry_id"), [(LEDGER, 9), (8, 0), (8, 1), (8, 3)])
+def test_a_segment_is_saved_also_if_a_block_lacks_its_first_entries(ledger_id: int, entry_id: int) -> None:
+    scene = streaming(records=False)
+    truth = truth_of(scene, 1)
+    scene.flip(scene.key(1), scene.frame(entry_id, 1, ledger_id) + 60)
+    tier = scene.tier()
+    (planned,), _, _ = repaired(scene, tier)
+    found = read_pair(tier, pairs_of(tier)[planned.target or ""])
+    assert found == {place: payload for place, payload in truth.items() if place != (ledger_id, entry_id)}

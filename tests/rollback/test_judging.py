@@ -20,7 +20,16 @@ from rollback_topics import (
 from tiers import Names, put, uuid_of
 
 from offload_core.catalogue import TopicName, parse_topic
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, OffloadContext
+from offload_core.codec.salvaged_objects import LOST_KEY
+from offload_core.metadata import (
+    CopyForm,
+    DriverMetadata,
+    LedgerRecord,
+    ManagedLedgerInfo,
+    OffloadContext,
+    abandon_replacement,
+    begin_replacement,
+)
 from offload_core.rollback import Allowed, Judged, Verdict, judge_tier
 from offload_core.tier import Tier
 from offload_hooks.testing import MemoryDriver
@@ -193,6 +202,29 @@ def test_what_is_none_is_never_judged_by_records(tier: Tier) -> None:
     put(tier, str(uuid_of(1)), b"a picture of a cat", Names().as_metadata("data"))
     assert verdict(tier, in_segments(5, 3, (1, 2), gone=True)) is Verdict.FOREIGN
     assert [each.verdict for each in judge_tier(tier, None)] == [Verdict.FOREIGN]
+
+
+def test_a_copy_that_is_about_to_take_anothers_place_is_left_alone(tier: Tier) -> None:
+    put_segment(tier, 1, (5, 0, 3))
+    put_whole(tier, 8, 5, 3)
+    info, uuid = ManagedLedgerInfo(ledgers=(in_one_object(5, 3, 8),)), uuid_of(1)
+    driver = DriverMetadata(name="local")
+    begun = begin_replacement(info, [5], uuid, CopyForm.SEGMENT, driver, 0)
+    assert judged(tier, {ORDERS: begun}).verdict is Verdict.UNFINISHED
+    given_up = abandon_replacement(begun, uuid)
+    assert judged(tier, {ORDERS: given_up}).verdict is Verdict.FREE
+
+
+def test_a_segment_that_lost_entries_does_not_stand_for_another(tier: Tier) -> None:
+    record = in_segments(5, 3, (2, 2), gone=True)
+    for number in (1, 2):
+        put_segment(tier, number, (5, 0, 3))
+    assert next(each.verdict for each in judge_tier(tier, lambda: topic(record))) is Verdict.FREE
+    for key in (str(uuid_of(2)), f"{uuid_of(2)}-index"):
+        stat = tier.stat(key)
+        data = bytes(tier.read_range(key, 0, stat.size_bytes))
+        tier.write_index(key, data, user_metadata={**stat.user_metadata, LOST_KEY: "1 entries: 5:1"})
+    assert [each.verdict for each in judge_tier(tier, lambda: topic(record))] == [Verdict.NEEDED] * 2
 
 
 def test_a_record_that_calls_a_streaming_object_the_ledgers_own_is_not_believed(tier: Tier) -> None:

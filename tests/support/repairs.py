@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from damage.scenes import NOW_MS, Scene, opened_records
+from damage.scenes import LEDGER, NOW_MS, Scene, opened_records
 from entries import read_object
+from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, Deletion
 from offload_core.catalogue import parse_topic
@@ -16,7 +17,7 @@ from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.salvaged_objects import lost_of
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, OffloadContext
 from offload_core.repair import PlannedRepair, Repair, Repaired
 from offload_core.repair.mapfile_scan import MapFileScan
 from offload_core.repair.object_bytes import ObjectBytes
@@ -62,6 +63,16 @@ def recorded(scene: Scene) -> MemoryMetadataStore:
         assert isinstance(info, ManagedLedgerInfo)
         records.write(managed_ledger_of_topic(parse_topic(topic)), info, None)
     return store
+
+
+def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadContext:
+    """What a ledger's record says of its copy."""
+    found = records.read(MANAGED_LEDGER)
+    assert found is not None
+    ledger = found.info.ledger(ledger_id)
+    assert ledger is not None
+    assert ledger.context is not None
+    return ledger.context
 
 
 def repaired(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,30 @@ class Deleting(MemoryDriver):
         )
 
 
+class Replacing(MemoryDriver):
+    """Somebody writes an object of the pair anew before its checksums are written; as long as it was."""
+
+    changed = ""
+
+    @hookimpl
+    def write_index(self, key: str, data: bytes, create_only: bool) -> ObjectStat:
+        for name, stored in list(self.tier.objects.items()):
+            if name.endswith(self.changed):
+                now = stored.stat.modified_at + timedelta(minutes=1)
+                self.tier.objects[name] = replace(stored, stat=replace(stored.stat, modified_at=now))
+        return super().write_index(
+            key=key, data=data, content_type="a/b", user_metadata={}, create_only=create_only
+        )
+
+
+class ReplacingData(Replacing):
+    changed = "-ledger-7"
+
+
+class ReplacingIndex(Replacing):
+    changed = "-index"
+
+
 class Faster(MemoryDriver):
     """The writer of the pair has written its checksums meanwhile."""
 
@@ -237,6 +262,20 @@ def test_checksums_of_what_vanished_meanwhile_do_not_stay() -> None:
     world = Sealed(pip17(records=False))
     _, summary = world.run(driver=Deleting)
     assert (summary.sealed, summary.failed, dict(world.stored.objects)) == (0, 0, {})
+
+
+@pytest.mark.parametrize("driver", [ReplacingData, ReplacingIndex])
+def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(
+    driver: type[MemoryDriver], tmp_path: Path
+) -> None:
+    scene = pip17(records=False)
+    world = Sealed(scene)
+    with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+        assert world.run(driver=driver, state=state)[1].sealed == 0
+    assert place_of(scene) not in world.stored.objects
+    with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
+        _, summary = world.run(state=state)
+    assert (summary.sealed, summary.skipped) == (1, 0)
 
 
 def test_whoever_wrote_checksums_meanwhile_keeps_theirs() -> None:

@@ -11,7 +11,9 @@ import zipfile
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import cached_property
+from importlib.resources import files
 from pathlib import Path
+from shutil import copy2
 from typing import Any
 
 from commands import install_into
@@ -41,6 +43,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 ORDERS = "acme/cold/persistent/orders"
 PAYMENTS = "acme/cold/persistent/payments"
 FILTERED = "acme/n/persistent/orders"
+ORPHAN = "0badc0de"
+"""How the key of what no record names begins."""
+
 ROLLOVER = RolloverPolicy(max_entries=3, min_age_s=0)
 
 ORDER = {
@@ -77,6 +82,7 @@ class World:
             (folder / name).mkdir()
         for name in ("zk", "pulsar"):
             (folder / "secrets" / name).write_text("user:secret")
+        (folder / "var" / "audit.jsonl").touch()
         (folder / "schemas").symlink_to(folder / "tier" / FOLDER)
         configuration = load_configuration(self.config)
         with (
@@ -92,14 +98,23 @@ class World:
                 "persistent://acme/cold/orders", SchemaHistory(versions=versions)
             )
 
+        self._values = {name: self._value(name) for name in (ORDERS, PAYMENTS, FILTERED)}
         for file in (folder / "backup" / "managed-ledgers" / ORDERS, folder / "record.bin"):
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(self._value(ORDERS))
+            file.write_bytes(self._values[ORDERS])
+        (folder / "ours.toml").write_text(
+            files("offload_core.cost").joinpath("examples", "aws-s3.toml").read_text()
+        )
 
     @property
     def tier_path(self) -> Path:
         """The tier that the topics were offloaded to."""
         return self.folder / "tier"
+
+    @property
+    def key(self) -> str:
+        """The data object of the first ledger."""
+        return next(path.name for path in self.tier_path.glob("*-ledger-0"))
 
     # --- names that the pages' Python takes for granted -----------------------------------------
 
@@ -148,6 +163,26 @@ class World:
         return self.folder / "golden"
 
     @cached_property
+    def untidy(self) -> Path:
+        """The tier, with a copy of a ledger that its record does not name, some days later."""
+        for path in sorted(self.tier_path.glob(f"{self.key}*")):
+            copy2(path, self.tier_path / (ORPHAN + path.name[len(ORPHAN) :]))
+        return self._some_days_later()
+
+    @cached_property
+    def damaged(self) -> Path:
+        """The tier after somebody has deleted an index, some days later."""
+        for path in list(self.tier_path.glob(f"{self.key}-index*")):
+            path.unlink()
+        return self._some_days_later()
+
+    def _some_days_later(self) -> Path:
+        for path in self.tier_path.iterdir():
+            at = path.stat().st_mtime - 3 * 86400
+            os.utime(path, (at, at))
+        return self.tier_path
+
+    @cached_property
     def service(self) -> str:
         """The URL of `offload serve` with these records and this hot tier."""
         folder = self.folder / "service"
@@ -170,8 +205,8 @@ class World:
         client = KazooClient(f"{server.host}:{server.port}")
         client.start()
         try:
-            for name in (ORDERS, PAYMENTS, FILTERED):
-                client.create(f"{root}/managed-ledgers/{name}", self._value(name), makepath=True)
+            for name, value in self._values.items():
+                client.create(f"{root}/managed-ledgers/{name}", value, makepath=True)
         finally:
             client.stop()
             client.close()

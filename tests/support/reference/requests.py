@@ -58,6 +58,16 @@ SAID: Mapping[str, Said] = {
         what="whether the service and its metadata store answer", gives="string", content="text/plain"
     ),
     "GET /metrics": Said(what="[metrics](metrics.md) for Prometheus", gives="string", content="text/plain"),
+    "GET /ui": Said(
+        what="[a page](../report.md#in-the-service) of how offloads stand",
+        gives="string",
+        content="text/html",
+    ),
+    "GET /ui/status": Said(
+        what="what that page shows, of all topics or those of a `namespace`",
+        gives="object",
+        asks=("namespace",),
+    ),
     "GET /admin/v2/tenants": Said(what="the tenants", gives="array"),
     "GET /admin/v2/namespaces/{tenant}": Said(what="a tenant's namespaces", gives="array"),
     f"GET {_NAMESPACE}": Said(what="all that a namespace says", gives="object"),

@@ -18,7 +18,7 @@ class CopyLooks:
         self._seen: dict[ObjectKey, Examined | None] = {}
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:
-        """Whether a copy is here, can be read, and has what the ledger's record says. `StoreError`."""
+        """Whether a copy is here, can be read, has what the ledger's record says and lost nothing. `StoreError`."""
         keys = [key for key in (copy.key, copy.mapfile_key) if key is not None]
         return any(_is_whole(self._look(key), copy, record) for key in keys)
 
@@ -29,7 +29,7 @@ class CopyLooks:
 
 
 def _is_whole(found: Examined | None, copy: RecordedCopy, record: LedgerRecord) -> bool:
-    if found is None or not found.is_sound:
+    if found is None or not found.is_sound or found.lost is not None:
         return False
     extent = next((each for each in found.extents if each.ledger_id == record.ledger_id), None)
     if extent is None:
