@@ -31,7 +31,7 @@ from offload_core.cli.shared import (
 from offload_core.cost import Rates, Saving, Tariff, by_class, load_prices, survey_stored, weigh_classes
 from offload_core.scan import ScanEstimate
 from offload_core.scan.tasks import Isolation
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, UnknownTopicError
 
 
 def cost(
@@ -106,6 +106,8 @@ def cost(
                 topics=[parse_topic(each).full for each in topic or ()],
                 listener=lambda count: status.update(f"looking at objects: {count:,}"),
             )
+            if topic and not stored:
+                raise UnknownTopicError("nothing is known of this topic", found=", ".join(topic))
             estimate = None
             if scan and stored:
                 status.update("planning a scan")

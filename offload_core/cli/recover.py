@@ -159,6 +159,8 @@ def _print(found: Iterator[Recovered], *, written: bool) -> None:
         out.print(printable(line), markup=False, highlight=False, soft_wrap=True)
         if rebuilt.unknown:
             out.print(_unknown_table(rebuilt.unknown))
+    if not counts:
+        out.print("no topics: nothing to be recovered was found", highlight=False)
     for outcome in Outcome:
         if counts[outcome]:
             what = _SAID[outcome].format("" if written else "would be ")

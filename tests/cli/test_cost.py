@@ -159,3 +159,9 @@ def test_a_storage_class_without_a_price_is_named(
     result = offload("cost", broker, "--prices", "example:aws-s3", "--topic", "acme/cold/json", "--no-scan")
     assert "no prices for the storage class OURS: the prices of the default class are taken" in result.err
     assert any(line.split()[2:3] == ["OURS"] for line in result.out.splitlines())
+
+
+def test_a_topic_that_is_not_there_is_an_error(offload: Offload, broker: Path) -> None:
+    result = offload("cost", broker, "--topic", "acme/cold/nowhere", "--json")
+    assert (result.code, result.out) == (1, "")
+    assert result.err == "offload: nothing is known of this topic: found acme/cold/nowhere\n"

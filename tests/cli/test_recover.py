@@ -100,3 +100,8 @@ def test_what_is_in_no_record_makes_it_end_with_1(offload: Offload, tier: Tier, 
 @pytest.mark.parametrize("given", [["--yes"], ["--yes", "--into", "sqlite:x.db"], ["--topic", "nonsense"]])
 def test_wrong_use_is_told(offload: Offload, tier: Tier, tmp_path: Path, given: list[str]) -> None:
     assert offload("recover", tmp_path / "tier", *given).code == 2
+
+
+def test_nothing_to_recover_is_said(offload: Offload, tmp_path: Path) -> None:
+    result = offload("recover", tmp_path)
+    assert (result.code, result.out.splitlines()[0]) == (0, "no topics: nothing to be recovered was found")
