@@ -187,15 +187,19 @@ def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path
     assert (everything.code, {path.name for path in target.iterdir()}) == (0, names)
 
 
-def test_what_lies_there_under_the_same_key_is_not_overwritten(offload: Offload, tmp_path: Path) -> None:
+@pytest.mark.parametrize("half", ["data", "index"])
+def test_what_lies_there_under_the_same_key_is_not_overwritten(
+    offload: Offload, tmp_path: Path, half: str
+) -> None:
     source, target = tmp_path / "broker", tmp_path / "there"
     source.mkdir()
     target.mkdir()
     lay_out_broker_objects(source, ["avro"])
     lay_out_broker_objects(target, ["avro"])
-    key = next(path for path in target.iterdir() if path.name.endswith("-index"))
+    indexes = sorted(target.glob("*-index"))
+    key, name = indexes[0], indexes[1].name
     key.write_bytes(b"another")
-    other = next(path for path in source.iterdir() if not path.name.startswith((key.name[:8], ".")))
+    other = source / (name if half == "index" else name.removesuffix("-index"))
     (target / other.name).unlink()
     result = offload("relocate", source, "--to", target, *done(tmp_path))
     assert result.code == 1
