@@ -84,13 +84,18 @@ def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
             _serve(arguments, world)
         case ["offload", *arguments] if "--follow" in arguments:
             _follow(arguments)
-        case ["offload", "export" | "verify", *arguments] if "--master" in arguments:
+        case ["offload", "export" | "verify", *arguments] if _needs_process(arguments):
             return _quietly([str(COMMAND), *words[1:]])
         case ["offload", *arguments]:
             return _offload(arguments, finds=finds)
         case _:
             raise AssertionError(f"nothing here runs {shlex.join(words)}")
     return ""
+
+
+def _needs_process(arguments: Sequence[str]) -> bool:
+    """A session of Spark is a process's own, and PyIceberg reads its configuration once in a process."""
+    return "--master" in arguments or any(word.startswith("iceberg:") for word in arguments)
 
 
 def _offload(arguments: Sequence[str], *, finds: bool) -> str:
