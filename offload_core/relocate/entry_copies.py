@@ -124,7 +124,7 @@ class EntryCopies:
         with ExitStack() as held:
             about = self._about(name, ledgers[0]) | dict(marks)
             filters = self._filters(name, ledgers)
-            if format_ is ObjectFormat.MAPFILE and (filters or LOST_KEY in about):
+            if format_ is ObjectFormat.MAPFILE and filters:
                 raise OptionError(
                     "entries are left out of a copy, which a MapFile cannot say",
                     ledger_id=ledgers[0].ledger_id,

@@ -155,7 +155,7 @@ def test_what_was_saved_of_a_damaged_copy_is_not_taken_for_whole(world: World) -
     metadata = dict(world.source.stat(key).user_metadata) | {LOST_KEY: "{}"}
     data = bytes(world.source.read_range(key, 0, world.source.stat(key).size_bytes))
     world.source.write_index(key, data, user_metadata=metadata)
-    with pytest.raises(OptionError, match="left out of a copy, which a MapFile cannot say"):
+    with pytest.raises(OptionError, match="lost entries before it was repaired"):
         world.mover().move(move)
     assert world.keys(world.target) == []
 
