@@ -8,18 +8,16 @@ on the largest ledger's attempts only. Only the thread that made it uses it.
 from __future__ import annotations
 
 import pickle
-import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from operator import itemgetter
-from types import TracebackType
-from typing import Self
 
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
 from offload_core.catalogue.model import Ledger, StoredObject, as_first, build_ledger
+from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
@@ -62,21 +60,12 @@ class FoundLedger:
         return None if self.managed_ledger is None else topic_of_managed_ledger(self.managed_ledger)
 
 
-class LedgerSurvey:
+class LedgerSurvey(TemporaryTables):
     """What is found in a tier; a context manager."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("")  # a file without a name, gone with the connection
-        self._file.executescript(_TABLES)
+        super().__init__(_TABLES)
         self._unpacked: dict[int, StoredObject] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def fill(
         self,

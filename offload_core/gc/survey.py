@@ -7,14 +7,13 @@ no record names is looked at, and what that told is added. One thread at a time 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from offload_core.catalogue.listing import Pair
+from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.garbage import objects_of
 from offload_core.gc.naming import NamedAttempt, Naming
@@ -70,20 +69,11 @@ class Named:
     ledger_id: int
 
 
-class Survey:
+class Survey(TemporaryTables):
     """The objects and uploads of a tier; a context manager."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("")  # a file without a name, gone with the connection
-        self._file.executescript(_TABLES)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        super().__init__(_TABLES)
 
     # --- filling -------------------------------------------------------------------------------
 

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import pickle
-import sqlite3
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, TypeVar
+
+from offload_core.catalogue.temporary_tables import TemporaryTables
 
 _T = TypeVar("_T")
 
 
-class Spool(Generic[_T]):
+class Spool(TemporaryTables, Generic[_T]):
     """Keeps values with what they are sorted by; a context manager. Only the thread that made it uses it."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("")  # a file without a name, gone with the connection
-        self._file.execute("CREATE TABLE kept (id INTEGER PRIMARY KEY, place, packed BLOB)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        super().__init__("CREATE TABLE kept (id INTEGER PRIMARY KEY, place, packed BLOB)")
 
     def add(self, value: _T, place: str | float | None = None) -> None:
         """Keep a value at its place; those of one place stay in the order in which they came."""

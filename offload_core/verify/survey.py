@@ -5,13 +5,12 @@ A row for each pair of objects, and one for each ledger in it. Only the thread t
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from uuid import UUID
 
+from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.verify.objects import Examined, LedgerExtent
 
@@ -57,20 +56,11 @@ class Surveyed:
     last_ledger_id: int | None
 
 
-class Survey:
+class Survey(TemporaryTables):
     """The objects of a tier; a context manager."""
 
     def __init__(self) -> None:
-        self._file = sqlite3.connect("")  # a file without a name, gone with the connection
-        self._file.executescript(_TABLES)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
+        super().__init__(_TABLES)
 
     # --- filling -------------------------------------------------------------------------------
 
