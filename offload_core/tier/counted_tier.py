@@ -9,14 +9,15 @@ from typing import TypeVar
 from offload_core.codec.object_format import parse_key
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.tier.tier import BYTES, NO_METADATA, Tier
+from offload_core.tier.view import TierView
 from offload_hooks import BlockReceipt, ByteRange, ObjectStat, ReadableBuffer, Upload
 from offload_hooks.errors import OffloadError
 
 _T = TypeVar("_T")
 
 
-class CountedTier(Tier):
-    """A view of a Tier: the same place, connections and threads, which are closed with it and not with the view.
+class CountedTier(TierView):
+    """A view of a Tier that counts for one topic.
 
     Args:
         tier: what is called.
@@ -25,12 +26,9 @@ class CountedTier(Tier):
     """
 
     def __init__(self, tier: Tier, stats: OffloaderStats, topic: str) -> None:
-        vars(self).update(vars(tier))  # it is that tier, driver and layers and all
+        super().__init__(tier)
         self._stats = stats
         self._topic = topic
-
-    def close(self) -> None:
-        """Does nothing: the tier is closed by who opened it."""
 
     def begin_data(
         self, key: str, *, content_type: str = BYTES, user_metadata: Mapping[str, str] = NO_METADATA

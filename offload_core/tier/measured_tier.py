@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from offload_core.tier.tier import Tier
+from offload_core.tier.view import TierView
 from offload_hooks import ByteRange, ListedObject, ObjectStat
 
 LIST_PAGE_KEYS = 1000
@@ -46,15 +47,14 @@ class Requests:
         return self.lists + self.heads + self.gets + self.puts
 
 
-class MeasuredTier(Tier):
-    """A view of a Tier for reading: the same place, connections and threads, which are closed with it and not with the
-    view.
+class MeasuredTier(TierView):
+    """A view of a Tier that counts what is read.
 
     What layers below ask for again, and a store's own client, is not seen.
     """
 
     def __init__(self, tier: Tier) -> None:
-        vars(self).update(vars(tier))  # it is that tier, driver and layers and all
+        super().__init__(tier)
         self._lock = threading.Lock()
         self._requests = Requests()
 
@@ -63,9 +63,6 @@ class MeasuredTier(Tier):
         """What was asked for so far."""
         with self._lock:
             return self._requests
-
-    def close(self) -> None:
-        """Does nothing: the tier is closed by who opened it."""
 
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """See `Tier`."""
