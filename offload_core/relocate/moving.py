@@ -122,7 +122,7 @@ class Mover:
                 managed_ledger=move.name,
                 ledger_id=move.ledger_ids[0],
                 uuid=uuid,
-                key=self._new_key(move, uuid, driver).data_key,
+                key=other_copy_key(move.topic, _new_copy(move, uuid, driver)).data_key,
                 before=_places(old),
             )
         )
@@ -134,7 +134,7 @@ class Mover:
                     self._listener(size)
 
                 size, sums, filters = self._copy(move, uuid, driver, old, watch)
-                check_objects(self._target, self._new_key(move, uuid, driver))
+                check_objects(self._target, other_copy_key(move.topic, _new_copy(move, uuid, driver)))
                 check()
                 switched = as_switched(self._book.info(move.name), move, uuid, driver, filters)
                 check_entries(self._both, move.name, switched, move.ledger_ids, sums)
@@ -237,7 +237,7 @@ class Mover:
             key = recorded.key
             if recorded.mapfile_key is not None and not _is_there(self._source, key):
                 key = recorded.mapfile_key
-            new_key = self._new_key(move, uuid, driver)
+            new_key = other_copy_key(move.topic, _new_copy(move, uuid, driver))
             marks = self._book.marks
             copied_bytes = copy_attempt(self._source, key, self._target, new_key, check, marks)
             return copied_bytes.size_bytes, {}, {}
@@ -252,14 +252,7 @@ class Mover:
 
     def _give_up(self, move: Move, uuid: UUID, driver: DriverMetadata, error: Exception) -> None:
         """Clean up after a move that failed; what cannot be cleaned now, the next run cleans."""
-        copy = OtherCopy(
-            role=OtherRole.REPLACEMENT,
-            uuid=uuid,
-            form=move.form,
-            driver=driver,
-            since_ms=0,
-            ledger_ids=move.ledger_ids,
-        )
+        copy = _new_copy(move, uuid, driver)
         try:
             try:
                 self._book.abandon(move.name, copy, is_mine=True)
@@ -297,16 +290,17 @@ class Mover:
         place = urlsplit(self._target.describe().location)
         return found.with_property(_BASE_PATH, unquote(place.path)) if place.scheme == "file" else found
 
-    def _new_key(self, move: Move, uuid: UUID, driver: DriverMetadata) -> ObjectKey:
-        copy = OtherCopy(
-            role=OtherRole.REPLACEMENT,
-            uuid=uuid,
-            form=move.form,
-            driver=driver,
-            since_ms=0,
-            ledger_ids=move.ledger_ids,
-        )
-        return other_copy_key(move.topic, copy)
+
+def _new_copy(move: Move, uuid: UUID, driver: DriverMetadata) -> OtherCopy:
+    """What a move makes, as its record names it."""
+    return OtherCopy(
+        role=OtherRole.REPLACEMENT,
+        uuid=uuid,
+        form=move.form,
+        driver=driver,
+        since_ms=0,
+        ledger_ids=move.ledger_ids,
+    )
 
 
 def _by_uuid(info: ManagedLedgerInfo, move: Move) -> dict[UUID, RecordedCopy]:
