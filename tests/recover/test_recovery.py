@@ -1,95 +1,45 @@
-"""Records that were wiped come back from the objects: all that these tell; and what is there is never changed."""
+"""Records are rebuilt from objects; what no object tells is said, and what is there is never changed."""
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, Points
 from entries import LedgerPart, pip17_object, streaming_object
-from filtered import FilteredTopic
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME
 from mapfiles import mapfile
 from oracle import Oracle
 from records import STANDALONE_RECORDS
-from recovered import knowable, partly_offloaded
+from recovered import knowable
+from recoveries import Kept, ledger, recover, recovered
 from rollback_topics import NAMED, NAMELESS, put_object, put_segment, put_whole
-from streamed_topics import StreamingSettings, Topic, pool_of
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
-from verified import findings
 
-from offload_core import TierReader, open_tier
+from offload_core import open_tier
 from offload_core.audit import Change
 from offload_core.catalogue import parse_topic
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.streaming import pack_streaming_index
-from offload_core.filters import FilterMode
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_core.metadata import (
     EntryPosition,
-    LedgerRecord,
     ManagedLedgerInfo,
     ManagedLedgerRecords,
     pack_managed_ledger_info,
     parse_stored_record,
     segments_of,
 )
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.read_handles import ColdReaders, TieredReaders
-from offload_core.recover import Outcome, Recovered, Unknown, UnknownFact, recover_records
+from offload_core.recover import Outcome, Unknown, UnknownFact, recover_records
 from offload_core.tier import Tier
 from offload_hooks.errors import StoreError
-from offload_hooks.testing import MemoryDriver, MemoryMetadataStore
-
-
-class Kept:
-    """An audit log in memory."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-
-    def record(self, change: Change) -> None:
-        self.changes.append(change)
-
-
-@pytest.fixture
-def tier() -> Tier:
-    return Tier(MemoryDriver())
-
-
-@pytest.fixture
-def records() -> ManagedLedgerRecords:
-    return ManagedLedgerRecords(MemoryMetadataStore())
-
-
-def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list[Recovered]:
-    return list(recover_records(tier, records, Kept(), **given_))  # type: ignore[arg-type]
-
-
-def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:
-    """The one topic's record that a tier makes, and what is not known."""
-    (one,) = recover(tier, ManagedLedgerRecords(MemoryMetadataStore()))
-    assert one.outcome is Outcome.NEW
-    assert one.rebuilt.info is not None
-    return one.rebuilt.info, one.rebuilt.unknown
-
-
-def ledger(info: ManagedLedgerInfo, ledger_id: int) -> LedgerRecord:
-    found = info.ledger(ledger_id)
-    assert found is not None
-    return found
-
+from offload_hooks.testing import MemoryMetadataStore
 
 # --- Pulsar's own ------------------------------------------------------------------------------
 
@@ -128,134 +78,6 @@ def test_pulsar_parses_what_is_written(oracle: Oracle, tier: Tier, records: Mana
             each.info.entries for each in known.info.ledgers
         ]
         assert all(each["offloadContext"]["bookkeeperDeleted"] for each in parsed["ledgerInfo"])
-
-
-# --- ours: records -> objects -> wipe -> recover -----------------------------------------------
-
-
-def environment_of(folder: Path, cold: TierReader, clock: Clock) -> Environment:
-    records = ManagedLedgerRecords(MemoryMetadataStore())
-    hot = FileLedgerStore(folder / "hot", sync="never")
-    offloads = RecordedOffloads(
-        records,
-        hot,
-        KnownTiers(cold.store),
-        offloader_of=partial(LedgerOffloader, max_block_bytes=1024),
-        now_ms=clock,
-    )
-    return Environment(
-        records=records,
-        hot=HotLedgers(hot),
-        offloads=offloads,
-        streaming=pool_of(cold.store, clock),
-        now_ms=clock,
-    )
-
-
-def entries_of(environment: Environment, cold: TierReader) -> list[tuple[EntryPosition, bytes]]:
-    """All that a managed ledger reads that has no hot copies."""
-    with tempfile.TemporaryDirectory() as empty:
-        hot = FileLedgerStore(empty, sync="never")
-        readers = TieredReaders(hot, ColdReaders(KnownTiers(cold.store)))
-        managed = open_managed_ledger(
-            replace(
-                environment, hot=HotLedgers(hot), offloads=None, streaming=None, open_reader=readers.open
-            ),
-            NAME,
-            create=False,
-        )
-        found = []
-        position = EntryPosition(0, 0)
-        while len(read := managed.read_entries(position, 1000)):
-            found += [(at, bytes(payload)) for at, payload in read]
-            position = read.next_position
-        hot.close()
-    return found
-
-
-def wiped(environment: Environment) -> tuple[ManagedLedgerInfo, Environment]:
-    """The record that there was, and an environment without records."""
-    known = environment.records.read(NAME)
-    assert known is not None
-    return known.info, replace(environment, records=ManagedLedgerRecords(MemoryMetadataStore()))
-
-
-steps = st.lists(
-    st.sampled_from(["add", "add", "roll", "run", "age", "complete", "offload", "stream"]),
-    min_size=3,
-    max_size=25,
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(steps)
-def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[str]) -> None:
-    with tempfile.TemporaryDirectory() as name, open_tier(Path(name) / "cold") as cold:
-        (Path(name) / "cold").mkdir()
-        clock = Clock()
-        topic = Topic(environment_of(Path(name), cold, clock), Path(name) / "cold")
-        for step in [*happened, "add", "roll"]:
-            do(topic, step, clock)
-        original, empty = wiped(topic.environment)
-        done = recover(cold.store, empty.records)
-        back = empty.records.read(NAME)
-        expected = knowable(original)
-        if not expected.ledgers:
-            assert back is None
-            return
-        assert [each.outcome for each in done] == [Outcome.NEW]
-        assert back is not None
-        assert knowable(back.info, partly=partly_offloaded(original)) == expected
-        assert [each.outcome for each in recover(cold.store, empty.records)] == [Outcome.SAME]
-        cold_entries = offloaded_entries(topic, original)
-        assert entries_of(empty, cold) == cold_entries
-        assert not findings(cold.store, {NAME: back.info})
-        scans = [
-            cold.scan(topic=TOPIC, level="entries", records=given_).to_table()
-            for given_ in (None, {TOPIC: back.info})
-        ]
-        assert scans[0] == scans[1]
-        assert scans[0].num_rows == len(cold_entries)
-
-
-def do(topic: Topic, step: str, clock: Clock) -> None:
-    """One of what happens to a topic."""
-    if step == "add":
-        topic.add(7)
-    elif step == "roll":
-        topic.ledger.roll()
-    elif step == "run":
-        topic.run()
-    elif step == "age":
-        clock.pass_s(61)
-        topic.run()
-    elif step == "complete":
-        topic.ledger.complete_segment()
-    elif step == "stream":
-        topic.ledger.set_streaming(
-            StreamingSettings(max_segment_bytes=1000, max_segment_age_s=60, block_bytes=300)
-        )
-    elif topic.status.state == "off" and not topic.segments:
-        topic.ledger.offload_prefix(EntryPosition(1 << 40, 0))
-
-
-def offloaded_entries(topic: Topic, info: ManagedLedgerInfo) -> list[tuple[EntryPosition, bytes]]:
-    """What was added and lies in a complete copy."""
-    stops = {each.ledger_id: each.offloaded_stop or 0 for each in info.ledgers}
-    return [(at, payload) for at, payload in topic.added if at.entry_id < stops.get(at.ledger_id, 0)]
-
-
-@pytest.mark.parametrize("mode", FilterMode)
-def test_filtered_ledgers_come_back_with_what_was_filtered(tmp_path: Path, mode: FilterMode) -> None:
-    topic = FilteredTopic(tmp_path / "cold", mode=mode)
-    topic.do("m", "1", "a1", "m", "|", "2", "c2", "m", "|")
-    topic.offload()
-    original, empty = wiped(topic.environment)
-    recover(topic.tier, empty.records)
-    back = empty.records.read(NAME)
-    assert back is not None
-    assert knowable(back.info) == knowable(original)
-    assert not findings(topic.tier, {NAME: back.info})
 
 
 # --- what is not known -------------------------------------------------------------------------

@@ -1,0 +1,287 @@
+"""Attempts that somebody is at, records that change or are not complete, uploads, failures: what is unsure stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from collected import LATER, World, clock, kinds
+from damage import Scene
+from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, share
+from garbage import (
+    OTHER,
+    attempt,
+    condemned,
+    deleted_topic,
+    info_of,
+    superseded,
+    unfinished_attempt,
+    without_index,
+)
+from records import copied, managed_ledger, still_open
+from tiers import MODIFIED_AT, TOPIC, uuid_of
+
+from offload_core.catalogue import Records, parse_topic
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.gc import Kind
+from offload_core.metadata import OffloadContext
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
+from offload_core.verify import Code
+from offload_hooks.errors import BadMagicError, OptionError, StoreError
+from offload_hooks.testing import MemoryMetadataStore
+from offload_hooks.values import Upload
+
+
+def leased(until_s: int) -> OffloadContext:
+    """An attempt that somebody on another machine is at, so long after the collection."""
+    context = copied(uuid_of(5), complete=False)
+    holder = AttemptHolder(machine=1, process=1, started=1)
+    lease = AttemptLease(holder=holder, until_ms=clock()() + until_s * 1000)
+    assert context.driver is not None
+    return replace(context, driver=with_lease(context.driver, lease))
+
+
+def leased_segment(until_s: int) -> OffloadContext:
+    driver = leased(until_s).driver
+    return OffloadContext.of_segments([share(uuid_of(5), 15, complete=False, driver=driver)])
+
+
+@pytest.mark.parametrize("make", [leased, leased_segment])
+def test_an_attempt_that_somebody_is_at_stays_however_old_it_is(
+    make: Callable[[int], OffloadContext],
+) -> None:
+    scene = attempt(make(60))
+    world = World.of(scene)
+    upload = world.tier.begin_data(f"{uuid_of(5)}")
+    world.memory.uploads[upload].started_at = MODIFIED_AT
+    before = world.keys
+    assert world.collect(is_shared=False) == []
+    assert (world.keys, world.summary.live, len(world.memory.uploads)) == (before, 2, 1)
+    assert {each.garbage.kind for each in World.of(attempt(make(-1))).collect()} == {Kind.UNFINISHED}
+
+
+@pytest.mark.parametrize("make", [leased, leased_segment])
+def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
+    make: Callable[[int], OffloadContext],
+) -> None:
+    world = World.of(attempt(make(-1)))
+    alive = attempt(make(60))
+    before = world.keys
+
+    @contextmanager
+    def changing() -> Iterator[Records]:
+        yield Changing(world, lambda: world.put_record(TOPIC, info_of(alive)), 3)
+
+    (outcome,) = world.collection(records=changing).collect(world.log)
+    assert outcome.why_kept is not None
+    assert "offloads the ledger at the moment" in outcome.why_kept
+    assert world.keys == before
+    known = world.records.read("acme/cold/persistent/orders")
+    assert known is not None
+    assert known.info == info_of(alive)
+
+
+def test_attempts_in_a_record_that_is_not_ours_to_change_stay() -> None:
+    """As of a live Pulsar: its broker cleans up when it offloads the ledger again."""
+
+    class NotOurs(MemoryMetadataStore):
+        def put(self, *_: object) -> int:
+            raise BadMagicError("a live Pulsar's tree is there")
+
+    for make in (unfinished_attempt, condemned):
+        scene, _ = make()
+        world = World.of(scene)
+        before = world.keys
+        world.metadata = NotOurs(world.metadata.metadata)
+        (outcome,) = world.collect()
+        assert "a live Pulsar's tree is there" in str(outcome.why_kept)
+        assert (world.keys, world.summary.left) == (before, 1)
+
+
+# --- records that are not complete, changed or slow ------------------------------------------------
+
+
+def test_one_record_that_cannot_be_read_and_nothing_goes() -> None:
+    scene, _ = superseded()
+    assert scene.records is not None
+    scene.records[OTHER] = b"\xff\xff"
+    world = World.of(scene)
+    before = world.keys
+    assert [each.is_deleted for each in world.collect()] == [False]
+    assert (world.keys, world.log.changes) == (before, [])
+    assert "the record of persistent://acme/cold/others cannot be read" in str(world.summary.why_incomplete)
+
+
+def test_records_that_are_not_complete_only_report() -> None:
+    scene, _ = superseded()
+    world = World.of(scene)
+    topic = parse_topic(TOPIC)
+
+    class Given:
+        why_incomplete = "they were given"
+
+        def topics(self) -> list[object]:
+            return [topic]
+
+        def read(self, topics):  # type: ignore[no-untyped-def]
+            return {each: {topic: info_of(scene)}[each] for each in topics}
+
+    @contextmanager
+    def given() -> Iterator[Records]:
+        yield Given()  # type: ignore[misc]
+
+    assert kinds(list(world.collection(records=given).report())) == {scene.key(1): "superseded"}
+    assert world.summary.why_incomplete == "they were given"
+    with pytest.raises(OptionError, match="nothing is deleted"):
+        list(world.collection(records=given).collect(world.log))
+    scene, _ = deleted_topic()
+    assert list(World.of(scene).collection(records=given).report()) == []
+
+
+def test_clocks_that_are_too_far_apart_and_nothing_goes() -> None:
+    scene, _ = superseded()
+    scene.objects[scene.key(0)].modified_at = LATER + timedelta(minutes=6)
+    world = World.of(scene)
+    assert [each.is_deleted for each in world.collect()] == [False]
+    assert "the clocks of store and machine" in str(world.summary.why_incomplete)
+    assert [each.is_deleted for each in world.collect(clock_lead=timedelta(minutes=2))] == [True]
+
+
+class Changing(StoreRecords):
+    """Records that change just before they are read for the `turn`th time."""
+
+    def __init__(self, world: World, change: Callable[[], None], turn: int) -> None:
+        super().__init__(world.metadata)
+        self._change, self._left = change, turn
+
+    def read(self, topics):  # type: ignore[no-untyped-def]
+        asked = list(topics)
+        self._left -= bool(asked)
+        if not self._left:
+            self._change()
+        return super().read(asked)
+
+
+@pytest.mark.parametrize("turn", [1, 2, 3])
+def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
+    scene, _ = superseded()
+    world = World.of(scene)
+    before = world.keys
+    named = managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(5))))
+
+    @contextmanager
+    def changing() -> Iterator[Records]:
+        yield Changing(world, lambda: world.put_record(TOPIC, named), turn)
+
+    outcomes = list(world.collection(records=changing).collect(world.log))
+    assert not any(each.is_deleted for each in outcomes) or scene.key(1) in world.keys
+    assert {scene.key(1), scene.index_key(1)} <= world.keys
+    assert turn == 1 or world.keys == before
+
+
+def test_what_has_changed_since_the_listing_stays() -> None:
+    for change in ("younger", "larger", "whole"):
+        scene, _ = without_index() if change == "whole" else superseded()
+        world = World.of(scene)
+        stored = world.memory.objects[scene.key(1)]
+
+        def act(world: World = world, stored=stored, change: str = change, scene: Scene = scene) -> None:  # type: ignore[no-untyped-def]
+            if change == "younger":
+                stat = replace(stored.stat, modified_at=LATER)
+                world.memory.objects[scene.key(1)] = replace(stored, stat=stat)
+            elif change == "larger":
+                stat = replace(stored.stat, size_bytes=stored.stat.size_bytes + 1)
+                world.memory.objects[scene.key(1)] = replace(stored, stat=stat)
+            else:
+                world.memory.objects[scene.index_key(1)] = stored
+
+        @contextmanager
+        def changing(world: World = world, act: Callable[[], None] = act) -> Iterator[Records]:
+            yield Changing(world, act, 3)
+
+        (outcome,) = world.collection(records=changing).collect(world.log)
+        assert (outcome.is_deleted, outcome.why_kept) == (False, "it has changed since it was listed"), change
+        assert scene.key(1) in world.keys
+
+
+# --- uploads ---------------------------------------------------------------------------------------
+
+
+def uploads_of(*keys: str) -> World:
+    scene, _ = superseded()
+    world = World.of(scene)
+    for key in keys:
+        upload = world.tier.begin_data(key)
+        world.memory.uploads[upload].started_at = MODIFIED_AT
+    return world
+
+
+def test_uploads_of_attempts_that_records_name_go_and_others_where_nobody_else_writes() -> None:
+    ours, others, strange = f"{uuid_of(0)}-ledger-7", f"{uuid_of(9)}-ledger-7", "picture-of-a-cat"
+    world = uploads_of(ours, others, strange)
+    found = [each for each in world.collect() if each.garbage.kind is Kind.UPLOAD]
+    assert [(each.garbage.key, each.is_deleted) for each in found] == [(ours, True)]
+    assert {each.key for each in world.memory.uploads} == {others, strange}
+    world.collect(is_shared=False)
+    assert {each.key for each in world.memory.uploads} == {strange}
+    assert [each.garbage.kind.code for each in found] == [Code.STALE_UPLOAD]
+
+
+def test_an_upload_that_is_young_stays() -> None:
+    world = uploads_of(f"{uuid_of(0)}-ledger-7")
+    for opened in world.memory.uploads.values():
+        opened.started_at = LATER - timedelta(hours=1)
+    world.collect()
+    assert len(world.memory.uploads) == 1
+
+
+def test_an_upload_of_an_attempt_that_was_left_goes_with_it() -> None:
+    world = uploads_of(f"{uuid_of(8)}-ledger-9")
+    info = managed_ledger(
+        closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(0))), still_open(9, copied(uuid_of(8), complete=False))
+    )
+    world.put_record(TOPIC, info)
+    found = {each.garbage.key: each for each in world.collect()}
+    assert found[f"{uuid_of(8)}-ledger-9"].garbage.kind is Kind.UNFINISHED
+    assert not world.memory.uploads
+    known = world.records.read("acme/cold/persistent/orders")
+    assert known is not None
+    assert known.info.ledgers[1].context is None
+
+
+# --- what is wanted, and failures ------------------------------------------------------------------
+
+
+def test_only_so_much_or_of_these_topics() -> None:
+    scene, _ = superseded()
+    scene.add(one_ledger(), 6)
+    world = World.of(scene)
+    assert world.collect(wants=lambda topic: topic is not None and topic.full == OTHER) == []
+    assert len(world.collect(limit=1)) == 1
+    assert len(world.collect()) == 1
+    assert world.collect() == []
+
+
+def test_a_failure_of_the_audit_log_and_nothing_goes() -> None:
+    scene, _ = superseded()
+    world = World.of(scene)
+    before = world.keys
+
+    class Full:
+        def record(self, _: object) -> None:
+            raise StoreError("the disk is full")
+
+    with pytest.raises(StoreError, match="disk is full"):
+        list(world.collection().collect(Full()))
+    assert world.keys == before
+
+
+def test_uploads_are_not_asked_for_where_the_driver_has_none() -> None:
+    scene, _ = superseded()
+    world = World.of(scene)
+    world.memory.uploads.clear()
+    assert Upload(key="a", upload_id="b") not in world.memory.uploads
+    assert kinds(list(world.collection(tier=scene.tier()).report())) == {scene.key(1): "superseded"}

@@ -1,0 +1,19 @@
+"""What tests of recovery share: a tier without objects, and a metadata store without records."""
+
+from __future__ import annotations
+
+import pytest
+
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.tier import Tier
+from offload_hooks.testing import MemoryDriver, MemoryMetadataStore
+
+
+@pytest.fixture
+def tier() -> Tier:
+    return Tier(MemoryDriver())
+
+
+@pytest.fixture
+def records() -> ManagedLedgerRecords:
+    return ManagedLedgerRecords(MemoryMetadataStore())
