@@ -24,34 +24,34 @@ def make_app() -> typer.Typer:
     """All commands."""
     import typer
 
-    from offload_core.cli.cat import cat
-    from offload_core.cli.config import explain
-    from offload_core.cli.config import show as show_settings
     from offload_core.cli.configured import on_topics
-    from offload_core.cli.cost import cost
-    from offload_core.cli.delete import delete
-    from offload_core.cli.doctor import doctor
-    from offload_core.cli.du import du
-    from offload_core.cli.export import export
-    from offload_core.cli.gc import gc
-    from offload_core.cli.history import history
-    from offload_core.cli.inspect import inspect
-    from offload_core.cli.layout import layout
-    from offload_core.cli.ls import ls
-    from offload_core.cli.new_driver import new
-    from offload_core.cli.offloading import delete_hot_copies, offload
-    from offload_core.cli.plugins import plugins
-    from offload_core.cli.policies import add_topic_policies, namespace_policies
-    from offload_core.cli.recover import recover
-    from offload_core.cli.relocate import relocate
-    from offload_core.cli.repair import repair
-    from offload_core.cli.report import report
-    from offload_core.cli.rollback import delete as delete_streaming
-    from offload_core.cli.rollback import list_objects, plan
-    from offload_core.cli.schemas import pull, show
-    from offload_core.cli.serve import serve
-    from offload_core.cli.transactions import transactions
-    from offload_core.cli.verify import verify
+    from offload_core.cli.looking.cost import cost
+    from offload_core.cli.looking.doctor import doctor
+    from offload_core.cli.looking.du import du
+    from offload_core.cli.looking.history import history
+    from offload_core.cli.looking.inspect import inspect
+    from offload_core.cli.looking.ls import ls
+    from offload_core.cli.looking.report import report
+    from offload_core.cli.plugins.installed import plugins
+    from offload_core.cli.plugins.new_driver import new
+    from offload_core.cli.reading.cat import cat
+    from offload_core.cli.reading.export import export
+    from offload_core.cli.reading.schemas import pull, show
+    from offload_core.cli.service.config import explain
+    from offload_core.cli.service.config import show as show_settings
+    from offload_core.cli.service.layout import layout
+    from offload_core.cli.service.offloading import delete_hot_copies, offload
+    from offload_core.cli.service.policies import add_topic_policies, namespace_policies
+    from offload_core.cli.service.serve import serve
+    from offload_core.cli.service.transactions import transactions
+    from offload_core.cli.upkeep.delete import delete
+    from offload_core.cli.upkeep.gc import gc
+    from offload_core.cli.upkeep.recover import recover
+    from offload_core.cli.upkeep.relocate import relocate
+    from offload_core.cli.upkeep.repair import repair
+    from offload_core.cli.upkeep.rollback import delete as delete_streaming
+    from offload_core.cli.upkeep.rollback import list_objects, plan
+    from offload_core.cli.upkeep.verify import verify
 
     app = typer.Typer(
         help="See and read what Apache Pulsar offloaded, without a broker.",

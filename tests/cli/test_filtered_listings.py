@@ -9,7 +9,7 @@ import pytest
 from commands import Offload
 from filtered import FilteredTopic
 
-from offload_core.cli.filtered import filter_note, filter_to_json, recorded
+from offload_core.cli.looking.filtered import filter_note, filter_to_json, recorded
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
 
 

@@ -17,8 +17,8 @@ from commands import COMMAND, Offload, install_into
 from expected import COLUMNS, assert_topic_is_as_expected
 from tiers import put_broker_objects
 
-from offload_core.cli import new_driver
-from offload_core.cli.new_driver import MAX_NAME_LENGTH, TEMPLATE
+from offload_core.cli.plugins import new_driver
+from offload_core.cli.plugins.new_driver import MAX_NAME_LENGTH, TEMPLATE
 from offload_core.tier import open_store
 
 BIN = Path(sys.executable).parent

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tiers import lay_out_broker_objects
 
-from offload_core.cli.cost import cost
+from offload_core.cli.looking.cost import cost
 from offload_core.cost import load_prices
 from offload_core.scan import ScanEstimate
 

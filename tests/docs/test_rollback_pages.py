@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from offload_core.catalogue import Problem
-from offload_core.cli.rollback import delete, list_objects, plan
+from offload_core.cli.upkeep.rollback import delete, list_objects, plan
 from offload_core.rollback import Need, Verdict
 
 DOCS = Path(__file__).parents[2] / "docs"

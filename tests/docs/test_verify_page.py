@@ -12,7 +12,7 @@ from pathlib import Path
 from entries import entry, pip17_object
 from tiers import lay_out
 
-from offload_core.cli.verify import report_parts, verify
+from offload_core.cli.upkeep.verify import report_parts, verify
 from offload_core.tier import open_store
 from offload_core.verify import Code, Verification
 from offload_core.verify.findings import Finding

@@ -14,7 +14,7 @@ from rich.table import Table
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, topics_wanted
 from offload_core.cli.json_document import print_streamed
-from offload_core.cli.recorded import record_to_json
+from offload_core.cli.looking.recorded import record_to_json
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from offload_core.catalogue import Ledger, StoredObject
 from offload_core.catalogue.survey import FoundLedger
-from offload_core.cli.filtered import filter_note, filter_to_json, indexed
-from offload_core.cli.recorded import record_to_json, recorded_state
+from offload_core.cli.looking.filtered import filter_note, filter_to_json, indexed
+from offload_core.cli.looking.recorded import record_to_json, recorded_state
 from offload_core.cli.shared import cell, out, size, table_of, time
 from offload_core.inventory import Level, Row
 

@@ -12,8 +12,8 @@ import pyarrow as pa
 import typer
 
 from offload_core.cli.progress import byte_bar
-from offload_core.cli.rows import print_table, write_jsonl, write_parquet
-from offload_core.cli.scan_options import ScanOptions, reads_messages
+from offload_core.cli.reading.rows import print_table, write_jsonl, write_parquet
+from offload_core.cli.reading.scan_options import ScanOptions, reads_messages
 from offload_core.cli.shared import (
     Debug,
     Driver,

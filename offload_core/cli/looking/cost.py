@@ -11,7 +11,7 @@ import typer
 from offload_core.api import TierReader
 from offload_core.catalogue import open_records, parse_topic
 from offload_core.cli.amounts import parse_size
-from offload_core.cli.cost_views import Costs, costs_to_json, largest_class, print_costs
+from offload_core.cli.looking.cost_views import Costs, costs_to_json, largest_class, print_costs
 from offload_core.cli.shared import (
     AsJson,
     Debug,

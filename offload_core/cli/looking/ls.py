@@ -13,7 +13,7 @@ from offload_core.api import TierReader
 from offload_core.catalogue import StoredObject, open_records
 from offload_core.catalogue.survey import FoundLedger, LedgerSurvey
 from offload_core.cli.json_document import print_streamed
-from offload_core.cli.ls_views import (
+from offload_core.cli.looking.ls_views import (
     Shown,
     object_to_json,
     print_problems,

@@ -23,7 +23,6 @@ from offload_core.catalogue.topics import (
 )
 from offload_core.cli.amounts import parse_seconds, parse_size
 from offload_core.cli.progress import byte_bar
-from offload_core.cli.relocate_views import Relocated, show, show_copied
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -45,6 +44,7 @@ from offload_core.cli.shared import (
     reported,
     size,
 )
+from offload_core.cli.upkeep.relocate_views import Relocated, show, show_copied
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
 from offload_core.metadata.relocations import MappingFile, read_mapping

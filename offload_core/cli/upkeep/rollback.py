@@ -13,15 +13,6 @@ import typer
 
 from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
 from offload_core.cli.amounts import id_ranges
-from offload_core.cli.rollback_views import (
-    deletion_table,
-    deletion_to_json,
-    listing_table,
-    listing_to_json,
-    plan_statement,
-    plan_table,
-    plan_to_json,
-)
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -43,6 +34,15 @@ from offload_core.cli.shared import (
     printable,
     reported,
     size,
+)
+from offload_core.cli.upkeep.rollback_views import (
+    deletion_table,
+    deletion_to_json,
+    listing_table,
+    listing_to_json,
+    plan_statement,
+    plan_table,
+    plan_to_json,
 )
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_metadata_store
 from offload_core.rollback import (

@@ -13,7 +13,7 @@ from rich.progress import Progress
 
 from offload_core.cli.executors import Master, Processes, Workers, executing
 from offload_core.cli.progress import byte_bar
-from offload_core.cli.scan_options import ScanOptions, reads_messages
+from offload_core.cli.reading.scan_options import ScanOptions, reads_messages
 from offload_core.cli.shared import (
     Debug,
     Driver,

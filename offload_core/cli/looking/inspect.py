@@ -11,9 +11,9 @@ import typer
 from rich.table import Table
 
 from offload_core.catalogue.reading import read_index
-from offload_core.cli.dump import show_hex
-from offload_core.cli.filtered import filter_note, filter_to_json
-from offload_core.cli.recorded import Mention, find_mentions, record_to_json, recorded_state
+from offload_core.cli.looking.dump import show_hex
+from offload_core.cli.looking.filtered import filter_note, filter_to_json
+from offload_core.cli.looking.recorded import Mention, find_mentions, record_to_json, recorded_state
 from offload_core.cli.shared import (
     AsJson,
     Debug,

@@ -16,16 +16,6 @@ from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic
 from offload_core.catalogue.topics import managed_ledger_of_topic, topics_wanted
 from offload_core.cli.configured import ConfigFile, metadata_flags
-from offload_core.cli.gc import (
-    ClockSkew,
-    Grace,
-    NotShared,
-    Records,
-    ShortGrace,
-    finish,
-    scope_of,
-    show,
-)
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -44,6 +34,16 @@ from offload_core.cli.shared import (
     out,
     printable,
     reported,
+)
+from offload_core.cli.upkeep.gc import (
+    ClockSkew,
+    Grace,
+    NotShared,
+    Records,
+    ShortGrace,
+    finish,
+    scope_of,
+    show,
 )
 from offload_core.configuration import load_configuration
 from offload_core.gc import (

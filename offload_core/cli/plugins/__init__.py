@@ -1,0 +1,1 @@
+"""Plugins that are installed, and new ones."""

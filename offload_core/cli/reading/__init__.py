@@ -1,0 +1,1 @@
+"""What lies in a bucket, read: messages, exports, schemas."""

@@ -1,0 +1,1 @@
+"""A service and its topics: settings, policies, offloads."""
