@@ -21,7 +21,8 @@ from benchmarks.material import message_entries, write_ledger
 from benchmarks.measure import Result, seconds_side_by_side
 from benchmarks.spark import start
 from offload_core import TierReader
-from offload_core.export import Executor, ParquetOptions, ProcessExecutor, ThreadExecutor
+from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.export import ParquetOptions
 from offload_core.messages.compression import Compression
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.executor import SparkExecutor

@@ -27,7 +27,7 @@ from benchmarks.memory import forget_peak, peak
 from offload_core import TierReader, open_tier
 from offload_core.audit import LoggedChanges
 from offload_core.catalogue import open_records
-from offload_core.export import ThreadExecutor
+from offload_core.executors import ThreadExecutor
 from offload_core.messages.compression import Compression
 from offload_core.tier import Tier
 from offload_core.verify import Sealing, Verification

@@ -55,7 +55,8 @@ from offload_core.tier import MeasuredTier, Tier, open_store
 from offload_hooks.errors import OptionError
 
 if TYPE_CHECKING:  # imported by whoever exports
-    from offload_core.export import Executor, ExportReport, Listener, ParquetOptions
+    from offload_core.executors import Executor
+    from offload_core.export import ExportReport, Listener, ParquetOptions
 
 
 class TierReader:
@@ -345,7 +346,8 @@ class TierReader:
         Raises:
             As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
         """
-        from offload_core.export import NEEDED_COLUMNS, ParquetOptions, ThreadExecutor, run_export
+        from offload_core.executors import ThreadExecutor
+        from offload_core.export import NEEDED_COLUMNS, ParquetOptions, run_export
 
         wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
 

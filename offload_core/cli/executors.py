@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from offload_core.export import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import MissingExtraError, OptionError
 
 Master = Annotated[str | None, typer.Option(help="A Spark master, whose executors do the work.")]

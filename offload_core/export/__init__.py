@@ -1,6 +1,5 @@
 """Export: topics to Parquet files, Iceberg or Delta tables, each message once, whatever is killed meanwhile."""
 
-from offload_core.export.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_core.export.model import DEFAULT_ROW_GROUP_BYTES, ExportProgress, ExportReport, ParquetOptions
 from offload_core.export.opening import open_target
 from offload_core.export.partitions import NEEDED_COLUMNS
@@ -9,13 +8,10 @@ from offload_core.export.run import Listener, run_export
 __all__ = [
     "DEFAULT_ROW_GROUP_BYTES",
     "NEEDED_COLUMNS",
-    "Executor",
     "ExportProgress",
     "ExportReport",
     "Listener",
     "ParquetOptions",
-    "ProcessExecutor",
-    "ThreadExecutor",
     "open_target",
     "run_export",
 ]

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from offload_core.catalogue import TopicName
-from offload_core.export.executors import Executor
+from offload_core.executors import Executor
 from offload_core.export.model import (
     ExportProgress,
     ExportReport,

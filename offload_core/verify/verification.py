@@ -16,7 +16,7 @@ from itertools import islice
 from offload_core.catalogue import Records, TopicName, concurrently, read_each
 from offload_core.catalogue.listing import Pair, stream_attempts
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.export.executors import Executor, ThreadExecutor
+from offload_core.executors import Executor, ThreadExecutor
 from offload_core.offload.clock import system_now_ms
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code

@@ -23,7 +23,7 @@ from exports import parquet_files, target_of
 
 import offload_core.export
 from offload_core import open_tier
-from offload_core.export import ThreadExecutor
+from offload_core.executors import ThreadExecutor
 from offload_core.export.delta_target import DeltaTarget
 from offload_core.export.iceberg_target import IcebergTarget
 

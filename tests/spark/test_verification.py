@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tiers import lay_out
 
 from offload_core.audit import FileAuditLog
-from offload_core.export import Executor, ThreadExecutor
+from offload_core.executors import Executor, ThreadExecutor
 from offload_core.spark.executor import SparkExecutor
 from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Finding, Sealing, Summary, Verification

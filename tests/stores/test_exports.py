@@ -19,7 +19,7 @@ from pyiceberg.catalog import load_catalog
 from stores import Store
 
 from offload_core import open_tier
-from offload_core.export import ThreadExecutor
+from offload_core.executors import ThreadExecutor
 from offload_core.export.delta_target import DeltaTarget
 from offload_core.export.iceberg_target import IcebergTarget
 from offload_core.tier import Tier

@@ -18,7 +18,7 @@ from damage.scenes import (
 from entries import batch_entry, entry, pip17_object
 from tiers import MANAGED_LEDGER, lay_out
 
-from offload_core.export import ProcessExecutor, ThreadExecutor
+from offload_core.executors import ProcessExecutor, ThreadExecutor
 from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Finding, Severity, Verification
 from offload_hooks import hookimpl

@@ -9,7 +9,7 @@ import pytest
 from exports import ORDERS, parquet_rows, scanned, two_partitions
 
 from offload_core import open_tier
-from offload_core.export import Executor, ProcessExecutor, ThreadExecutor
+from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor
 from offload_hooks.errors import DataLossError, OptionError
 
 

@@ -1,4 +1,4 @@
-"""Who runs tasks, of an export or a verification: threads, processes of this machine, or whatever is handed in.
+"""Who runs the tasks of commands that have many: threads, processes of this machine, or whatever is handed in.
 
 An executor takes a function and items, all of them picklable, and gives the results in the items' order. It draws an
 item when somebody is free for it, so that who gives the items can end the work early.
