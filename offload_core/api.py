@@ -19,6 +19,7 @@ from offload_core.catalogue import (
     parse_topic,
     record_catalogue,
 )
+from offload_core.executors import Executor, ThreadExecutor
 from offload_core.messages.encryption import CryptoFailureAction
 from offload_core.messages.schema import Level, Mode
 from offload_core.metadata import ManagedLedgerInfo
@@ -55,15 +56,11 @@ from offload_core.tier import MeasuredTier, Tier, open_store
 from offload_hooks.errors import OptionError
 
 if TYPE_CHECKING:  # imported by whoever exports
-    from offload_core.executors import Executor
     from offload_core.export import ExportReport, Listener, ParquetOptions
 
 
 class TierReader:
-    """A tier that is open for reading.
-
-    `store` is the Tier itself, for single objects; `options` are those of its driver that were given by name.
-    """
+    """A tier that is open for reading: `store` is the Tier itself, `options` are those its driver was given by name."""
 
     def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
         self.store = store
@@ -346,7 +343,6 @@ class TierReader:
         Raises:
             As `scan`, and MissingExtraError, FormatError, and StoreError of either side; what is committed stays so.
         """
-        from offload_core.executors import ThreadExecutor
         from offload_core.export import NEEDED_COLUMNS, ParquetOptions, run_export
 
         wanted = None if columns is None else [*columns, *(n for n in NEEDED_COLUMNS if n not in columns)]
