@@ -5,16 +5,12 @@ Spark applies each of them to the rows again. Source: docs/spark.md, Filters.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSourceReader, Filter
 
 from offload_core.scan import Condition, Operator
-
-if TYPE_CHECKING:
-    from offload_core.spark.source import OffloadReader
 
 _OPERATORS: dict[type[Filter], Operator] = {
     datasource.EqualTo: Operator.EQUAL,
@@ -58,14 +54,17 @@ class PushFilters:
 
     PySpark refuses a reader that has a `pushFilters` of its own while `spark.sql.python.filterPushdown.enabled` is
     off, and looks at `__func__` for that; where it is on, it calls this.
+
+    Args:
+        take: given the conditions that filters stand for.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
 
-    def __init__(self, reader: OffloadReader) -> None:
-        self._reader = reader
+    def __init__(self, take: Callable[[tuple[Condition, ...]], None]) -> None:
+        self._take = take
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take note of the filters; all of them are given back, for Spark to apply them."""
-        self._reader.conditions = conditions_of(filters)
+        self._take(conditions_of(filters))
         return filters

@@ -32,8 +32,9 @@ from offload_core.scan.positions import Position, check_topics, offsets_to_json,
 from offload_core.scan.settle import SettledAdvance
 from offload_core.scan.transactions import SummaryMemory, SummaryPlace, TransactionResolver
 from offload_core.spark.new_topics import NewTopics
+from offload_core.spark.opening import open_source
 from offload_core.spark.options import SourceOptions
-from offload_core.spark.source import OffloadPartition, OffloadReader, open_source
+from offload_core.spark.reader import OffloadPartition, OffloadReader
 from offload_hooks.errors import OptionError
 
 Offset = dict[str, Any]

@@ -17,7 +17,7 @@ from tiers import lay_out_case, put_broker_objects
 from offload_core.messages.compression import Compression
 from offload_core.metadata import SegmentLayout, StoredRecord, pack_stored_record
 from offload_core.spark import PulsarOffloadDataSource
-from offload_core.spark.source import OffloadReader
+from offload_core.spark.reader import OffloadReader
 from offload_core.tier import open_store
 
 pytestmark = pytest.mark.spark

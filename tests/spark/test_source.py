@@ -18,7 +18,7 @@ from tiers import lay_out_broker_objects
 from offload_core import open_tier
 from offload_core.messages.schema import ENTRY_COLUMNS, EXTRA_MESSAGE_COLUMNS, MESSAGE_COLUMNS, arrow_schema
 from offload_core.spark import PulsarOffloadDataSource
-from offload_core.spark.source import OffloadReader
+from offload_core.spark.reader import OffloadReader
 from offload_core.spark.types import spark_schema
 from offload_hooks.errors import OptionError
 

@@ -11,7 +11,7 @@ import pytest
 
 from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.executor import _call
-from offload_core.spark.source import _restored
+from offload_core.spark.reader import _restored
 from offload_core.spark.versions import check_versions, installed_versions
 from offload_hooks.errors import VersionMismatchError
 
