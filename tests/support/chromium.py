@@ -10,10 +10,10 @@ import contextlib
 import itertools
 import json
 import os
-import select
 import subprocess
 import sys
 import time
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -114,7 +114,7 @@ class Chromium:
                 if self.evaluate(condition):
                     return
             assert time.monotonic() < deadline, f"never: {condition}; {self.errors}"
-            select.select([self._from], [], [], 0.05)
+            wait([self._from], 0.05)
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, which may be a promise."""
@@ -168,8 +168,7 @@ class Chromium:
 
     def _receive(self, deadline: float) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            ready, _, _ = select.select([self._from], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, "Chromium does not answer"
+            assert wait([self._from], max(0.0, deadline - time.monotonic())), "Chromium does not answer"
             data = os.read(self._from, 1 << 20)
             assert data, "Chromium has ended"
             self._rest += data

@@ -8,12 +8,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import select
 import struct
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -247,7 +247,7 @@ class Oracle:
         line = b""
         while not line.endswith(b"\n"):
             left = deadline - time.monotonic()
-            ready = left > 0 and select.select([process.stdout], [], [], left)[0]
+            ready = left > 0 and wait([process.stdout.fileno()], left)
             part = os.read(process.stdout.fileno(), 1 << 16) if ready else b""
             if not part:
                 self.stop()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from multiprocessing.connection import wait
 from typing import NoReturn
 
 CAN_FORK = hasattr(os, "fork")
@@ -73,7 +73,7 @@ def _report_and_exit(work: Callable[[], object], report_to: int | None) -> NoRet
 def _read_all(descriptor: int, until: float) -> bytes | None:
     """All that the child writes until it ends; None if it does not."""
     report = b""
-    while select.select([descriptor], [], [], max(0.0, until - time.monotonic()))[0]:
+    while wait([descriptor], max(0.0, until - time.monotonic())):
         more = os.read(descriptor, 65536)
         if not more:
             return report

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 from collections.abc import Callable
 from functools import partial
+from multiprocessing.connection import wait
 
 import pytest
 
@@ -132,7 +132,7 @@ def _acknowledged(
     written = 0
     with forked(work) as child:
         os.close(write_end)
-        while written < enough and select.select([read_end], [], [], deadline_s)[0]:
+        while written < enough and wait([read_end], deadline_s):
             more = len(os.read(read_end, 1))
             if not more:
                 break  # it has failed
