@@ -17,6 +17,7 @@ from pathlib import Path
 import filtered_topic
 import life_of_a_topic
 import switched_topic
+import toolbox
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from rich.bar import Bar
@@ -45,6 +46,9 @@ def main() -> None:
 
     step("List it: topics, ledgers, sizes, formats. No broker, no metadata store, only the objects")
     offload("ls", str(tier))
+
+    step("Look after it: the operator's toolbox")
+    toolbox.run(tier, DEMO, offload, say)
 
     step("Read it through Spark")
     spark = start_spark()
@@ -76,6 +80,11 @@ def main() -> None:
 
     step("Read it through Spark, by its record")
     count_orders(topic)
+
+    step("What nothing needs: objects beside it whose topic has no record any more")
+    with open_tier(DEMO / "life" / "cold") as opened:
+        lay_out(opened.store, "acme/cold/persistent/json")
+    toolbox.find_garbage(DEMO / "life" / "cold", life_of_a_topic.records_url(DEMO / "life"), offload, say)
 
     step("A topic that went from ledgers to streaming and back: which positions lie in which object")
     switched = switched_topic.run(spark, DEMO / "switched", say)
@@ -109,9 +118,13 @@ def say(text: str) -> None:
     console.print(text, soft_wrap=True)
 
 
-def lay_out(tier: Tier) -> int:
-    """Write the broker's objects, with the user metadata that they had in S3; the number of objects."""
-    listing = json.loads((GOLDEN / "objects.json").read_text())
+def lay_out(tier: Tier, managed_ledger: str | None = None) -> int:
+    """Write the broker's objects, or those of a managed ledger, with the user metadata they had in S3; their number."""
+    listing = [
+        each
+        for each in json.loads((GOLDEN / "objects.json").read_text())
+        if managed_ledger in (None, each["metadata"]["managedledgername"])
+    ]
     for stored in listing:
         data = gzip.decompress((GOLDEN / "objects" / f"{stored['key']}.gz").read_bytes())
         about = {"content_type": stored["content_type"], "user_metadata": stored["metadata"]}
@@ -203,12 +216,14 @@ def show_filtered(committed: int, copies: list[filtered_topic.FilteredCopy]) -> 
         sys.exit(f"{committed} messages were committed, and Spark reads others.")
 
 
-def offload(*arguments: str) -> None:
-    """Show a command and run it."""
+def offload(*arguments: str, code: int = 0) -> None:
+    """Show a command and run it; stop if it ends with another exit code."""
     command = offload_command()
     words = [shown(Path(text)) if text.startswith("/") else text for text in arguments]
     say(f"$ {' '.join([shown(command), *words])}")
-    subprocess.run([str(command), *arguments], check=True)
+    ended = subprocess.run([str(command), *arguments], check=False).returncode
+    if ended != code:
+        sys.exit(f"It ended with {ended}, and not with {code}.")
 
 
 def offload_command() -> Path:

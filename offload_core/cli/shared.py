@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,7 +22,16 @@ from rich.text import Text
 
 from offload_core.api import TierReader, open_tier
 from offload_core.audit import FileAuditLog
-from offload_hooks.errors import OffloadError, OptionError
+from offload_hooks.errors import (
+    OffloadError,
+    OptionError,
+    UnknownLedgerError,
+    UnknownPluginError,
+    UnknownTopicError,
+)
+
+_ASKED_WRONGLY = (OptionError, UnknownPluginError, UnknownTopicError, UnknownLedgerError, FileNotFoundError)
+"""What makes no sense, and names of what is not there: a tier's root and an object are files that are not found."""
 
 Url = Annotated[
     str, typer.Argument(help="The tier: a URL (file:///data/tier) or a path.", show_default=False)
@@ -112,7 +122,10 @@ err = Console(stderr=True)
 
 @contextmanager
 def reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
-    """Errors become one readable line and an exit code: 2 for what was asked for wrongly, `failed` for all else."""
+    """Errors become one readable line and an exit code: 2 for what was asked for wrongly, `failed` for all else.
+
+    Wrong is also the name of something that does not exist.
+    """
     handler: logging.Handler = logging.StreamHandler()
     if err.is_terminal:
         handler = RichHandler(console=err, show_time=False, show_path=False)
@@ -126,9 +139,12 @@ def reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
         raise typer.Exit(1) from None
     except (OffloadError, OSError) as error:
         if debug:
-            raise
-        err.print(printable(f"offload: {error}"), style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(2 if isinstance(error, OptionError) else failed) from None
+            traceback.print_exception(error)
+        else:
+            err.print(
+                printable(f"offload: {error}"), style="red", markup=False, highlight=False, soft_wrap=True
+            )
+        raise typer.Exit(2 if isinstance(error, _ASKED_WRONGLY) else failed) from None
 
 
 def audit_of(yes: bool, path: Path | None) -> FileAuditLog | None:

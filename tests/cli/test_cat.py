@@ -329,11 +329,11 @@ def test_a_long_value_is_cut_and_bytes_that_are_no_text_are_hexadecimal(
         (["-t", ORDERS, "--stop-time", "2026-11-21T08:30:00"], 2, "--ending-time has no zone"),
         (
             ["-t", "acme/cold/order"],
-            1,
+            2,
             "no topic persistent://acme/cold/order has offloaded data here: expected one of ",
         ),
-        (["--ledger", "99"], 1, "no copy of this ledger is here (ledger 99)"),
-        (["-t", ORDERS, "-f", "jsonl", "--output", "/no/such/folder/x"], 1, "[Errno 2]"),
+        (["--ledger", "99"], 2, "no copy of this ledger is here (ledger 99)"),
+        (["-t", ORDERS, "-f", "jsonl", "--output", "/no/such/folder/x"], 2, "[Errno 2]"),
         (
             ["-t", ORDERS, "--start", '{"acme/cold/orders": {"-1": "1:0"}}'],
             1,

@@ -70,14 +70,14 @@ def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["ls", "{}/nowhere"], 1, "does not exist"),
+        (["ls", "{}/nowhere"], 2, "does not exist"),
         (
             ["cat", "{}", "-t", "acme/cold/order"],
-            1,
+            2,
             "no topic persistent://acme/cold/order has offloaded data here",
         ),
         (["cat", "{}", "-t", "order"], 2, "this is not the name of a persistent topic"),
-        (["ls", "s4://bucket"], 1, "'s4'"),
+        (["ls", "s4://bucket"], 2, "'s4'"),
         (["ls", "{}", "-o", "root"], 2, "expected NAME=VALUE, found 'root'"),
         (["ls", "{}", "-o", "bucket=secret"], 2, "bucket"),
     ],
@@ -103,7 +103,7 @@ def test_a_call_that_is_made_again_is_one_line(offload_process: Offload, orders:
 
 def test_debug_shows_the_trace(offload_process: Offload, orders: Path) -> None:
     result = offload_process("cat", orders, "-t", "acme/cold/order", "--debug")
-    assert result.code == 1
+    assert result.code == 2
     assert result.err.startswith("Traceback (most recent call last):")
     assert "UnknownTopicError: no topic persistent://acme/cold/order" in result.err
 
@@ -299,7 +299,7 @@ def test_json_lines_are_escaped_and_yet_the_same_text(offload: Offload, hostile:
 
 def test_errors_and_warnings_are_shown_escaped(offload_process: Offload, hostile: Path) -> None:
     error = offload_process("cat", hostile, "-t", "acme/cold/other")
-    assert error.code == 1
+    assert error.code == 2
     assert SHOWN in error.err
     warning = offload_process("cat", hostile, "-t", f"persistent://acme/cold/{HOSTILE}")
     assert warning.code == 0

@@ -163,5 +163,6 @@ def test_a_storage_class_without_a_price_is_named(
 
 def test_a_topic_that_is_not_there_is_an_error(offload: Offload, broker: Path) -> None:
     result = offload("cost", broker, "--topic", "acme/cold/nowhere", "--json")
-    assert (result.code, result.out) == (1, "")
-    assert result.err == "offload: nothing is known of this topic: found acme/cold/nowhere\n"
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("offload: nothing is known of this topic under file:///")
+    assert result.err.endswith(": found acme/cold/nowhere\n")

@@ -118,7 +118,7 @@ def test_without_records_objects_tell_what_they_know(offload: Offload, tmp_path:
 def test_a_topic_of_which_nothing_is_known_is_an_error(offload: Offload, tmp_path: Path) -> None:
     lay_out_some(tmp_path)
     result = offload("history", tmp_path / "cold", "acme/cold/nothing")
-    assert result.code == 1
+    assert result.code == 2
     assert "nothing is known of this topic" in result.err
 
 

@@ -148,7 +148,7 @@ def test_a_missing_data_object_is_told(offload: Offload, tmp_path: Path) -> None
 def test_a_missing_index_is_an_error_that_names_it(offload: Offload, tmp_path: Path) -> None:
     key = lay_out(tmp_path, pip17_object([b"a"]), parts=["data"])
     result = offload("inspect", tmp_path, key)
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (2, "")
     assert f"{key}-index" in result.err
     assert result.err.count("\n") == 1
 

@@ -88,5 +88,5 @@ def test_a_topic_without_entries(offload: Offload, tmp_path: Path) -> None:
 def test_of_a_partitioned_topic_a_partition_is_to_be_named(offload: Offload, tmp_path: Path) -> None:
     config = recorded(tmp_path, closed(3, 1), name=f"{MANAGED_LEDGER}-partition-2")
     result = offload("topics", "layout", TOPIC, "--config", config)
-    assert (result.code, result.out) == (1, "")
+    assert (result.code, result.out) == (2, "")
     assert f"Name a partition: {TOPIC}-partition-2" in result.err

@@ -69,7 +69,7 @@ def test_an_index_without_data_is_an_error(offload: Offload, tmp_path: Path) -> 
     lay_out_golden(tmp_path)
     (tmp_path / f"{BATCH}/data").unlink()
     result = offload("inspect", tmp_path, f"{BATCH}/index")
-    assert result.code == 1
+    assert result.code == 2
     assert f"{BATCH}/data" in result.err
 
 

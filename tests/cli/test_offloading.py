@@ -142,7 +142,7 @@ def test_what_cannot_be_done_is_one_line(
     topic: ManagedLedger, config: Path, on_topic: Callable[..., Result], offload: Offload
 ) -> None:
     unknown = offload("topics", "offload", "persistent://acme/n/none", "--config", config)
-    assert (unknown.code, unknown.out) == (1, "")
+    assert (unknown.code, unknown.out) == (2, "")
     assert unknown.err.startswith("offload: there is no record of this managed ledger")
     assert on_topic("offload", "-s", "many").code == 2
     config.write_text(config.read_text().replace('driver = "local"', ""))
@@ -178,7 +178,8 @@ def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
             assert process.poll() is None
             assert time.monotonic() < deadline
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) != 0
+        _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (130, "offload: interrupted\n")
     assert not any(is_begun(ledger) for ledger in topic.read_info().in_order)
 
 
@@ -206,4 +207,4 @@ def test_the_layout_draws_which_positions_lie_in_which_object(
     assert [part["format"] for part in parts] == ["pip17", "pip17", None]
     assert parts[0]["object"] in drawn[4]
     unknown = offload("topics", "layout", "acme/n/nobody", "--config", config)
-    assert (unknown.code, "no record of this topic" in unknown.err) == (1, True)
+    assert (unknown.code, "no record of this topic" in unknown.err) == (2, True)

@@ -163,7 +163,7 @@ def test_what_makes_no_sense_is_refused(
 
 def test_a_filter_that_nobody_has_is_refused(on_metadata: Callable[..., Result]) -> None:
     done = on_metadata("namespaces", "set-offload-filter", "acme/n", "transaction")
-    assert done.code == 1
+    assert done.code == 2
     assert "Did you mean 'transactions'?" in done.err
 
 

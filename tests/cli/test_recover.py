@@ -35,7 +35,7 @@ def info_in(path: Path) -> ManagedLedgerInfo | None:
 
 def test_it_says_what_it_would_do_and_what_is_not_known(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     result = offload("recover", tmp_path / "tier")
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, result.err) == (1, "")
     lines = [" ".join(line.split()) for line in result.out.splitlines()]
     assert lines[0] == "acme/cold/orders: 3 ledgers, 9 entries: would be written"
     assert lines[1].startswith("open-ledger ledger 5, entry 2 it was open when it was offloaded last")
@@ -91,10 +91,12 @@ def test_another_record_stays_and_the_exit_code_says_so(offload: Offload, tier: 
 
 def test_what_is_in_no_record_makes_it_end_with_1(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     put_segment(tier, 3, (9, 0, 2), names=NAMELESS)
-    result = offload("recover", tmp_path / "tier")
+    into = ("--into", f"sqlite:{tmp_path}/records.db", "--into-option", "create=true")
+    into += ("--yes", "--audit-log", str(tmp_path / "log"))
+    result = offload("recover", tmp_path / "tier", *into)
     assert result.code == 1
     assert "(unknown topic): 0 ledgers, 0 entries: no record" in result.out
-    assert offload("recover", tmp_path / "tier", "--topic", "acme/cold/orders").code == 0
+    assert offload("recover", tmp_path / "tier", *into, "--topic", "acme/cold/orders").code == 0
 
 
 @pytest.mark.parametrize("given", [["--yes"], ["--yes", "--into", "sqlite:x.db"], ["--topic", "nonsense"]])

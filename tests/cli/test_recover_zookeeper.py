@@ -45,7 +45,7 @@ def test_records_are_written_once_where_pulsar_has_them(
 ) -> None:
     root, log = "/recovered", tmp_path / "audit.jsonl"
     into = ("recover", tier, "--into", f"{zookeeper.endpoint}{root}")
-    assert offload(*into).code == 0
+    assert offload(*into).code == 1
     assert client.exists(root) is None
     result = offload(*into, "--yes", "--audit-log", log)
     assert (result.code, result.err) == (0, "")

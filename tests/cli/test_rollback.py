@@ -239,7 +239,7 @@ def test_nothing_is_released_where_no_audit_can_be_kept(offload: Offload, tier: 
         *("--audit-log", tmp_path / "nowhere" / "audit.jsonl"),
     )
     assert "the audit log cannot be written: No such file or directory" in result.err
-    assert (result.code, keys(tier), info_in(url)) == (1, before, MIXED)
+    assert (result.code, keys(tier), info_in(url)) == (2, before, MIXED)
 
 
 def test_without_records_it_only_reports(offload: Offload, tier: Tier, tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_records_that_are_none_are_an_error_and_nothing_goes(
         store.put(f"/managed-ledgers/{MANAGED_LEDGER}", b"no record at all", None)
     for command in (["plan"], ["delete", "--yes", "--accept-loss", "--audit-log", tmp_path / "audit"]):
         result = offload("rollback", *command, tmp_path / "tier", "--records", url)
-        assert (result.code, result.out) == (1, "")
+        assert (result.code, result.out) == (2, "")
         assert "a managed ledger's record" in result.err
     assert keys(tier) == before
     assert (tmp_path / "audit").read_bytes() == b""
@@ -350,7 +350,7 @@ def test_delete_of_one_topic(offload: Offload, tier: Tier, tmp_path: Path) -> No
     ]
     before = keys(tier)
     unknown = offload(*arguments, "-t", "acme/cold/orders", "-t", "acme/cold/others")
-    assert (unknown.code, unknown.out, keys(tier)) == (1, "", before)
+    assert (unknown.code, unknown.out, keys(tier)) == (2, "", before)
     assert "no record and no object is of this topic: found persistent://acme/cold/others" in unknown.err
     assert offload(*arguments, "-t", "acme/cold/orders").code == 0
     assert {key for key in keys(tier) if "-ledger-" not in key} == {
@@ -380,7 +380,7 @@ def test_a_failure_says_what_was_deleted_and_where_it_failed(
         log,
     ]
     result = offload(*arguments, "--layer", faults)
-    assert result.code == 1
+    assert result.code == 2
     *rows, counts = result.out.splitlines()[1:]
     done = [row for row in rows if "  deleted  " in row]
     assert counts.startswith(f"{len(done)} streaming objects, ")

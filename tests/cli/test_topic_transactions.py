@@ -122,6 +122,6 @@ def test_a_topic_that_is_not_there_is_not_reset(
     environment: Environment, told: Callable[..., Result]
 ) -> None:
     result = told("--reset")
-    assert result.code == 1
+    assert result.code == 2
     assert result.err.startswith("offload: there is no record of this managed ledger")
     assert environment.records.store.get("/transaction-buffers/acme/n/persistent/orders") is None

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from offload_core.api import TierReader
-from offload_core.catalogue import open_records, parse_topic
+from offload_core.catalogue import TopicName, open_records, parse_topic
 from offload_core.cli.amounts import parse_size
 from offload_core.cli.looking.cost_views import Costs, costs_to_json, largest_class, print_costs
+from offload_core.cli.nothing_found import Seen, nothing_at, warn
 from offload_core.cli.shared import (
     AsJson,
     Debug,
@@ -31,7 +32,7 @@ from offload_core.cli.shared import (
 from offload_core.cost import Rates, Saving, Tariff, by_class, load_prices, survey_stored, weigh_classes
 from offload_core.scan import ScanEstimate
 from offload_core.scan.tasks import Isolation
-from offload_hooks.errors import OptionError, UnknownTopicError
+from offload_hooks.errors import OptionError
 
 
 def cost(
@@ -106,8 +107,10 @@ def cost(
                 topics=[parse_topic(each).full for each in topic or ()],
                 listener=lambda count: status.update(f"looking at objects: {count:,}"),
             )
-            if topic and not stored:
-                raise UnknownTopicError("nothing is known of this topic", found=", ".join(topic))
+            seen = Seen.of_names(topic)
+            for name, _, _ in stored:
+                seen.note(TopicName(name))
+            seen.require_all(tier.store)
             estimate = None
             if scan and stored:
                 status.update("planning a scan")
@@ -143,6 +146,8 @@ def cost(
             typer.echo(json.dumps(costs_to_json(costs), indent=2))
         else:
             print_costs(costs)
+        if not seen.anything:
+            warn(nothing_at(tier.store, prefix))
 
 
 def _explained(

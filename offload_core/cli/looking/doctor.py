@@ -59,6 +59,8 @@ def doctor(
             typer.echo(json.dumps(_to_json(diagnosis), indent=2))
         else:
             _print(diagnosis)
+        if diagnosis.interrupted:
+            raise KeyboardInterrupt
         if diagnosis.has_failed:
             raise typer.Exit(1)
 

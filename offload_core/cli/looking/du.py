@@ -9,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from offload_core.catalogue import open_records
+from offload_core.catalogue import TopicName, open_records
 from offload_core.cli.json_document import print_streamed
+from offload_core.cli.nothing_found import Seen, missing_warned_of
 from offload_core.cli.progress import count_bar
 from offload_core.cli.shared import (
     AsJson,
@@ -31,6 +32,7 @@ from offload_core.cli.shared import (
     size,
 )
 from offload_core.inventory import By, TopicPatterns, measure
+from offload_core.inventory.usage import OTHER
 
 _TOTAL = "total"
 
@@ -61,7 +63,13 @@ def du(
     with reported(debug), opened(url, driver, option, layer) as tier:
         given = named(records_option, "the records")
         source = nullcontext() if records is None else open_records(records, tier.store, tier.options, given)
-        with source as known, count_bar("objects") as listener:
+        with (
+            source as known,
+            count_bar("objects") as listener,
+            missing_warned_of(
+                Seen.of_patterns(topic if by is By.PLACE else None), tier.store, prefix
+            ) as seen,
+        ):
             usage = measure(
                 tier.store,
                 by=by,
@@ -71,6 +79,9 @@ def du(
                 now=datetime.now(UTC),
                 listener=listener,
             )
+            for path in usage.objects:
+                if path not in ((), (OTHER,)):
+                    seen.note(TopicName("persistent://" + "/".join(path)))
     lines = usage.lines(depth)
     if as_json:
         fields = ({"path": list(path), "bytes": used, "objects": count} for path, used, count in lines)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from offload_core.api import TierReader
-from offload_core.catalogue import StoredObject, open_records
+from offload_core.catalogue import StoredObject, TopicName, open_records
 from offload_core.catalogue.survey import FoundLedger, LedgerSurvey
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.looking.ls_views import (
@@ -21,6 +21,7 @@ from offload_core.cli.looking.ls_views import (
     row_to_json,
     topics_to_json,
 )
+from offload_core.cli.nothing_found import Seen, missing_warned_of
 from offload_core.cli.progress import count_bar
 from offload_core.cli.shared import (
     AsJson,
@@ -102,8 +103,9 @@ def ls(
             _inventory(tier, prefix, records, records_option, TopicPatterns(topic or ())) as found,
             Spool[Row]() as rows,
             Spool[StoredObject]() as problems,
+            missing_warned_of(Seen.of_patterns(topic), tier.store, prefix) as seen,
         ):
-            watched = _noting_problems(found, problems)
+            watched = _noting_problems(seen.watch(found, _topic_of), problems)
             if as_json and not (by or ledgers or sort or limit):
                 print_streamed({"topics": topics_to_json(watched), "problems": _problems_to_json(problems)})
                 return
@@ -157,6 +159,10 @@ def _noting_problems(
             if stored.complaint is not None:
                 problems.add(stored, stored.key.data_key)
         yield each
+
+
+def _topic_of(found: FoundLedger | StoredObject) -> TopicName | None:
+    return found.topic if isinstance(found, FoundLedger) else None
 
 
 def _of_each_once(problems: Spool[StoredObject]) -> Iterator[StoredObject]:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from offload_core.catalogue import open_records
+from offload_core.cli.nothing_found import nothing_at, warn
 from offload_core.cli.shared import (
     Debug,
     Driver,
@@ -66,6 +67,8 @@ def report(
                     listener=lambda now: status.update(f"verifying: {now.objects:,} objects"),
                 )
             catalogue = tier.catalogue(prefix=prefix, records=records, records_options=own)
+            if not (catalogue.topics or catalogue.strays):
+                warn(nothing_at(tier.store, prefix))
             location = tier.store.describe().location
             page = report_page(gather(catalogue, location, findings=verification, top=top))
         written = _replace(output, page.html)

@@ -130,3 +130,11 @@ def _topics(
 def _numbers(history: SchemaHistory) -> str:
     versions = ", ".join(str(version.version) for version in history.versions)
     return f"version{'s' if len(history.versions) > 1 else ''} {versions} ({history.newest.type})"
+
+
+def schemas_group() -> typer.Typer:
+    """The commands `offload schemas`."""
+    app = typer.Typer(help="Topics' schemas, which are not in what is offloaded.")
+    app.command()(pull)
+    app.command()(show)
+    return app

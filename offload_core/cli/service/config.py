@@ -55,3 +55,11 @@ def explain(
     for row, value, origin in rows:
         table.add_row(cell(row), cell(value), origin)
     out.print(table)
+
+
+def config_group() -> typer.Typer:
+    """The commands `offload config`."""
+    app = typer.Typer(no_args_is_help=True, help="What is set up, and what holds of it.")
+    app.command()(show)
+    app.command()(explain)
+    return app

@@ -55,9 +55,9 @@ Write = Callable[[PolicyStore, str, Change], object]
 Remove = Callable[[PolicyStore, str, Part], None]
 
 
-def namespace_policies() -> typer.Typer:
+def namespaces_group() -> typer.Typer:
     """The commands `offload namespaces`."""
-    app = typer.Typer(help="What namespaces say of offloading and retention.")
+    app = typer.Typer(no_args_is_help=True, help="What namespaces say of offloading and retention.")
     _add(
         app,
         lambda store, name: store.namespace(name),

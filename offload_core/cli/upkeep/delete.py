@@ -11,11 +11,12 @@ from typing import Annotated, Any
 
 import typer
 
-from offload_core.audit import AuditLog, Change, Deletion
+from offload_core.audit import AuditLog, Change, Deletion, read_audit_log
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic
-from offload_core.catalogue.topics import managed_ledger_of_topic, topics_wanted
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger, topics_wanted
 from offload_core.cli.configured import ConfigFile, metadata_flags
+from offload_core.cli.nothing_found import AllowEmpty
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -56,7 +57,7 @@ from offload_core.gc import (
 )
 from offload_core.managed_ledger import delete_managed_ledger, open_environment
 from offload_core.policy_store import open_policies
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, UnknownTopicError
 
 
 def delete(
@@ -84,6 +85,7 @@ def delete(
     ] = None,
     yes: Yes = False,
     audit_log: AuditLogFile = None,
+    allow_empty: AllowEmpty = False,
     grace: Grace = "1d",
     accept_short_grace: ShortGrace = False,
     clock_skew: ClockSkew = None,
@@ -100,7 +102,8 @@ def delete(
     """Delete what is left in a tier of a topic, or of a namespace's topics, that were deleted; with a receipt.
 
     Topics that have a managed ledger are refused, unless --managed-ledger deletes that as well. Without --yes it is
-    shown what would go. The exit code is 0 if nothing is left, 1 if something is, 2 if something failed.
+    shown what would go. The exit code is 0 if nothing is left, 1 if something is, 2 if something failed, or if nothing
+    is known of it: there was none in the tier, and no line in the audit log.
     """
     with reported(debug, failed=2):
         if records is None:
@@ -116,8 +119,12 @@ def delete(
 
             deletion = TopicDeletion(tier.store, open_them, scope)
             about = {"what": what, "tier": tier.store.describe().location, "records": given}
+            is_known = allow_empty or _was_deleted(what, audit_log)
             if managed_ledger:
-                topics = _topics(deletion, what)
+                live = deletion.live_topics()
+                if not (live or is_known):
+                    raise _unknown("there is no managed ledger of this", what)
+                topics = live if live or _is_namespace(what) else [parse_topic(what)]
             else:
                 deletion.check_deleted()
             log = audit_of(yes, audit_log)
@@ -135,6 +142,8 @@ def delete(
                     summary, outcomes = deletion.report() if log is None else deletion.delete(log)
                     show(_noted(outcomes, written), summary, about | {"dry_run": not yes}, as_json=as_json)
                 proof = None if log is None else deletion.prove()
+                if not (managed_ledger or is_known or _was_there(summary, proof)):
+                    raise _unknown("there is neither a record nor an object of this", what)
                 if written is not None and proof is not None:
                     written.end(_of_proof(proof))
         if proof is not None:
@@ -152,10 +161,29 @@ def _is_namespace(what: str) -> bool:
     return "://" not in what and what.count("/") == 1
 
 
-def _topics(deletion: TopicDeletion, what: str) -> list[TopicName]:
-    """The topics whose managed ledgers are to go: those that have one; a topic that is named also without."""
-    live = deletion.live_topics()
-    return live if live or _is_namespace(what) else [parse_topic(what)]
+def _was_deleted(what: str, log: Path | None) -> bool:
+    """Whether an audit log tells of it: what is deleted twice is no mistake."""
+    if log is None or not log.exists():
+        return False
+    wants = _wanted(what)
+    names = {line.managed_ledger for line in read_audit_log(log) if line.managed_ledger is not None}
+    return wants is not None and any(wants(topic_of_managed_ledger(name)) for name in names)
+
+
+def _was_there(summary: Summary, proof: Proof | None) -> bool:
+    """Whether anything was found of it, or could not be looked at."""
+    if proof is not None:
+        return bool(summary.deleted or summary.failed) or not proof.is_clean
+    counts = summary.garbage.total() + summary.kept.total() + summary.unknown.total()
+    return bool(counts + summary.younger + summary.live + summary.failed)
+
+
+def _unknown(why: str, what: str) -> UnknownTopicError:
+    return UnknownTopicError(
+        f"{why} {'namespace' if _is_namespace(what) else 'topic'}",
+        found=what,
+        hint="If it was deleted before, name the audit log of that, or give --allow-empty",
+    )
 
 
 def _show_managed_ledgers(topics: Sequence[TopicName], about: dict[str, Any], *, as_json: bool) -> None:

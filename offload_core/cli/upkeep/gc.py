@@ -15,6 +15,7 @@ from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
 from offload_core.catalogue.topics import topics_wanted
 from offload_core.cli.amounts import parse_seconds
+from offload_core.cli.nothing_found import Seen, nothing_at, warn
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -124,6 +125,7 @@ def gc(
         wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
         scope = replace(scope, takes_stand_ins=take_stand_ins)
+        seen = Seen.of_names(topic, namespace)
         with opened(url, driver, option, layer) as tier, err.status("") as status:
 
             def open_them() -> AbstractContextManager[RecordsOfTopics]:
@@ -140,7 +142,20 @@ def gc(
             )
             outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)
             about = {"tier": tier.store.describe().location, "dry_run": not yes}
-            show(outcomes, collection.summary, about, as_json=as_json)
+            show(
+                seen.watch(outcomes, lambda each: each.garbage.topic),
+                collection.summary,
+                about,
+                as_json=as_json,
+            )
+            if not (collection.summary.objects or collection.summary.uploads):
+                warn(nothing_at(tier.store, prefix))
+            if seen.missing:
+                with open_them() as opened_records:
+                    for each in opened_records.topics():
+                        seen.note(each)
+            if seen.missing:
+                warn(f"there is neither a record nor garbage of {' or '.join(seen.missing)}")
     finish(collection.summary)
 
 

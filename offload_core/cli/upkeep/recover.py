@@ -15,6 +15,7 @@ from offload_core.catalogue import parse_topic
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, topics_wanted
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.looking.recorded import record_to_json
+from offload_core.cli.nothing_found import Seen, nothing_at, warn
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -91,13 +92,14 @@ def recover(
     """Rebuild managed ledgers' records from a tier alone, and say what cannot be known.
 
     Without --yes nothing is written. A record that is there is never changed. It can be called again after any
-    failure, and goes on. The exit code is 1 if a topic has another record, or something is left that is in none, 2 if
-    something failed.
+    failure, and goes on. The exit code is 1 if a record would be written, a topic has another one, or something is left
+    that is in none; 2 if something failed.
     """
     with reported(debug, failed=2):
         if yes and into is None:
             raise OptionError("where are the records to be written?", expected="--into URL")
         log = audit_of(yes, audit_log)
+        seen = Seen.of_names(topic)
         wanted = topics_wanted([parse_topic(each) for each in topic or ()])
         store = None if into is None else open_metadata_store(into, named(into_option, "the metadata store"))
         is_left = False
@@ -105,8 +107,8 @@ def recover(
 
         def noted(found: Iterator[Recovered]) -> Iterator[Recovered]:
             nonlocal is_left, greatest
-            for each in found:
-                is_left |= _leaves_something(each)
+            for each in seen.watch(found, lambda one: one.rebuilt.topic):
+                is_left |= _leaves_something(each) or (not yes and each.outcome is Outcome.NEW)
                 if each.rebuilt.info is not None:
                     greatest = max(greatest, *(one.ledger_id for one in each.rebuilt.info.ledgers))
                 yield each
@@ -132,6 +134,9 @@ def recover(
                 )
             else:
                 _print(found, written=yes)
+            seen.require_all(tier.store)
+            if not seen.anything:
+                warn(nothing_at(tier.store, ""))
         if yes and hot is not None and greatest >= 0:
             with closing(FileLedgerStore(hot)) as ledgers:
                 ledgers.skip_ids(greatest)

@@ -73,9 +73,9 @@ def plan(
     """Show what an old version would not find if it were put back, and what to do before.
 
     The exit code is 0 if it would find all and keep it, 1 if not, or if that is not known: without records only the
-    tier says what there is.
+    tier says what there is; 2 if something failed.
     """
-    with reported(debug), opened(url, driver, option, layer) as tier:
+    with reported(debug, failed=2), opened(url, driver, option, layer) as tier:
         infos = None if records is None else tier.records(records, named(records_option, "the records"))
         planned = plan_rollback(tier.store, infos, prefix=prefix)
         if as_json:
@@ -99,7 +99,7 @@ def list_objects(
     debug: Debug = False,
 ) -> None:
     """List all streaming objects of a tier, told apart by key and magic, with what is wrong with them."""
-    with reported(debug), opened(url, driver, option, layer) as tier:
+    with reported(debug, failed=2), opened(url, driver, option, layer) as tier:
         found = list_streaming(tier.store, prefix).objects
         if as_json:
             typer.echo(json.dumps(listing_to_json(found), indent=2))
@@ -143,9 +143,9 @@ def delete(
 
     What no record knows is kept in any case. Without --yes, which needs --records of a metadata store, it is shown what
     would become of each. It can be called again after any failure, and goes on. The exit code is 1 if a streaming
-    object is kept.
+    object is kept, or would be deleted; 2 if something failed.
     """
-    with reported(debug):
+    with reported(debug, failed=2):
         if yes and records is None:
             raise OptionError(
                 "whose the objects are, and who needs them, only records tell", expected="--records URL"
@@ -177,7 +177,11 @@ def delete(
                     delete_judged(tier.store, chosen, log, allowed=allowed, listener=done.append)
             finally:
                 _show(chosen, done if yes else None, allowed, freed, as_json=as_json)
-        if any(allowed.leaves(each.verdict) for each in chosen):
+        would_act = not yes and (
+            any(allowed.allows(each.verdict) for each in chosen)
+            or any(each.ledger_ids for each in freed.values())
+        )
+        if would_act or any(allowed.leaves(each.verdict) for each in chosen):
             raise typer.Exit(1)
 
 
@@ -219,3 +223,12 @@ def _show(
             highlight=False,
             soft_wrap=True,
         )
+
+
+def rollback_group() -> typer.Typer:
+    """The commands `offload rollback`."""
+    app = typer.Typer(no_args_is_help=True, help="The way back from streaming offload.")
+    app.command()(plan)
+    app.command("list")(list_objects)
+    app.command()(delete)
+    return app

@@ -15,6 +15,7 @@ import typer
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records
 from offload_core.cli.executors import Master, Processes, Workers, executing
+from offload_core.cli.nothing_found import AllowEmpty, require_something
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -87,6 +88,7 @@ def verify(
     master: Master = None,
     workers: Workers = None,
     processes: Processes = False,
+    allow_empty: AllowEmpty = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -98,7 +100,8 @@ def verify(
 ) -> None:
     """Verify what lies in a tier: objects and indexes, with --records what they say, with --deep every byte.
 
-    The exit code is 0 if all is sound, 1 for findings, 2 if something could not be verified.
+    The exit code is 0 if all is sound, 1 for findings or if --seal would write, 2 if something could not be verified or
+    nothing is there.
     """
     with reported(debug, failed=2):
         chosen = master is not None or workers is not None or processes
@@ -133,12 +136,15 @@ def verify(
                     typer.echo(part, nl=False)
             else:
                 _print(verification, limit, sealed="got checksums" if yes else "would get checksums")
-    summary = verification.summary
+            summary = verification.summary
+            if not allow_empty:
+                require_something(summary.objects + summary.findings.total(), tier.store, prefix)
     for error in summary.failures:
         err.print(printable(f"offload: not verified: {error}"), style="red", markup=False, soft_wrap=True)
     if summary.failed:
         raise typer.Exit(2)
-    if summary.count(Severity.ERROR) or (fail_on is FailOn.WARNING and summary.findings):
+    would_seal = summary.sealed and not yes
+    if summary.count(Severity.ERROR) or (fail_on is FailOn.WARNING and summary.findings) or would_seal:
         raise typer.Exit(1)
 
 

@@ -22,6 +22,7 @@ PLACES: Mapping[str, Place] = {
     "5f0e…-ledger-42": lambda world: world.key,
     " --block 3": lambda _: " --block 1",
     "s3://bucket/untidy": lambda world: str(world.untidy),
+    "s3://bucket/prefix acme/cold/returns": lambda world: f"{world.deleted_topic} acme/cold/returns",
     "s3://bucket/damaged": lambda world: str(world.damaged),
     "s3://old": _TIER,
     "gs://new": lambda world: f"{world.folder}/elsewhere",

@@ -25,6 +25,7 @@ from offload_core.cli.main import main
 from pages.world import World
 
 ROOT = Path(__file__).parents[3]
+_DRY_RUNS = ("delete", "gc", "recover", "repair", "rollback")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -37,8 +38,8 @@ class Line:
 
     @property
     def finds(self) -> bool:
-        """Whether it may end with 1: it changes nothing, and the page shows what it finds."""
-        return bool(self.shown) and "--yes" not in self.words
+        """Whether it may end with 1: it changes nothing, and the page shows what it finds, or what it would do."""
+        return "--yes" not in self.words and (bool(self.shown) or self.words[1] in _DRY_RUNS)
 
 
 def run_console(text: str, world: World) -> None:

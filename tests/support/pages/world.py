@@ -44,6 +44,7 @@ ORDERS = "acme/cold/persistent/orders"
 PAYMENTS = "acme/cold/persistent/payments"
 FILTERED = "acme/n/persistent/orders"
 ORPHAN = "0badc0de"
+RETURNS = "00000002-0000-4000-8000-000000000002-ledger-1"
 """How the key of what no record names begins."""
 
 ROLLOVER = RolloverPolicy(max_entries=3, min_age_s=0)
@@ -167,6 +168,17 @@ class World:
         """The tier, with a copy of a ledger that its record does not name, some days later."""
         for path in sorted(self.tier_path.glob(f"{self.key}*")):
             copy2(path, self.tier_path / (ORPHAN + path.name[len(ORPHAN) :]))
+        return self._some_days_later()
+
+    @cached_property
+    def deleted_topic(self) -> Path:
+        """The tier, with a copy of a ledger that says to be of acme/cold/returns, which has no record; days later."""
+        for path in sorted(self.tier_path.glob(f"{self.key}*")):
+            name = path.name.replace(self.key, RETURNS, 1)
+            data = path.read_bytes()
+            if path.suffix == ".json":
+                data = data.replace(b"acme/cold/persistent/orders", b"acme/cold/persistent/returns")
+            (self.tier_path / name).write_bytes(data)
         return self._some_days_later()
 
     @cached_property

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from typer.main import get_command
-
-from offload_core.cli.main import make_app
+from offload_core.cli.commands import COMMANDS
+from offload_core.cli.late_commands import LateCommand
 
 _HEAD = """\
 # Commands
@@ -20,7 +19,12 @@ page [Command line](../cli.md).
 
 def commands_page() -> str:
     """The page."""
-    return "\n".join([_HEAD, *_of("offload", get_command(make_app()))])
+    described = [line for each in _by_name(COMMANDS) for line in _of(f"offload {each.name}", each.load())]
+    return "\n".join([_HEAD, *described])
+
+
+def _by_name(commands: Iterable[LateCommand]) -> list[LateCommand]:
+    return sorted(commands, key=lambda each: each.name)
 
 
 def _of(name: str, command: Any) -> Iterator[str]:

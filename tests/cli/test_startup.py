@@ -1,0 +1,86 @@
+"""How the command begins and is broken off: what is imported for help, what commands are called, what Ctrl-C says."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from commands import Offload
+
+from offload_core.cli.commands import COMMANDS
+from offload_core.cli.late_commands import LateCommand
+
+HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "offload_core.api")
+
+WITH_MODULES = """
+import atexit, sys
+atexit.register(lambda: sys.stderr.write(" ".join(sys.modules)))
+from offload_core.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--show-completion", "bash"], ["nothing"]])
+def test_no_command_is_imported_to_list_them(arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITH_MODULES, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert set(done.stderr.split()).isdisjoint(HEAVY)
+    assert "offload_core.cli.commands" in done.stderr.split()
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.name)
+def test_what_the_list_says_of_a_command_is_how_its_own_help_begins(command: LateCommand) -> None:
+    found = command.load()
+    first = (found.help or "").split("\n\n")[0].replace("\n", " ")
+    assert (command.help, command.is_group) == (first, hasattr(found, "commands"))
+
+
+def test_help_names_all_commands(offload: Offload) -> None:
+    shown = offload("--help").out
+    assert all(f" {command.name} " in shown for command in COMMANDS)
+
+
+def test_the_help_of_a_command_has_its_name(offload: Offload) -> None:
+    for name in ("ls", "rollback delete", "plugins new", "plugins"):
+        assert f"offload {name} [OPTIONS]" in " ".join(offload(*name.split(), "--help").out.split())
+
+
+INTERRUPTED_IN_AN_IMPORT = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == {name!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["offload", "ls", "."]
+from offload_core.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["typer", "rich", "offload_core.cli.commands", "offload_core.cli.looking.ls", "offload_core.catalogue"],
+)
+def test_ctrl_c_during_imports_is_one_line(name: str) -> None:
+    program = INTERRUPTED_IN_AN_IMPORT.format(name=name)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env=os.environ,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "offload: interrupted\n")
