@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from collected import World, clock, kinds
+from collected import World, changing, clock, kinds
 from damage import DAMAGES, Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
@@ -18,13 +17,12 @@ from relocated import World as Moved
 from repairs import repaired
 from tiers import TOPIC, uuid_of
 
-from offload_core.catalogue import Records, TopicName, open_records
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue import Records, open_records
 from offload_core.codec.object_format import ObjectFormat, parse_key
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.gc import Collection, Scope
-from offload_core.metadata import ManagedLedgerInfo, pack_managed_ledger_info
+from offload_core.metadata import pack_managed_ledger_info
 from offload_core.metadata.relocations import MappingFile
 from offload_core.offload.attempt_objects import delete_objects
 from offload_core.relocate import MappingBook, plan_topic
@@ -67,22 +65,6 @@ def test_what_stands_in_for_copies_of_ledgers_that_are_gone_goes() -> None:
     assert kinds(World.of(scene).collect(is_shared=False)) == {scene.key(1): "deleted-topic"}
 
 
-class ComingBack(StoreRecords):
-    """Records one of which is there again when they are read for the `turn`th time."""
-
-    def __init__(self, world: World, put: Callable[[], None], turn: int) -> None:
-        super().__init__(world.metadata)
-        self._put, self._left = put, turn
-
-    def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
-        """Read them."""
-        asked = list(topics)
-        self._left -= bool(asked)
-        if not self._left:
-            self._put()
-        return super().read(asked)
-
-
 @pytest.mark.parametrize("turn", [2, 3])
 def test_what_stands_in_stays_if_its_topics_record_comes_back_before_the_last_look(turn: int) -> None:
     scene = standing_in(REPAIRED_FROM_KEY)
@@ -90,8 +72,8 @@ def test_what_stands_in_stays_if_its_topics_record_comes_back_before_the_last_lo
     scene.records = {f"{TOPIC}-of-others": record}
     world = World.of(scene)
     before = world.keys
-    records = ComingBack(world, lambda: world.put_record(TOPIC, record), turn)
-    list(world.collection(records=lambda: nullcontext(records), is_shared=False).collect(world.log))
+    comes_back = changing(world, lambda: world.put_record(TOPIC, record), turn)
+    world.collect(records=comes_back, is_shared=False)
     assert world.keys == before
 
 
