@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from collected import World
-from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, Watch
+from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
 from records import copied, managed_ledger
@@ -20,7 +20,6 @@ from offload_core.catalogue import Records
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.metadata import OffloadContext
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_hooks.errors import OffloadError
 from offload_hooks.testing import MemoryDriver
 
@@ -69,7 +68,7 @@ def collect(world: World, points: Points) -> None:
     def opened() -> Iterator[Records]:
         yield StoreRecords(Metadata(world.metadata, points))
 
-    tier = Tier(MemoryDriver(world.memory), [Layer(name="points", make=lambda _: Watch(points))])
+    tier = Tier(MemoryDriver(world.memory), [watched(points)])
     list(world.collection(tier=tier, records=opened).collect(PointedAudit(world.log, points), at_once=1))
 
 

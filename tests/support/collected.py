@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from damage.scenes import Scene, in_memory_tier
+from managed_ledgers import Audit
 from tiers import MODIFIED_AT
 
-from offload_core.audit import Change, Deletion
 from offload_core.catalogue import Records, TopicName, parse_topic
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
@@ -29,23 +29,12 @@ def clock(moment: datetime = LATER) -> Callable[[], int]:
 
 
 @dataclass
-class Log:
-    """An audit log in memory."""
-
-    changes: list[Deletion | Change] = field(default_factory=list)
-
-    def record(self, change: Deletion | Change) -> None:
-        """See `AuditLog`."""
-        self.changes.append(change)
-
-
-@dataclass
 class World:
     """A tier and a metadata store, to be collected."""
 
     memory: MemoryTier
     metadata: MemoryMetadataStore
-    log: Log = field(default_factory=Log)
+    log: Audit = field(default_factory=Audit)
     summary: Summary = field(default_factory=Summary)
 
     @classmethod

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from crash_points import Fault, Killed, Points, Watch
+from crash_points import Fault, Killed, Points, watched
 from damage import SCENES, Scene
 from damage.in_checksums import place_of
 from damage.scenes import PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
@@ -22,7 +22,6 @@ from offload_core.audit import Change, ChangeAction, Deletion
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.streaming import pack_streaming_index
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_core.verify import Code, Sealing, Summary, Verification, VerifiedObjects
 from offload_hooks import Capabilities, ObjectStat, hookimpl
 from offload_hooks.errors import StoreUnavailableError
@@ -60,7 +59,7 @@ class Sealed:
         points: Points | None = None,
         **options: bool,
     ) -> tuple[list[Code], Summary]:
-        layers = [] if points is None else [Layer(name="points", make=lambda _: Watch(points))]
+        layers = [] if points is None else [watched(points)]
         tier = Tier(driver(self.stored, Capabilities(create_only=True)), layers)
         sealing = Sealing(tier, None if dry else self.audit)
         verification = Verification(tier, deep=True, sealing=sealing, state=state, **options)
