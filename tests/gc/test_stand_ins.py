@@ -12,20 +12,18 @@ from collected import World, changing, clock, kinds
 from damage import DAMAGES, Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
-from relocated import TOPIC_NAME
 from relocated import World as Moved
+from relocated import moved_by_mapping
 from repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, open_records
-from offload_core.codec.object_format import ObjectFormat, parse_key
+from offload_core.codec.object_format import parse_key
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.gc import Collection, Scope
 from offload_core.metadata import pack_managed_ledger_info
-from offload_core.metadata.relocations import MappingFile
 from offload_core.offload.attempt_objects import delete_objects
-from offload_core.relocate import MappingBook, plan_topic
 from offload_hooks.errors import OptionError
 
 
@@ -105,16 +103,7 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_stays() -> None:
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Moved:
-    """A live Pulsar's topic, whose copies were moved to another format in the same tier."""
-    world = Moved.make(tmp_path, f"sqlite:{tmp_path}/records.db")
-    for count in (12, 9):
-        world.offload(world.add_ledger(count))
-    world.target = world.source
-    with MappingFile(tmp_path / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
-        for move in plan_topic(TOPIC_NAME, world.info, world.wanted(ObjectFormat.STREAMING)).moves:
-            mover.move(move)
-    return world
+    return moved_by_mapping(tmp_path)
 
 
 def collection_of(moved: Moved, own: dict[str, str], **scope: object) -> Collection:

@@ -19,17 +19,13 @@ from damage.scenes import (
 )
 from entries import pip17_object
 from records import copied, managed_ledger
-from relocated import TOPIC_NAME
-from relocated import World as Moved
+from relocated import moved_by_mapping
 from repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import open_records
-from offload_core.codec.object_format import ObjectFormat
 from offload_core.codec.salvaged_objects import REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
-from offload_core.metadata.relocations import MappingFile
-from offload_core.relocate import MappingBook, plan_topic
 from offload_core.tier import Tier
 from offload_core.verify import Code, Summary, Verification
 from offload_hooks.testing import MemoryDriver
@@ -111,15 +107,8 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_is_no_finding() -> None:
 
 
 def test_what_a_mapping_names_is_no_finding(tmp_path: Path) -> None:
+    world = moved_by_mapping(tmp_path)
     url = f"sqlite:{tmp_path}/records.db"
-    world = Moved.make(tmp_path, url)
-    for count in (12, 9):
-        world.offload(world.add_ledger(count))
-    world.target = world.source
-    with MappingFile(tmp_path / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
-        for move in plan_topic(TOPIC_NAME, world.info, world.wanted(ObjectFormat.STREAMING)).moves:
-            mover.move(move)
     assert list(Verification(world.source)) == []
     verification = Verification(world.source, records=lambda: open_records(url, world.source, {}, {}))
     assert list(verification) == []

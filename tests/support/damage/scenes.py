@@ -14,7 +14,6 @@ from entries import (
     LedgerPart,
     WrittenObject,
     batch_entry,
-    entry,
     pip17_object,
     streaming_object,
 )
@@ -391,19 +390,4 @@ def filtered_segments(*, records: bool = True) -> Scene:
     assert [each.key for each in scene.written] == [each.key for each in written]
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
-    return scene
-
-
-def plain_entries() -> Scene:
-    """Entries that are not Pulsar's, and empty ones."""
-    scene = Scene()
-    scene.add(pip17_object([b"", b"plain", b"x" * 700, b""], ledger_id=LEDGER, max_block_bytes=1000), 0)
-    return scene
-
-
-def without_checksums() -> Scene:
-    """Pulsar's entries without a checksum; one encrypted, as far as a verifier can tell, and a marker."""
-    scene = Scene()
-    payloads = [entry(b"one", checksum=False), entry(b"two" * 100, checksum=False, compression=LZ4)]
-    scene.add(pip17_object(payloads, ledger_id=LEDGER), 0)
     return scene

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from damage.other_entries import plain_entries, without_checksums
 from damage.scenes import (
     Scene,
     filtered,
     filtered_segments,
     mapfiles,
     pip17,
-    plain_entries,
     streaming,
     trimmed,
     with_directory,
-    without_checksums,
 )
 from damage.sealed import sealed
 from offload_core.codec.mapfile.header import FileCompression
