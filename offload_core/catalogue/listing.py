@@ -20,15 +20,13 @@ from offload_core.codec.object_format import (
     FORMAT_VERSION_KEY,
     ObjectKey,
     parse_block_checksums_key,
+    parse_checksum_key,
     parse_key,
 )
 from offload_core.codec.salvaged_objects import lost_of
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
-
-_MOST_CHECKSUMS = 8
-"""Files of checksums stand just before what they are of; others of that name are not waited for."""
 
 
 @dataclass(slots=True)
@@ -46,6 +44,17 @@ class Pair:
     index_checksums: ListedObject | None = None
     block_checksums: ListedObject | None = None
     user_metadata: Mapping[str, str] | None = None
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether there are checksums of it and nothing else."""
+        return self.data is None and self.index is None
+
+    @property
+    def checksums(self) -> tuple[ListedObject, ...]:
+        """The checksums that lie beside it."""
+        found = (self.data_checksums, self.index_checksums, self.block_checksums)
+        return tuple(each for each in found if each is not None)
 
 
 def list_catalogue(
@@ -88,7 +97,7 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
 
 def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     """The pairs of a listing, as it comes: what belongs together stands together in the order of keys."""
-    return (pair for pair in _attempts(objects) if pair.data is not None or pair.index is not None)
+    return (pair for pair in _attempts(objects) if not pair.is_lone)
 
 
 def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
@@ -98,24 +107,23 @@ def stream_attempts(tier: Tier, prefix: str = "") -> Iterator[Pair]:
 
 def _attempts(objects: Iterable[ListedObject]) -> Iterator[Pair]:
     pair: Pair | None = None
-    checksums: dict[str, ListedObject] = {}
     for listed in objects:
         of = parse_block_checksums_key(listed.key)
-        key = parse_key(listed.key) if of is None else of
+        of_file = parse_checksum_key(listed.key) if of is None else None
+        key = of or of_file or parse_key(listed.key)
         if key is None:
-            if listed.key.endswith(".crc"):
-                checksums[listed.key] = listed
-                if len(checksums) > _MOST_CHECKSUMS:
-                    del checksums[next(iter(checksums))]
             continue
         if pair is None or pair.key.data_key != key.data_key:
             if pair is not None:
                 yield pair
             pair = Pair(key)
-            if key.checksum_keys is not None:
-                pair.data_checksums, pair.index_checksums = map(checksums.get, key.checksum_keys)
         if of is not None:
             pair.block_checksums = listed
+        elif of_file is not None:
+            if listed.key.endswith("/.data.crc"):
+                pair.data_checksums = listed
+            else:
+                pair.index_checksums = listed
         elif key.is_index:
             pair.index = listed
         else:

@@ -22,6 +22,7 @@ FORMAT_VERSION = "1"
 _CHECKSUMS_SUFFIX = "-checksums"
 _CHECKSUMS_FILE = "_checksums"
 """In a MapFile's directory, where Hadoop hides what begins so."""
+_CRC_FILES = (".data.crc", ".index.crc")
 
 
 class ObjectFormat(enum.Enum):
@@ -120,6 +121,12 @@ def parse_key(key: str) -> ObjectKey | None:
         is_index=match["index"] is not None,
         is_mapfile=mapfile is not None,
     )
+
+
+def parse_checksum_key(key: str) -> ObjectKey | None:
+    """Take the key of a MapFile's `.crc` file apart; the key of the data object, None if it is not one."""
+    stem, slash, name = key.rpartition("/")
+    return parse_key(f"{stem}{slash}data") if name in _CRC_FILES else None
 
 
 def parse_block_checksums_key(key: str) -> ObjectKey | None:

@@ -57,7 +57,7 @@ class Collection:
         If a record cannot be read, or the clocks are too far apart, nothing is deleted: `summary.why_incomplete`.
 
         Args:
-            limit: the most that is deleted.
+            limit: the most that is deleted; what stays after a last look does not count.
 
         Raises:
             OptionError: the records are not complete, see `require_complete`.
@@ -74,11 +74,13 @@ class Collection:
                 topics = records.topics() if audit is None else require_complete(records)
                 summary.why_incomplete = summary.why_incomplete or records.why_incomplete
                 finder.read_records(records, topics)
-                garbage = islice(finder.garbage(records), limit)
+                garbage = finder.garbage(records)
                 if audit is None or summary.why_incomplete is not None:
-                    outcomes: Iterator[Outcome | OffloadError] = (Outcome(garbage=each) for each in garbage)
+                    outcomes: Iterator[Outcome | OffloadError] = (
+                        Outcome(garbage=each) for each in islice(garbage, limit)
+                    )
                 else:
-                    outcomes = self._removal(records, audit).remove(garbage, at_once=at_once)
+                    outcomes = self._removal(records, audit).remove(garbage, at_once=at_once, limit=limit)
                 for outcome in outcomes:
                     if isinstance(outcome, OffloadError):
                         summary.fail(outcome)

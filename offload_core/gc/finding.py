@@ -13,7 +13,7 @@ from itertools import islice
 from uuid import UUID
 
 from offload_core.catalogue import Records, TopicName, concurrently, read_each
-from offload_core.catalogue.listing import stream_pairs
+from offload_core.catalogue.listing import stream_attempts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.attempts import is_under_way
@@ -27,7 +27,7 @@ from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
 from offload_core.verify.copy_looks import CopyLooks
-from offload_core.verify.objects import examine
+from offload_core.verify.objects import CLUSTER_KEY, TOPIC_KEY, examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
@@ -72,10 +72,10 @@ class Finder:
                 for stale in self._tier.list_uploads(prefix):
                     self._survey.add_upload(stale)
                     summary.uploads += 1
-        pairs = stream_pairs(self._tier, prefix)
+        pairs = stream_attempts(self._tier, prefix)
         while some := list(islice(pairs, _PAIRS_AT_ONCE)):
             self._survey.add(some)
-            summary.objects += len(some)
+            summary.objects += sum(not pair.is_lone for pair in some)
             summary.object_bytes += sum(each.size_bytes for pair in some for each in objects_of(pair))
             self._listener(summary)
         latest = self._survey.latest()
@@ -158,7 +158,7 @@ class Finder:
                 except StoreError as error:
                     self._summary.fail(error.at(key=found.pair.key.data_key))
                     continue
-                yield from self._counted(judged)
+                yield from self._counted(judged, found)
 
     def _describe_unnamed(self) -> None:
         """Ask for the topics, clusters and ledgers of what no record names."""
@@ -174,6 +174,8 @@ class Finder:
 
     def _look(self, found: Surveyed) -> Surveyed | OffloadError | None:
         try:
+            if found.pair.is_lone:
+                return self._look_at_checksums(found)
             examined = examine(self._tier, found.pair)
         except StoreError as error:
             return error.at(key=found.pair.key.data_key)
@@ -189,6 +191,23 @@ class Finder:
             is_sound=examined.is_sound,
             ledger_ids=tuple(sorted(ids)),
             stands_in=examined.stands_in and not self._scope.takes_stand_ins,
+        )
+
+    def _look_at_checksums(self, found: Surveyed) -> Surveyed | None:
+        """Whose checksums are that lie beside nothing: their key or their user metadata has it."""
+        key, beside = found.pair.key, found.pair.block_checksums
+        named: Mapping[str, str] = {}
+        if not key.is_mapfile and beside is not None:
+            with suppress(FormatError):  # its sidecar is damaged
+                try:
+                    named = self._tier.stat(beside.key).user_metadata
+                except ObjectNotFoundError:
+                    return None
+        return replace(
+            found,
+            topic=_checked(key.managed_ledger or named.get(TOPIC_KEY)),
+            cluster=named.get(CLUSTER_KEY),
+            ledger_ids=() if key.ledger_id is None else (key.ledger_id,),
         )
 
     def _unnamed(self, records: Records) -> Iterator[Garbage]:
@@ -226,7 +245,7 @@ class Finder:
             except StoreError as error:
                 return error.at(key=found.pair.key.data_key)
 
-        for judged in concurrently(judge, ours):
+        for judged, (found, _) in zip(concurrently(judge, ours), ours, strict=True):
             if isinstance(judged, OffloadError):
                 self._summary.fail(judged)
             elif (
@@ -236,7 +255,7 @@ class Finder:
             ):
                 self._summary.unknown["its topic has no record here, which may be elsewhere"] += 1
             else:
-                yield from self._counted(judged)
+                yield from self._counted(judged, found)
 
     def _uploads(self, records: Records) -> Iterator[Garbage]:
         for stale, named in self._survey.uploads(self._before):
@@ -277,13 +296,14 @@ class Finder:
         infos = {topic: found.get(topic) for topic in asked}
         return {topic: info for topic, info in infos.items() if not isinstance(info, FormatError)}
 
-    def _counted(self, judged: Garbage | Kept) -> Iterator[Garbage]:
+    def _counted(self, judged: Garbage | Kept, found: Surveyed) -> Iterator[Garbage]:
         if isinstance(judged, Garbage):
             yield judged
         elif judged.is_unknown:
             self._summary.unknown[judged.why] += 1
         else:
             self._summary.kept[judged.why] += 1
+            self._summary.kept_bytes[judged.why] += sum(each.size_bytes for each in objects_of(found.pair))
 
 
 def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]) -> Garbage:

@@ -33,6 +33,11 @@ class Kind(enum.Enum):
     REPLACED = ("replaced", Code.SUPERSEDED, "by its record another copy took its place, which is here")
     NO_INDEX = ("no-index", Code.NO_INDEX, "a data object without an index, and no record names it")
     NO_DATA = ("no-data", Code.NO_DATA, "an index without a data object, and no record names it")
+    CHECKSUMS = (
+        "checksums",
+        Code.CHECKSUMS_ORPHAN,
+        "checksums that lie beside nothing, and no record names what they were of",
+    )
     FAILED = ("failed", Code.FAILED, "by its record the attempt was given up")
     UNFINISHED = (
         "unfinished",
@@ -94,5 +99,7 @@ class Garbage:
 
 
 def objects_of(pair: Pair) -> tuple[ListedObject, ...]:
-    """The objects of a pair that are there."""
+    """The objects of a pair that are there; its checksums, if there is nothing else of it."""
+    if pair.is_lone:
+        return pair.checksums
     return tuple(each for each in (pair.data, pair.index) if each is not None)

@@ -23,6 +23,7 @@ from offload_core.tier import Tier
 
 ELSEWHERE = "it lies in another folder"
 _LAST = "its ledger has no other copy here that is whole"
+_MOVED = "the copy that took its place lies in another tier: relocate --delete-source deletes this one"
 _STANDS_IN = "it stands in for a copy that records name, by a mapping of relocate or after a repair"
 _OF_NAMING = {
     Naming.REPLACED: Kind.REPLACED,
@@ -139,7 +140,8 @@ def judge_named(
             return Kept(why="it was replaced a short while ago")
         ledgers = [ledger for ledger in info.ledgers if _names(ledger, found)]
         if not all(_has_its_copies(tier, topic, ledger, folder, holds) for ledger in ledgers):
-            return Kept(why=_LAST)
+            is_moved = any(_is_elsewhere(tier, topic, ledger, folder) for ledger in ledgers)
+            return Kept(why=_MOVED if is_moved else _LAST)
     return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
 
 
@@ -154,6 +156,8 @@ def _names(ledger: LedgerRecord, found: Surveyed) -> bool:
 
 
 def _half(found: Surveyed) -> Kind | None:
+    if found.pair.is_lone:
+        return Kind.CHECKSUMS
     if found.pair.index is None:
         return Kind.NO_INDEX
     return Kind.NO_DATA if found.pair.data is None else None
@@ -170,11 +174,21 @@ def _has_its_copies(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: 
     for copy in recorded_copies(topic, ledger, folder):
         if copy.unfinished is not None:
             continue
-        if copy.driver is not None and is_another_place(tier_record(tier), copy.driver):
+        if _lies_elsewhere(tier, copy):
             return False
         if not holds(copy, ledger):
             return False
     return True
+
+
+def _is_elsewhere(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: str) -> bool:
+    """Whether a ledger is read from another tier."""
+    copies = recorded_copies(topic, ledger, folder)
+    return any(copy.unfinished is None and _lies_elsewhere(tier, copy) for copy in copies)
+
+
+def _lies_elsewhere(tier: Tier, copy: RecordedCopy) -> bool:
+    return copy.driver is not None and is_another_place(tier_record(tier), copy.driver)
 
 
 def _garbage(

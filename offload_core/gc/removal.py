@@ -10,13 +10,13 @@ Some topics go at once, and some objects of a topic by one call. A crash leaves 
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby, islice
 
 from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
 from offload_core.catalogue import Records, read_each
@@ -73,23 +73,30 @@ class Removal:
     audit: AuditLog
 
     def remove(
-        self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE
+        self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE, limit: int | None = None
     ) -> Iterator[Outcome | OffloadError]:
         """Delete it, and tell what became of each, in its order; an error where one could not be deleted.
+
+        Args:
+            limit: the most that is deleted; what stays does not count.
 
         Raises:
             StoreError: of the audit log, or one that all others would share; it can be called again.
         """
         waiting: deque[Future[list[Outcome | OffloadError]]] = deque()
-        batches = _batches(garbage)
+        batches = _Batches(garbage)
+        left = math.inf if limit is None else limit  # without what is waiting, which may all go
         with ThreadPoolExecutor(at_once, thread_name_prefix="offload-gc") as pool:
             try:
                 while True:
-                    for batch in islice(batches, 2 * at_once - len(waiting)):
+                    while len(waiting) < 2 * at_once and (batch := batches.take(int(min(left, _TOGETHER)))):
+                        left -= len(batch)
                         waiting.append(pool.submit(self._remove, batch))
                     if not waiting:
                         return
-                    yield from waiting.popleft().result()
+                    outcomes = waiting.popleft().result()
+                    left += sum(isinstance(each, OffloadError) or not each.is_deleted for each in outcomes)
+                    yield from outcomes
             finally:
                 pool.shutdown(cancel_futures=True)
 
@@ -160,10 +167,11 @@ class Removal:
 
     def _is_as_listed(self, garbage: Garbage) -> bool:
         assert garbage.pair is not None
-        key = garbage.pair.key
-        return self._is_same(key.data_key, garbage.pair.data) and self._is_same(
-            key.index_key, garbage.pair.index
-        )
+        pair = garbage.pair
+        known = [(pair.key.data_key, pair.data), (pair.key.index_key, pair.index)]
+        if pair.is_lone:
+            known += [(each.key, each) for each in pair.checksums]
+        return all(self._is_same(key, listed) for key, listed in known)
 
     def _is_same(self, key: str, listed: ListedObject | None) -> bool:
         try:
@@ -239,8 +247,21 @@ class Removal:
             )
 
 
-def _batches(garbage: Iterable[Garbage]) -> Iterator[list[Garbage]]:
-    """Garbage of one topic together, some at a time."""
-    for _, of_topic in groupby(garbage, key=lambda each: each.topic):
-        while some := list(islice(of_topic, _TOGETHER)):
-            yield some
+class _Batches:
+    """Garbage as it comes, some at a time, each time of one topic."""
+
+    def __init__(self, garbage: Iterable[Garbage]) -> None:
+        self._coming = iter(garbage)
+        self._next: Garbage | None = None
+
+    def take(self, most: int) -> list[Garbage]:
+        """The next; none in the end, or if none may be taken."""
+        some: list[Garbage] = []
+        while len(some) < most:
+            following = self._next if self._next is not None else next(self._coming, None)
+            self._next = following
+            if following is None or (some and following.topic != some[0].topic):
+                break
+            some.append(following)
+            self._next = None
+        return some

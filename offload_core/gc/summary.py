@@ -30,7 +30,7 @@ class Summary:
         garbage, garbage_bytes: how much of each kind; `deleted`, `deleted_bytes` of it that went.
         younger: that no record needs, and that are not old enough to be looked at.
         live: attempts that somebody is at.
-        kept: that may be needed all the same, by the reason.
+        kept: that may be needed all the same, by the reason; `kept_bytes` how large these are.
         unknown: of the wanted topics, that may be another cluster's, by the reason.
         nameless: that no record names, and that name no topic.
         why_incomplete: why nothing is deleted, in words; None if it may be.
@@ -48,6 +48,7 @@ class Summary:
     younger: int = 0
     live: int = 0
     kept: Counter[str] = field(default_factory=Counter)
+    kept_bytes: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     nameless: int = 0
     why_incomplete: str | None = None

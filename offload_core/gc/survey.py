@@ -23,7 +23,7 @@ _TABLES = """
     CREATE TABLE objects (
         id INTEGER PRIMARY KEY, key TEXT, uuid BLOB, data_size INTEGER, data_at REAL, index_size INTEGER, index_at REAL,
         youngest REAL, topic TEXT, cluster TEXT, is_sound INTEGER, ledgers TEXT,
-        stands_in INTEGER);
+        stands_in INTEGER, checksums TEXT);
     CREATE INDEX by_uuid ON objects (uuid);
     CREATE INDEX by_topic ON objects (topic, key) WHERE topic IS NOT NULL;
     CREATE TABLE uploads (key TEXT, uuid BLOB, upload_id TEXT, started_at REAL);
@@ -31,14 +31,15 @@ _TABLES = """
 """
 _OBJECT = (
     "objects.id, objects.key, data_size, data_at, index_size, index_at, objects.topic, cluster, is_sound, ledgers, "
-    "stands_in"
+    "stands_in, checksums"
 )
+_CHECKSUMS = ("data_checksums", "index_checksums", "block_checksums")
 _NEEDED = Naming.NEEDED.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """A pair of objects, and what is known of it.
+    """A pair of objects, or checksums that lie beside nothing, and what is known of it.
 
     Attributes:
         topic: the managed ledger's name, by the objects themselves or by the record that names them.
@@ -80,8 +81,8 @@ class Survey(TemporaryTables):
     def add(self, pairs: Iterable[Pair]) -> None:
         """Take pairs as they were listed."""
         self._file.executemany(
-            "INSERT INTO objects (key, uuid, data_size, data_at, index_size, index_at, youngest) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO objects (key, uuid, data_size, data_at, index_size, index_at, youngest, checksums) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
                     pair.key.data_key,
@@ -89,6 +90,7 @@ class Survey(TemporaryTables):
                     *_size_and_time(pair.data),
                     *_size_and_time(pair.index),
                     max(each.modified_at.timestamp() for each in objects_of(pair)),
+                    _lone_checksums(pair),
                 )
                 for pair in pairs
             ),
@@ -167,7 +169,7 @@ class Survey(TemporaryTables):
         last = 0
         while rows := self._rows(query, than.timestamp(), last, at_once):
             last = rows[-1][0]
-            yield [(_surveyed(row), _named(row[11:])) for row in rows]
+            yield [(_surveyed(row), _named(row[12:])) for row in rows]
 
     def uploads(self, than: datetime) -> Iterator[tuple[StaleUpload, Named | None]]:
         """The uploads that were begun before, with how records name their attempts."""
@@ -190,7 +192,7 @@ class Survey(TemporaryTables):
             f"WHERE naming = {_NEEDED} AND data_size IS NOT NULL AND index_size IS NOT NULL "
             "GROUP BY named.topic LIMIT ?"
         )
-        return [(_surveyed(row), _named(row[11:])) for row in self._rows(query, most)]
+        return [(_surveyed(row), _named(row[12:])) for row in self._rows(query, most)]
 
     def _rows(self, query: str, *given: object) -> list[Any]:
         return self._file.execute(query, given).fetchall()
@@ -203,20 +205,43 @@ def _size_and_time(listed: ListedObject | None) -> tuple[int | None, float | Non
     return (None, None) if listed is None else (listed.size_bytes, listed.modified_at.timestamp())
 
 
+def _lone_checksums(pair: Pair) -> str | None:
+    """The checksums of a pair of which there is nothing else."""
+    if not pair.is_lone:
+        return None
+    found = {name: getattr(pair, name) for name in _CHECKSUMS}
+    return json.dumps({name: (each.key, *_size_and_time(each)) for name, each in found.items() if each})
+
+
 def _time(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def _surveyed(row: Sequence[Any]) -> Surveyed:
-    number, key, data_size, data_at, index_size, index_at, topic, cluster, is_sound, ledgers, stands = row[
-        :11
-    ]
+    (
+        number,
+        key,
+        data_size,
+        data_at,
+        index_size,
+        index_at,
+        topic,
+        cluster,
+        is_sound,
+        ledgers,
+        stands,
+        beside,
+    ) = row[:12]
     parsed = parse_key(key)
     assert parsed is not None
+    lone = {name: _listed(*listed) for name, listed in json.loads(beside or "{}").items()}
     pair = Pair(
         key=parsed,
         data=_listed(parsed.data_key, data_size, data_at),
         index=_listed(parsed.index_key, index_size, index_at),
+        data_checksums=lone.get("data_checksums"),
+        index_checksums=lone.get("index_checksums"),
+        block_checksums=lone.get("block_checksums"),
     )
     return Surveyed(
         number=number,

@@ -18,7 +18,6 @@ _DATA = (
     "`offload repair URL KEY` saves what it still holds"
 )
 _LEFT = "nothing needs it: `offload gc URL --records …` deletes it"
-_DELETE = "nothing needs it: delete it once no offload is under way"
 _UPGRADE = "take a newer version of this program"
 _MAKE_ANEW = "`offload verify --deep --seal` makes them anew"
 _RECORD = "compare `offload inspect URL KEY --records …`, and correct the record, or offload again"
@@ -145,7 +144,7 @@ class Code(enum.Enum):
     CHECKSUMS_OTHER = ("checksums.contradiction", _ERROR, "the checksums are of other lengths", _DATA)
     CHECKSUMS_DAMAGED = ("checksums.damaged", _WARNING, "the checksums cannot be read", _MAKE_ANEW)
     CHECKSUMS_VERSION = ("checksums.unknown-version", _WARNING, "the checksums are too new", _UPGRADE)
-    CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _DELETE)
+    CHECKSUMS_ORPHAN = ("checksums.orphan", _WARNING, "checksums lie beside nothing", _LEFT)
 
     # --- copies of one ledger ----------------------------------------------------------------------
     SUPERSEDED = (

@@ -1,7 +1,8 @@
 """Copies that no record tells of: of each ledger that is in several objects, which is read, and do they go together.
 
 As readers choose without records: the newest whole copy; without one, of segments that begin with the same entry the
-newest. Of a topic's first ledger here the beginning may have been trimmed. Source: offload_core/catalogue/model.py.
+newest. A copy that stands in for another supersedes none, nor is it superseded: records may name either. Of a topic's
+first ledger here the beginning may have been trimmed. Source: offload_core/catalogue/model.py.
 """
 
 from __future__ import annotations
@@ -60,16 +61,17 @@ def _check_whole(whole: Sequence[Copy], segments: Sequence[Copy]) -> Iterator[Fi
                 found=f"{copy[1].entries} entries",
             )
         else:
-            yield _superseded(copy, newest)
+            yield from _superseded(copy, newest)
     for copy in segments:
-        yield _superseded(copy, newest)
+        yield from _superseded(copy, newest)
 
 
 def _check_segments(segments: Sequence[Copy], *, is_first: bool) -> Iterator[Finding]:
     chosen: list[Copy] = []
     for _, same in groupby(segments, key=lambda copy: copy[1].first_entry_id):
         *older, newest = sorted(same, key=_age)
-        yield from (_superseded(copy, newest) for copy in older)
+        for copy in older:
+            yield from _superseded(copy, newest)
         chosen.append(newest)
     # What was trimmed stays in an object as long as a later ledger is in it.
     may_be_trimmed = is_first and (chosen[0][0].last_ledger_id or 0) > chosen[0][1].ledger_id
@@ -90,8 +92,10 @@ def _check_segments(segments: Sequence[Copy], *, is_first: bool) -> Iterator[Fin
         stop = copy[1].stop_entry_id
 
 
-def _superseded(copy: Copy, newest: Copy) -> Finding:
-    return _finding(Code.SUPERSEDED, copy, expected=None, found=f"a newer copy in {newest[0].key.data_key}")
+def _superseded(copy: Copy, newest: Copy) -> Iterator[Finding]:
+    if not (copy[0].stands_in or newest[0].stands_in):
+        found = f"a newer copy in {newest[0].key.data_key}"
+        yield _finding(Code.SUPERSEDED, copy, expected=None, found=found)
 
 
 def _finding(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
 from offload_core.catalogue.known_tiers import is_another_place, place_text, tier_record
-from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
@@ -53,6 +53,8 @@ class RecordCheck:
             yield from self._check_ledger(topic, record)
         for copy in other_copies(info):
             yield from self._check_other(topic, info, copy)
+        needed = {each.ledger_id for each in info.ledgers if not each.is_condemned}
+        self.survey.spare(managed_ledger_of_topic(topic), needed)
 
     def _check_other(self, topic: TopicName, info: ManagedLedgerInfo, copy: OtherCopy) -> Iterator[Finding]:
         """A copy that is not read: nothing of one that was replaced; of an attempt, what it left."""

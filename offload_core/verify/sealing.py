@@ -1,6 +1,9 @@
 """Checksums for objects that have none, once every byte of them was found to be right.
 
-Each is recorded before it is written. Who is killed has written some of them; the next verification writes the others.
+A pair is looked at once more just before: what was written anew since it was verified gets none, and so a kill behind
+the write leaves none of bytes that were not there any more. Whoever writes a pair anew after that look has changed what
+was sealed, which is what checksums are there to tell. Each is recorded before it is written. Who is killed has written
+some of them; the next verification writes the others.
 """
 
 from __future__ import annotations
@@ -92,6 +95,8 @@ class Sealing:
         """The pair as it is now; None if it is gone, or another: then these checksums are not there either."""
         pair = sealable.examined.pair
         key = pair.key.block_checksums_key
+        if not self._is_as_verified(pair):
+            return None
         is_ours = False
         with suppress(ObjectExistsError):  # its writer was slower than our listing
             self._tier.write_index(
@@ -101,17 +106,22 @@ class Sealing:
                 create_only=pair.block_checksums is None,
             )
             is_ours = True
-        try:
-            now = [self._tier.stat(name) for name in (pair.key.data_key, pair.key.index_key)]
-        except ObjectNotFoundError:
-            self._tier.delete([key])
-            return None
-        if is_ours and [_looks(each) for each in now] != [_looks(each) for each in (pair.data, pair.index)]:
-            self._tier.delete([key])  # whoever wrote it anew knows its bytes, or the next verification does
+        if not self._is_as_verified(pair):
+            if is_ours:
+                self._tier.delete(
+                    [key]
+                )  # whoever wrote it anew knows its bytes, or the next verification does
             return None
         stat = self._tier.stat(key)
         listed = ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)
         return replace(pair, block_checksums=listed)
+
+    def _is_as_verified(self, pair: Pair) -> bool:
+        try:
+            now = [self._tier.stat(name) for name in (pair.key.data_key, pair.key.index_key)]
+        except ObjectNotFoundError:
+            return False
+        return [_looks(each) for each in now] == [_looks(each) for each in (pair.data, pair.index)]
 
 
 def _looks(stored: ObjectStat | ListedObject | None) -> tuple[object, ...]:

@@ -24,6 +24,7 @@ class Summary:
         compared_objects: of those read now, those that were compared with their checksums only, and not counted.
         entries: that were counted in these; `unchecked_entries` those without a checksum.
         with_checksums: pairs that have checksums beside them, which fit; `sealed` those that got some now, or would.
+        stand_ins: copies that stand in for those that records name, by a mapping of relocate or after a repair.
         unknown: objects that no record names, which may be another cluster's: nothing is said of them.
         findings: how many of each code.
         failed: objects that could not be verified; `failures` why, of the first.
@@ -41,6 +42,7 @@ class Summary:
     unchecked_entries: int = 0
     with_checksums: int = 0
     sealed: int = 0
+    stand_ins: int = 0
     unknown: int = 0
     findings: Counter[Code] = field(default_factory=Counter)
     failed: int = 0
@@ -65,6 +67,7 @@ class Summary:
             "unchecked_entries": self.unchecked_entries,
             "with_checksums": self.with_checksums,
             "sealed": self.sealed,
+            "stand_ins": self.stand_ins,
             "unknown": self.unknown,
             "failed": self.failed,
             "errors": self.count(Severity.ERROR),

@@ -5,11 +5,13 @@ A row for each pair of objects, and one for each ledger in it. Only the thread t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from offload_core.catalogue.listing import Pair
 from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.verify.objects import Examined, LedgerExtent
@@ -18,17 +20,18 @@ _TABLES = """
     CREATE TABLE objects (
         id INTEGER PRIMARY KEY, key TEXT, uuid BLOB, cluster TEXT, managed_ledger TEXT,
         has_data INTEGER, has_index INTEGER, is_sound INTEGER, has_gaps INTEGER, modified_at REAL, last_ledger INTEGER,
-        is_recorded INTEGER DEFAULT 0);
+        stands_in INTEGER, is_spared INTEGER DEFAULT 0, is_recorded INTEGER DEFAULT 0);
     CREATE TABLE extents (
         object INTEGER, ledger INTEGER, first INTEGER, last_block INTEGER, stop INTEGER, entries INTEGER, size INTEGER,
         PRIMARY KEY (object, ledger)) WITHOUT ROWID;
-    CREATE TABLE lone_checksums (key TEXT);
+    CREATE TABLE lone_checksums (key TEXT, checksums TEXT);
     CREATE INDEX by_uuid ON objects (uuid);
     CREATE INDEX broken ON objects (managed_ledger, cluster) WHERE NOT is_sound;
+    CREATE INDEX standing_in ON objects (managed_ledger) WHERE stands_in;
 """
 _OBJECT = (
     "id, objects.key, objects.cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at, "
-    "last_ledger"
+    "last_ledger, stands_in, is_spared"
 )
 _EXTENT = "extents.ledger, first, last_block, stop, entries, size"
 
@@ -42,6 +45,8 @@ class Surveyed:
         key: of the data object, whether that is there or not.
         is_sound: both objects are there and go together.
         last_ledger_id: the last of the ledgers in it; None if it is not sound.
+        stands_in: it was made to stand in for a copy that records may still name.
+        is_spared: that may be so, for a ledger of it is recorded.
     """
 
     number: int
@@ -54,6 +59,8 @@ class Surveyed:
     has_gaps: bool
     modified_at: float
     last_ledger_id: int | None
+    stands_in: bool
+    is_spared: bool
 
 
 class Survey(TemporaryTables):
@@ -70,7 +77,7 @@ class Survey(TemporaryTables):
         times = [each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None]
         cursor = self._file.execute(
             "INSERT INTO objects (key, uuid, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, "
-            "modified_at, last_ledger) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "modified_at, last_ledger, stands_in) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 found.key.data_key,
                 found.key.uuid.bytes,
@@ -82,6 +89,7 @@ class Survey(TemporaryTables):
                 found.has_gaps,
                 max(times),
                 max((each.ledger_id for each in found.extents), default=None),
+                found.stands_in,
             ),
         )
         number = int(cursor.lastrowid or 0)
@@ -94,9 +102,10 @@ class Survey(TemporaryTables):
         )
         return number
 
-    def add_lone_checksums(self, keys: Sequence[str]) -> None:
-        """Take checksums that lie beside nothing, by the keys of the data objects that are not there."""
-        self._file.executemany("INSERT INTO lone_checksums VALUES (?)", [(key,) for key in keys])
+    def add_lone_checksums(self, pairs: Iterable[Pair]) -> None:
+        """Take checksums that lie beside nothing."""
+        rows = [(pair.key.data_key, each.key) for pair in pairs for each in pair.checksums]
+        self._file.executemany("INSERT INTO lone_checksums VALUES (?, ?)", rows)
 
     def set_stop(self, number: int, ledger_id: int, stop_entry_id: int) -> None:
         """The end of a ledger's entries in an object, now that they have been counted."""
@@ -108,6 +117,18 @@ class Survey(TemporaryTables):
         """A record names these."""
         self._file.executemany(
             "UPDATE objects SET is_recorded = 1 WHERE id = ?", [(number,) for number in numbers]
+        )
+
+    def spare(self, managed_ledger: str, ledger_ids: AbstractSet[int]) -> None:
+        """A topic's record has these ledgers: copies that were made to stand in for theirs are needed."""
+        query = (
+            "SELECT id, extents.ledger FROM objects JOIN extents ON object = id "
+            "WHERE stands_in AND managed_ledger = ?"
+        )
+        found = self._file.execute(query, (managed_ledger,)).fetchall()
+        self._file.executemany(
+            "UPDATE objects SET is_spared = 1 WHERE id = ?",
+            [(number,) for number, ledger_id in found if ledger_id in ledger_ids],
         )
 
     # --- asking --------------------------------------------------------------------------------
@@ -142,9 +163,10 @@ class Survey(TemporaryTables):
         query = f"SELECT {_OBJECT} FROM objects WHERE NOT is_recorded ORDER BY key"  # noqa: S608
         return map(_object, self._file.execute(query))
 
-    def lone_checksums(self) -> Iterator[ObjectKey]:
-        """The keys of data objects that are not there, of which checksums are; in the order of the listing."""
-        return (_key(row[0]) for row in self._file.execute("SELECT key FROM lone_checksums ORDER BY rowid"))
+    def lone_checksums(self) -> Iterator[tuple[ObjectKey, str]]:
+        """The keys of data objects that are not there, and of checksums of these; in the order of the listing."""
+        rows = self._file.execute("SELECT key, checksums FROM lone_checksums ORDER BY rowid")
+        return ((_key(key), checksums) for key, checksums in rows)
 
     def unrecorded_ledgers(self) -> Iterator[tuple[Surveyed, LedgerExtent]]:
         """The ledgers of sound pairs that no record names; those of one cluster, topic and ledger together."""
@@ -153,7 +175,7 @@ class Survey(TemporaryTables):
             "WHERE NOT is_recorded ORDER BY cluster, managed_ledger, ledger, first, modified_at, key"
         )
         for row in self._file.execute(query):
-            yield _object(row[:10]), _extent(row[10:])
+            yield _object(row[:12]), _extent(row[12:])
 
 
 def _key(data_key: str) -> ObjectKey:
@@ -163,7 +185,19 @@ def _key(data_key: str) -> ObjectKey:
 
 
 def _object(row: Sequence[Any]) -> Surveyed:
-    number, key, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, modified_at, last = row
+    (
+        number,
+        key,
+        cluster,
+        managed_ledger,
+        has_data,
+        has_index,
+        is_sound,
+        has_gaps,
+        modified_at,
+        last,
+        *stands,
+    ) = row
     return Surveyed(
         number=number,
         key=_key(key),
@@ -175,6 +209,8 @@ def _object(row: Sequence[Any]) -> Surveyed:
         has_gaps=bool(has_gaps),
         modified_at=modified_at,
         last_ledger_id=last,
+        stands_in=bool(stands[0]),
+        is_spared=bool(stands[1]),
     )
 
 

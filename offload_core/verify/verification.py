@@ -24,7 +24,7 @@ from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, of_error
 from offload_core.verify.objects import Examined, examine
-from offload_core.verify.recorded import RecordCheck
+from offload_core.verify.recorded import RECENT_MS, RecordCheck
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
 from offload_core.verify.summary import Summary
@@ -142,8 +142,8 @@ class Verification:
     def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
         for listed in _in_batches(stream_attempts(self._tier, self._prefix), self._deep):
-            some = [pair for pair in listed if not _is_lone(pair)]
-            survey.add_lone_checksums([pair.key.data_key for pair in listed if _is_lone(pair)])
+            some = [pair for pair in listed if not pair.is_lone]
+            survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
             for examined in concurrently(self._examine, some):
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)
@@ -260,23 +260,24 @@ class Verification:
             ours = stored.cluster is None or stored.cluster in clusters
             return ours and topic_of_managed_ledger(stored.managed_ledger) in self._known
 
+        recent = (self._now_ms() - RECENT_MS) / 1000
         for stored in survey.unrecorded():
             data, index = stored.key.data_key, stored.key.index_key
-            if is_orphan(stored):
+            if not is_orphan(stored):
+                self.summary.unknown += self._records is not None
+            elif not stored.stands_in or (stored.is_sound and not stored.is_spared):
                 yield Doubtful(finding=_about(Code.ORPHAN, stored), present=(data, index))
                 continue
-            self.summary.unknown += self._records is not None
+            elif stored.is_sound or stored.modified_at >= recent:
+                self.summary.stand_ins += 1
+                continue
             if not stored.has_index:
                 yield Doubtful(finding=_about(Code.NO_INDEX, stored), absent=(index,), present=(data,))
             elif not stored.has_data:
                 yield Doubtful(finding=_about(Code.NO_DATA, stored), absent=(data,), present=(index,))
-        for key in survey.lone_checksums():
-            finding = Finding(
-                code=Code.CHECKSUMS_ORPHAN, what=Code.CHECKSUMS_ORPHAN.meaning, key=key.block_checksums_key
-            )
-            yield Doubtful(
-                finding=finding, absent=(key.data_key, key.index_key), present=(key.block_checksums_key,)
-            )
+        for key, checksums in survey.lone_checksums():
+            finding = Finding(code=Code.CHECKSUMS_ORPHAN, what=Code.CHECKSUMS_ORPHAN.meaning, key=checksums)
+            yield Doubtful(finding=finding, absent=(key.data_key, key.index_key), present=(checksums,))
         copies = survey.unrecorded_ledgers()
         yield from check_copies((copy for copy in copies if not is_orphan(copy[0])), survey.has_broken)
 
@@ -342,11 +343,6 @@ def _in_batches(pairs: Iterator[Pair], deep: bool) -> Iterator[list[Pair]]:
         total += size
     if some:
         yield some
-
-
-def _is_lone(pair: Pair) -> bool:
-    """Whether there are checksums of it and nothing else."""
-    return pair.data is None and pair.index is None
 
 
 def _set_stops(survey: Survey, number: int, counts: Sequence[LedgerCount]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -316,3 +317,22 @@ def test_checksums_are_no_objects_and_those_of_none_are_passed_over(written: Wri
         assert [each.key.data_key for each in stream_attempts(tier.store)] == [key.data_key for key in keys]
         (topic,) = tier.catalogue().topics
     assert [len(ledger.attempts) for ledger in topic.ledgers] == [1]
+
+
+@pytest.mark.parametrize("names", [(".data.crc",), (".index.crc",), (".data.crc", ".index.crc")])
+def test_a_mapfiles_own_checksums_are_found_beside_it_and_alone(names: tuple[str, ...]) -> None:
+    written = mapfile(PAYLOADS, ledger_id=7)
+    keys = [replace(written.key, uuid=uuid_of(number)) for number in range(3)]
+    beside = [[f"{key.data_key.removesuffix('data')}{name}" for name in names] for key in keys]
+    objects = dict.fromkeys(itertools.chain(*beside), b"crc") | {
+        "acme/cold/persistent/.data.crc": b"another's"
+    }
+    objects |= {keys[1].data_key: written.data, keys[1].index_key: written.index}
+    tier = Tier(MemoryDriver(objects))
+    (pair,) = list_pairs(tier)
+    assert [each.key for each in pair.checksums] == beside[1]
+    found = list(stream_attempts(tier))
+    assert [(each.key.data_key, each.is_lone) for each in found] == [
+        (key.data_key, key is not keys[1]) for key in keys
+    ]
+    assert [[each.key for each in attempt.checksums] for attempt in found] == beside

@@ -1,4 +1,4 @@
-"""`offload rollback plan`, `list` and `delete`: what they say, how they end, and what they leave."""
+"""`offload rollback delete`: what it says, how it ends, and what it leaves."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from commands import Offload
 from records import closed, managed_ledger, segment, still_open
-from rollback_topics import NAMELESS, in_one_object, in_segments, keys, put_segment, put_whole
-from tiers import MANAGED_LEDGER, TOPIC, Names, put, uuid_of
+from rollback_records import MIXED, file_of, info_in, store_of, streaming_tier
+from rollback_topics import NAMELESS, in_segments, keys, put_segment
+from tiers import MANAGED_LEDGER, TOPIC, Names, uuid_of
 
 from offload_core.metadata import (
-    ManagedLedgerInfo,
     ManagedLedgerRecords,
     OffloadContext,
-    pack_managed_ledger_info,
 )
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.tier import Tier, open_store
@@ -28,163 +27,8 @@ HOSTILE = "\x1b[31mred"
 
 @pytest.fixture
 def tier(tmp_path: Path) -> Iterator[Tier]:
-    """Objects 1: ledgers 5 and 6. 2: ledger 7. 3: half of one. 4: PIP-17 of ledger 8. 9: somebody else's."""
-    with open_store(tmp_path / "tier") as store:
-        put_segment(store, 1, (5, 0, 3), (6, 0, 4))
-        put_segment(store, 2, (7, 0, 2))
-        put_segment(store, 3, (7, 0, 2), parts=["data"], names=NAMELESS)
-        put_whole(store, 4, 8, 1)
-        put(store, str(uuid_of(9)), b"a picture of a cat", {})
+    with streaming_tier(tmp_path) as store:
         yield store
-
-
-def file_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
-    path = tmp_path / "a-record"
-    path.write_bytes(pack_managed_ledger_info(info))
-    return f"{TOPIC}={path}"
-
-
-def store_of(tmp_path: Path, info: ManagedLedgerInfo) -> str:
-    url = f"sqlite:{tmp_path}/records.db"
-    with closing(SqliteStore(url, create=True)) as store:
-        ManagedLedgerRecords(store).write(MANAGED_LEDGER, info, None)
-    return url
-
-
-def info_in(url: str) -> ManagedLedgerInfo:
-    with closing(SqliteStore(url)) as store:
-        known = ManagedLedgerRecords(store).read(MANAGED_LEDGER)
-    assert known is not None
-    return known.info
-
-
-MIXED = managed_ledger(
-    in_segments(5, 3, (1, 2)),
-    in_segments(6, 4, (1, 3)),
-    in_segments(7, 2, (2, 1), gone=True),
-    in_one_object(8, 1, 4),
-    still_open(9),
-)
-HOT = managed_ledger(
-    in_segments(5, 3, (1, 2)), in_segments(6, 4, (1, 3)), closed(7, 2), in_one_object(8, 1, 4)
-)
-
-
-# --- plan --------------------------------------------------------------------------------------
-
-
-def test_plan_names_each_ledger_and_what_to_do_and_ends_with_an_answer(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
-    result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, MIXED))
-    assert (result.code, result.err) == (1, "")
-    header, five, _, seven, *said = result.out.splitlines()
-    assert header.split("  ")[0] == "topic"
-    assert " ".join(five.split()) == (
-        "acme/cold/orders 5 3 300 bytes 3 512 bytes complete there keep its hot copy; release its segments"
-    )
-    assert " ".join(seven.split()) == (
-        "acme/cold/orders 7 2 200 bytes 2 512 bytes complete gone its only copy is in streaming objects"
-    )
-    assert said == [
-        "5 ledgers of 1 topics; 3 of them have streaming segments",
-        "2 ledgers, 7 entries, 700 bytes, have hot copies: keep these, and release their segments",
-        "1 ledgers, 2 entries, 200 bytes, are in streaming objects only: an old version will not find them",
-        "an old version, put back now, would not find 9 entries of 3 ledgers",
-        "Rolling back loses data.",
-    ]
-
-
-def test_plan_waits_for_what_is_open_and_ends_with_0_when_nothing_is_lost(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
-    def plan(info: ManagedLedgerInfo) -> tuple[int, str]:
-        result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, info))
-        return result.code, result.out.splitlines()[-1]
-
-    assert plan(HOT) == (1, "Rolling back loses nothing once these segments are released; not yet.")
-    context = OffloadContext.of_segments([segment(uuid_of(1), None, complete=False)])
-    assert plan(managed_ledger(still_open(5, context)))[0] == 1
-    assert plan(managed_ledger(closed(5, 3), in_one_object(8, 1, 4))) == (0, "Rolling back loses nothing.")
-
-
-def test_plan_without_records_says_what_it_cannot_know(offload: Offload, tier: Tier, tmp_path: Path) -> None:
-    result = offload("rollback", "plan", tmp_path / "tier")
-    assert result.code == 1
-    assert result.out.splitlines()[-3:] == [
-        "without records it is not known which ledgers have hot copies, and what their records name",
-        "1 streaming objects cannot be read, so their ledgers are not known",
-        "Whether rolling back loses something is not known.",
-    ]
-    assert "not known  look at its record" in result.out
-    tier.delete([f"{uuid_of(number)}{part}" for number in (1, 2, 3) for part in ("", "-index")])
-    result = offload("rollback", "plan", tmp_path / "tier")
-    assert (result.code, result.out.splitlines()[-1]) == (0, "Rolling back loses nothing.")
-
-
-def test_plan_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
-    result = offload("rollback", "plan", tmp_path / "tier", "--records", file_of(tmp_path, MIXED), "--json")
-    assert result.code == 1
-    said = json.loads(result.out)
-    assert (said["records"], said["loses_nothing"], said["unread_objects"]) == (True, False, 0)
-    assert said["needs"] == {"nothing": 0, "release": 2, "finish": 0, "only-copy": 1, "unknown": 0}
-    (topic,) = said["topics"]
-    assert (topic["topic"], topic["ledgers"]) == (TOPIC, 5)
-    assert topic["streamed"][2] == {
-        "ledger": 7,
-        "need": "only-copy",
-        "segments": "complete",
-        "closed": True,
-        "hot_copy": False,
-        "one_object": False,
-        "entries": 2,
-        "size_bytes": 200,
-        "streamed_entries": 2,
-        "streamed_bytes": 512,
-        "unseen_entries": 2,
-        "problems": [],
-    }
-
-
-# --- list --------------------------------------------------------------------------------------
-
-
-def test_list_has_all_that_has_the_key_of_a_streaming_object(
-    offload: Offload, tier: Tier, tmp_path: Path
-) -> None:
-    result = offload("rollback", "list", tmp_path / "tier")
-    assert (result.code, result.err) == (0, "")
-    header, one, two, three, cat, counts = result.out.splitlines()
-    assert header.startswith("data object")
-    assert one.split()[:5] == [str(uuid_of(1)), "acme/cold/orders", "5–6", "1.1", "kB"]
-    assert "complete" in two
-    assert three.split()[1:4] == ["(unknown", "topic)", "–"]
-    assert "no-index" in three
-    assert "the data begins with 61207069, not 26A66D32" in cat
-    assert counts.startswith("3 streaming objects, ")
-    assert counts.endswith(": 2 complete, 1 no-index, 1 not-streaming")
-
-
-def test_list_in_json(offload: Offload, tier: Tier, tmp_path: Path) -> None:
-    one, *_, cat = json.loads(offload("rollback", "list", tmp_path / "tier", "--json").out)["objects"]
-    assert one.pop("modified_at").startswith("20")
-    assert one == {
-        "key": str(uuid_of(1)),
-        "topic": TOPIC,
-        "cluster": None,
-        "ledgers": [5, 6],
-        "data_bytes": 1024,
-        "index_bytes": tier.stat(f"{uuid_of(1)}-index").size_bytes,
-        "state": "complete",
-        "detail": None,
-    }
-    assert cat["state"] == "not-streaming"
-
-
-def test_list_of_a_tier_without_any(offload: Offload, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    result = offload("rollback", "list", tmp_path / "empty")
-    assert (result.code, result.out) == (0, "0 streaming objects, 0 bytes\n")
 
 
 # --- delete ------------------------------------------------------------------------------------

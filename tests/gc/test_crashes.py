@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 from collected import World
-from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, Watch
+from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
 from records import copied, managed_ledger
@@ -20,7 +20,6 @@ from offload_core.catalogue import Records
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.metadata import OffloadContext
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_hooks.errors import OffloadError
 from offload_hooks.testing import MemoryDriver
 
@@ -31,7 +30,7 @@ def of_ledger(ledger_id: int) -> object:
 
 
 def littered() -> World:
-    """A copy that is needed, one that it took the place of, half of one, two attempts, and an upload."""
+    """A needed copy, one that it took the place of, half of one, checksums alone, two attempts, and an upload."""
     scene = Scene(records={})
     kept = pip17()
     scene.objects, scene.written = kept.objects, kept.written
@@ -40,6 +39,10 @@ def littered() -> World:
     del scene.objects[scene.index_key(2)]
     for number, ledger_id in ((7, LEDGER + 1), (8, LEDGER + 2)):
         scene.add(of_ledger(ledger_id), number)  # type: ignore[arg-type]
+    scene.add(one_ledger(), 9)
+    scene.put(f"{scene.key(5)}-checksums", b"checksums")
+    scene.objects[f"{scene.key(5)}-checksums"].metadata.update(scene.objects[scene.key(5)].metadata)
+    del scene.objects[scene.key(5)], scene.objects[scene.index_key(5)]
     left: OffloadContext = copied(uuid_of(7), complete=False)
     given_up: OffloadContext = copied(uuid_of(8), complete=False)
     assert given_up.driver is not None
@@ -65,7 +68,7 @@ def collect(world: World, points: Points) -> None:
     def opened() -> Iterator[Records]:
         yield StoreRecords(Metadata(world.metadata, points))
 
-    tier = Tier(MemoryDriver(world.memory), [Layer(name="points", make=lambda _: Watch(points))])
+    tier = Tier(MemoryDriver(world.memory), [watched(points)])
     list(world.collection(tier=tier, records=opened).collect(PointedAudit(world.log, points), at_once=1))
 
 
@@ -82,9 +85,9 @@ def test_after_a_crash_at_any_call_the_next_collection_goes_on(fault: Fault) -> 
         with suppress(Killed, OffloadError):
             collect(world, points)
         deleted = {each.uuid for each in world.log.changes if isinstance(each, Deletion)}
-        for number in (5, 6, 7, 8):
+        for number in (5, 6, 7, 8, 9):
             keys = {key for key in world.keys if key.startswith(str(uuid_of(number)))}
-            whole = 1 if number == 6 else 2
+            whole = 1 if number in (6, 9) else 2
             assert len(keys) == whole or uuid_of(number) in deleted  # recorded before it is made
         assert world.keys >= NEEDED
         collect(world, Points())

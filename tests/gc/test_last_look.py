@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, clock, kinds
+from collected import LATER, World, changing, clock, kinds
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, share
 from garbage import (
@@ -25,7 +25,6 @@ from records import copied, managed_ledger, still_open
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic
-from offload_core.catalogue.record_store import StoreRecords
 from offload_core.gc import Kind
 from offload_core.metadata import OffloadContext
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
@@ -71,11 +70,8 @@ def test_an_attempt_that_somebody_takes_up_before_the_last_look_stays(
     alive = attempt(make(60))
     before = world.keys
 
-    @contextmanager
-    def changing() -> Iterator[Records]:
-        yield Changing(world, lambda: world.put_record(TOPIC, info_of(alive)), 3)
-
-    (outcome,) = world.collection(records=changing).collect(world.log)
+    taken_up = changing(world, lambda: world.put_record(TOPIC, info_of(alive)), 3)
+    (outcome,) = world.collect(records=taken_up)
     assert outcome.why_kept is not None
     assert "offloads the ledger at the moment" in outcome.why_kept
     assert world.keys == before
@@ -150,21 +146,6 @@ def test_clocks_that_are_too_far_apart_and_nothing_goes() -> None:
     assert [each.is_deleted for each in world.collect(clock_lead=timedelta(minutes=2))] == [True]
 
 
-class Changing(StoreRecords):
-    """Records that change just before they are read for the `turn`th time."""
-
-    def __init__(self, world: World, change: Callable[[], None], turn: int) -> None:
-        super().__init__(world.metadata)
-        self._change, self._left = change, turn
-
-    def read(self, topics):  # type: ignore[no-untyped-def]
-        asked = list(topics)
-        self._left -= bool(asked)
-        if not self._left:
-            self._change()
-        return super().read(asked)
-
-
 @pytest.mark.parametrize("turn", [1, 2, 3])
 def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
     scene, _ = superseded()
@@ -172,11 +153,7 @@ def test_what_a_record_names_by_the_last_look_stays(turn: int) -> None:
     before = world.keys
     named = managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(uuid_of(5))))
 
-    @contextmanager
-    def changing() -> Iterator[Records]:
-        yield Changing(world, lambda: world.put_record(TOPIC, named), turn)
-
-    outcomes = list(world.collection(records=changing).collect(world.log))
+    outcomes = world.collect(records=changing(world, lambda: world.put_record(TOPIC, named), turn))
     assert not any(each.is_deleted for each in outcomes) or scene.key(1) in world.keys
     assert {scene.key(1), scene.index_key(1)} <= world.keys
     assert turn == 1 or world.keys == before
@@ -198,11 +175,7 @@ def test_what_has_changed_since_the_listing_stays() -> None:
             else:
                 world.memory.objects[scene.index_key(1)] = stored
 
-        @contextmanager
-        def changing(world: World = world, act: Callable[[], None] = act) -> Iterator[Records]:
-            yield Changing(world, act, 3)
-
-        (outcome,) = world.collection(records=changing).collect(world.log)
+        (outcome,) = world.collect(records=changing(world, act, 3))
         assert (outcome.is_deleted, outcome.why_kept) == (False, "it has changed since it was listed"), change
         assert scene.key(1) in world.keys
 
@@ -263,6 +236,26 @@ def test_only_so_much_or_of_these_topics() -> None:
     assert len(world.collect(limit=1)) == 1
     assert len(world.collect()) == 1
     assert world.collect() == []
+
+
+@pytest.mark.parametrize("at_once", [1, 64])
+@pytest.mark.parametrize("limit", [0, 1, 3, 40])
+def test_what_stays_by_the_last_look_does_not_count_against_the_limit(limit: int, at_once: int) -> None:
+    scene, _ = superseded()
+    for number in range(10, 40):
+        scene.add(one_ledger(), number)
+    world = World.of(scene)
+
+    def write_half_anew() -> None:
+        for number in range(10, 25):
+            world.tier.write_index(f"{uuid_of(number)}-ledger-{LEDGER}-index", b"anew")
+
+    assert len(world.report(limit=2)) == 2
+    found = world.collection(records=changing(world, write_half_anew, 3))
+    outcomes = list(found.collect(world.log, limit=limit, at_once=at_once))
+    assert sum(each.is_deleted for each in outcomes) == min(limit, 16)
+    assert len({each.garbage.key for each in outcomes}) == len(outcomes)
+    assert sum(each.why_kept is not None for each in outcomes) == (0 if limit < 2 else 15)
 
 
 def test_a_failure_of_the_audit_log_and_nothing_goes() -> None:

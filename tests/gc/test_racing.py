@@ -15,11 +15,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from collected import Log
 from entries import pip17_object
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from managed_ledgers import Audit
 from racing import LEASE_MS, PAYLOADS, ClockedDriver, Steps, StoreClock, Writer
 from records import closed, copied, managed_ledger
 from tiers import uuid_of
@@ -286,7 +286,7 @@ class RacingMachine(RuleBasedStateMachine):
         collection = Collection(tier, opened, scope)
         self.is_collecting = True
         try:
-            for outcome in collection.collect(Log(), at_once=2):
+            for outcome in collection.collect(Audit(), at_once=2):
                 assert outcome.garbage is not None
         finally:
             self.is_collecting = False

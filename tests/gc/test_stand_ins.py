@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from collected import World, clock, kinds
+from collected import World, changing, clock, kinds
 from damage import DAMAGES, Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
-from relocated import TOPIC_NAME
 from relocated import World as Moved
+from relocated import moved_by_mapping
 from repairs import repaired
 from tiers import TOPIC, uuid_of
 
-from offload_core.catalogue import Records, TopicName, open_records
-from offload_core.catalogue.record_store import StoreRecords
-from offload_core.codec.object_format import ObjectFormat, parse_key
+from offload_core.catalogue import Records, open_records
+from offload_core.codec.object_format import parse_key
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.gc import Collection, Scope
-from offload_core.metadata import ManagedLedgerInfo, pack_managed_ledger_info
-from offload_core.metadata.relocations import MappingFile
+from offload_core.metadata import pack_managed_ledger_info
 from offload_core.offload.attempt_objects import delete_objects
-from offload_core.relocate import MappingBook, plan_topic
 from offload_hooks.errors import OptionError
 
 
@@ -67,22 +63,6 @@ def test_what_stands_in_for_copies_of_ledgers_that_are_gone_goes() -> None:
     assert kinds(World.of(scene).collect(is_shared=False)) == {scene.key(1): "deleted-topic"}
 
 
-class ComingBack(StoreRecords):
-    """Records one of which is there again when they are read for the `turn`th time."""
-
-    def __init__(self, world: World, put: Callable[[], None], turn: int) -> None:
-        super().__init__(world.metadata)
-        self._put, self._left = put, turn
-
-    def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
-        """Read them."""
-        asked = list(topics)
-        self._left -= bool(asked)
-        if not self._left:
-            self._put()
-        return super().read(asked)
-
-
 @pytest.mark.parametrize("turn", [2, 3])
 def test_what_stands_in_stays_if_its_topics_record_comes_back_before_the_last_look(turn: int) -> None:
     scene = standing_in(REPAIRED_FROM_KEY)
@@ -90,8 +70,8 @@ def test_what_stands_in_stays_if_its_topics_record_comes_back_before_the_last_lo
     scene.records = {f"{TOPIC}-of-others": record}
     world = World.of(scene)
     before = world.keys
-    records = ComingBack(world, lambda: world.put_record(TOPIC, record), turn)
-    list(world.collection(records=lambda: nullcontext(records), is_shared=False).collect(world.log))
+    comes_back = changing(world, lambda: world.put_record(TOPIC, record), turn)
+    world.collect(records=comes_back, is_shared=False)
     assert world.keys == before
 
 
@@ -123,16 +103,7 @@ def test_what_a_repair_saved_by_a_live_pulsars_records_stays() -> None:
 
 @pytest.fixture
 def moved(tmp_path: Path) -> Moved:
-    """A live Pulsar's topic, whose copies were moved to another format in the same tier."""
-    world = Moved.make(tmp_path, f"sqlite:{tmp_path}/records.db")
-    for count in (12, 9):
-        world.offload(world.add_ledger(count))
-    world.target = world.source
-    with MappingFile(tmp_path / "mapping") as file:
-        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
-        for move in plan_topic(TOPIC_NAME, world.info, world.wanted(ObjectFormat.STREAMING)).moves:
-            mover.move(move)
-    return world
+    return moved_by_mapping(tmp_path)
 
 
 def collection_of(moved: Moved, own: dict[str, str], **scope: object) -> Collection:

@@ -9,11 +9,19 @@ from pathlib import Path
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock
+from transactional import NEVER
 
 from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, ManagedLedger, open_managed_ledger
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    ManagedLedger,
+    SnapshotPolicy,
+    TransactionalTopic,
+    open_managed_ledger,
+)
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
@@ -85,3 +93,13 @@ def recorded(records: ManagedLedgerRecords) -> Callable[[], ManagedLedgerInfo]:
         return known.info
 
     return read
+
+
+@pytest.fixture
+def anew(environment: Environment, opened: Callable[..., ManagedLedger]) -> Callable[..., TransactionalTopic]:
+    """The topic with its transactions, as a new process opens it."""
+
+    def open_anew(policy: SnapshotPolicy = NEVER, **given: object) -> TransactionalTopic:
+        return TransactionalTopic(environment, opened(**given), policy)
+
+    return open_anew

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, watched
 from managed_ledgers import NAME, Audit, ColdLedger
 from segmented import SegmentedOffloads
 
@@ -41,7 +41,6 @@ from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerReader
@@ -75,7 +74,7 @@ class World:
         """As a new process has it."""
         hot = PointedLedgers(MemoryLedgerStore(self.ledgers), points)
         records = ManagedLedgerRecords(Metadata(self.metadata, points))
-        tier = Tier(LocalDriver(str(self.cold)), [Layer(name="points", make=lambda _: Watch(points))])
+        tier = Tier(LocalDriver(str(self.cold)), [watched(points)])
         offloads = RecordedOffloads(
             records,
             hot,  # type: ignore[arg-type]

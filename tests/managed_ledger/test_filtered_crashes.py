@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from buffer_model import Model
-from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, watched
 from filtered import END, FilteredTopic, chosen, short_record
 from managed_ledgers import NAME
 
@@ -26,7 +26,6 @@ from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_core.transactions import SnapshotStore
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
@@ -39,7 +38,7 @@ def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
     """Beside the owner."""
     records = ManagedLedgerRecords(Metadata(topic.records.store, points))  # type: ignore[arg-type]
     hot = PointedLedgers(topic.hot, points)
-    tier = Tier(LocalDriver(str(topic.folder)), [Layer(name="points", make=lambda _: Watch(points))])
+    tier = Tier(LocalDriver(str(topic.folder)), [watched(points)])
     offloads = RecordedOffloads(
         records,
         hot,  # type: ignore[arg-type]

@@ -1,90 +1,20 @@
-"""A streamed topic whose entries go through a filter: only what it decides of goes, and what it leaves is there."""
+"""A streamed topic whose entries go through a filter: only what it decides of goes, and no sooner."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from filtered import PlainFilter, chosen
+from filtered_streams import Filtered
 from managed_ledgers import NAME, Clock
-from recovered import knowable, partly_offloaded
-from streamed_topics import SETTINGS, Topic, pool_of
+from streamed_topics import pool_of
 from verified import findings
 
 from offload_core import TierReader
-from offload_core.audit import LoggedChanges
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.codec.filtered_objects import FILTERED_KEY
-from offload_core.filters import NO_FILTER, ChosenFilter, DroppedEntries, FilterMode, parse_filter_record
-from offload_core.filters.record import RECORD_KEY
-from offload_core.filters.recorded import recorded_filter, settled_by_filters
 from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
 from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.offload.segment_check import check_segments
-from offload_core.read_handles import ColdReaders
-from offload_core.recover import Unknown, recover_records
-from offload_core.tier import Tier
-from offload_hooks.errors import OffloadError, UnresolvedTransactionError
-from offload_hooks.testing import MemoryMetadataStore
-
-
-class Asked(PlainFilter):
-    """Counts how often it is opened; drops entries by their numbers."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda payload: int(payload.split()[0]) in self.unwanted, waits_for="a sign")
-        self.unwanted: set[int] = set()
-        self.opened = 0
-        self.error: OffloadError | None = None
-
-    def open(self, topic: object) -> PlainFilter:
-        self.opened += 1
-        if self.error is not None:
-            raise self.error
-        return super().open(topic)
-
-    def stop_at(self, position: EntryPosition | None) -> None:
-        self.stop = None if position is None else (position.ledger_id, position.entry_id)
-
-
-class Filtered(Topic):
-    """A streamed topic, and what must be in its complete segments."""
-
-    choice: ChosenFilter
-    filter: Asked
-    tier: Tier
-
-    def sparse_entries(self) -> list[tuple[EntryPosition, bytes]]:
-        """What the tier has of it, by its record, which tells no more and no less."""
-        found = []
-        tiers = KnownTiers(self.tier)
-        for ledger in self.info.in_order:
-            context = ledger.context
-            if context is None or not any(share.complete for share in context.segments):
-                continue
-            ends = [share.end_entry_id for share in context.segments if share.complete]
-            begin, last = 0, max(end for end in ends if end is not None)
-            reader = ColdReaders(tiers).open(ledger)
-            while begin <= last:
-                read = reader.read_sparse(begin, last, 500)
-                for batch in read.runs():
-                    found += [
-                        (EntryPosition(ledger.ledger_id, i), bytes(each))
-                        for i, each in enumerate(batch, batch.first_entry_id)
-                    ]
-                begin = read.stop_entry_id
-            if context.complete:
-                check_segments(tiers, ledger)
-        return found
-
-    def kept(self, count: int | None = None) -> list[tuple[EntryPosition, bytes]]:
-        """What must be left of the first entries."""
-        return [each for i, each in enumerate(self.added[:count]) if i not in self.filter.unwanted]
-
-    def position(self, number: int) -> EntryPosition:
-        return self.added[number][0]
+from offload_core.metadata import EntryPosition
+from offload_hooks.errors import UnresolvedTransactionError
 
 
 @pytest.fixture
@@ -94,13 +24,7 @@ def pool(cold: TierReader, clock: Clock) -> StreamingPool:
 
 @pytest.fixture
 def topic(environment: Environment, pool: StreamingPool, cold: TierReader, tmp_path: Path) -> Filtered:
-    topic = Filtered(
-        replace(environment, streaming=pool, filter_of=lambda _: topic.choice), tmp_path / "cold"
-    )
-    topic.filter, topic.tier = Asked(), cold.store
-    topic.choice = chosen(FilterMode.GAP, topic.filter, "numbers")
-    topic.ledger.set_streaming(SETTINGS)
-    return topic
+    return Filtered.streamed(environment, pool, cold.store, tmp_path / "cold")
 
 
 def test_only_what_is_before_the_stop_goes_and_the_rest_when_that_has_moved(
@@ -274,183 +198,6 @@ def test_who_asks_from_elsewhere_is_told_what_the_rest_waits_for(topic: Filtered
     assert topic.sparse_entries() == topic.added
 
 
-@pytest.mark.parametrize("kill", [False, True])
-def test_a_resumed_segment_has_its_positions_and_is_filtered_anew(
-    topic: Filtered, clock: Clock, kill: bool
-) -> None:
-    topic.filter.unwanted = {0, 1, 4, 11, 14}
-    topic.add(24)
-    topic.filter.stop_at(topic.position(20))
-    topic.run()
-    if kill:
-        clock.pass_s(301)
-    else:
-        topic.ledger.close()
-    *_, old = topic.segments
-    assert not old.is_finished
-    topic.filter.stop_at(topic.position(23))
-    topic.open()
-    topic.ledger.set_streaming(SETTINGS)
-    topic.run()
-    *_, new = topic.segments
-    assert (new.begin, new.uuid != old.uuid) == (old.begin, True)
-    assert topic.ledger.complete_segment().end == topic.position(22)
-    assert topic.sparse_entries() == topic.kept(23)
-    assert topic.left() == set()
-
-
-def test_a_segment_is_not_resumed_before_its_first_entry_is_settled(topic: Filtered, clock: Clock) -> None:
-    topic.add(5)
-    topic.run()
-    topic.ledger.close()
-    topic.filter.stop_at(topic.position(0))
-    (old,) = topic.segments
-    topic.open()
-    topic.ledger.set_streaming(SETTINGS)
-    topic.run()
-    assert topic.ledger.complete_segment() == SegmentCompletion(end=None, waits_for="a sign")
-    assert topic.segments == (old,)
-    topic.filter.stop_at(None)
-    topic.ledger.complete_segment()
-    assert topic.sparse_entries() == topic.added
-
-
-@pytest.mark.parametrize("is_old", [False, True])
-def test_a_segment_whose_end_is_recorded_waits_for_it(
-    topic: Filtered, clock: Clock, pool: StreamingPool, is_old: bool
-) -> None:
-    """As it is where history was begun without a filter."""
-    topic.ledger.set_streaming(None)
-    topic.add(20)
-    topic.ledger.roll()
-    topic.choice = NO_FILTER
-    topic.ledger.set_streaming(SETTINGS)
-    assert topic.ledger._streaming is not None
-    topic.ledger._streaming.turn()
-    (old,) = topic.segments
-    assert old.end == topic.position(9)
-    clock.pass_s(301)
-    topic.choice = chosen(FilterMode.GAP, topic.filter, "numbers")
-    topic.filter.stop_at(topic.position(4))
-    topic.open()
-    topic.ledger.set_streaming(SETTINGS)
-    topic.run()
-    if is_old:
-        clock.pass_s(70)
-        topic.run()
-    done = topic.ledger.complete_segment()
-    assert done == SegmentCompletion(end=None, waits_for="a sign")
-    assert topic.status.next_position == topic.position(4)
-    topic.filter.stop_at(topic.position(7))
-    clock.pass_s(61)
-    topic.run()
-    assert topic.status.next_position == topic.position(7)
-    topic.filter.stop_at(None)
-    assert topic.ledger.complete_segment().end == topic.position(19)
-    assert topic.sparse_entries() == topic.added
-    assert topic.segments[0].end == old.end
-
-
-@pytest.mark.parametrize("to", ["none", "another", "mode"])
-def test_where_another_filter_is_chosen_the_open_segment_is_begun_anew(topic: Filtered, to: str) -> None:
-    topic.filter.unwanted = {1, 3}
-    topic.add(6)
-    topic.run()
-    (old,) = topic.segments
-    if to == "none":
-        topic.choice, topic.filter.unwanted = NO_FILTER, set()
-    elif to == "another":
-        topic.choice = chosen(FilterMode.GAP, topic.filter, "other")
-        topic.filter.unwanted = {2}
-    else:
-        topic.choice = chosen(FilterMode.TOMBSTONE, topic.filter, "numbers")
-        topic.filter.unwanted = set()
-    topic.ledger.complete_segment()
-    topic.ledger.complete_segment()
-    (new,) = topic.segments
-    assert (new.begin, new.uuid != old.uuid) == (old.begin, True)
-    assert topic.sparse_entries() == topic.kept()
-    about = topic.tier.stat(str(new.uuid)).user_metadata
-    assert about.get(FILTERED_KEY) == {"none": None, "another": "other", "mode": "numbers"}[to]
-    assert topic.status.last_error is None
-    assert topic.left() == set()
-
-
-def test_switched_off_a_ledger_is_finished_when_all_of_it_is_settled(topic: Filtered, clock: Clock) -> None:
-    topic.add(12)
-    topic.run()
-    topic.ledger.set_streaming(None)
-    topic.add(5)
-    topic.filter.stop_at(topic.position(15))
-    topic.ledger.roll()
-    topic.run()
-    assert topic.sparse_entries() == topic.added[:10]
-    clock.pass_s(3)
-    topic.run()
-    assert topic.sparse_entries() == topic.added[:10]
-    topic.filter.stop_at(None)
-    clock.pass_s(3)
-    topic.run()
-    assert topic.sparse_entries() == topic.added
-    assert topic.status.state == "off"
-    assert len(topic.segments) == 2
-
-
-def test_history_goes_through_the_filter_too(topic: Filtered) -> None:
-    topic.ledger.set_streaming(None)
-    topic.filter.unwanted = set(range(0, 80, 2))
-    for count in (4, 25, 3, 12):
-        topic.add(count)
-        topic.ledger.roll()
-    topic.add(3)
-    topic.ledger.set_streaming(SETTINGS)
-    topic.run()
-    topic.ledger.complete_segment()
-    assert topic.sparse_entries() == topic.kept()
-    assert [segment.end for segment in topic.segments] == [topic.position(i) for i in (19, 39, 46)]
-
-
-def test_what_was_done_is_in_the_record_of_each_ledger(topic: Filtered) -> None:
-    topic.filter.unwanted = {1, 2, 5}
-    topic.add(4)
-    topic.ledger.roll()
-    topic.add(4)
-    topic.filter.stop_at(topic.position(7))
-    topic.ledger.complete_segment()
-    first, second = topic.info.in_order
-    found = []
-    for ledger in (first, second):
-        assert ledger.context is not None
-        (share,) = ledger.context.segments
-        record = recorded_filter(share.driver, ledger.ledger_id)
-        assert record is not None
-        assert share.filter_record is not None
-        assert record == parse_filter_record(share.filter_record)
-        found.append((record.name, record.stop, record.kept.entries, record.total_dropped))
-    stop = topic.position(7)
-    assert found == [
-        ("numbers", stop, 2, DroppedEntries(entries=2, payload_bytes=200)),
-        ("numbers", stop, 2, DroppedEntries(entries=1, payload_bytes=100)),
-    ]
-    assert settled_by_filters(topic.info) is None, "whatever it stops for, it is not transactions"
-    topic.filter.stop_at(None)
-    topic.ledger.complete_segment()
-    context = topic.info.in_order[1].context
-    assert context is not None
-    record = recorded_filter(context.segments[-1].driver, 1)
-    assert record is not None
-    assert record.stop is None
-    assert first.context is not None
-    assert first.context.driver is not None
-    assert first.context.driver.get(RECORD_KEY) is None
-    segment, _ = topic.segments
-    for key in (f"{segment.uuid}", f"{segment.uuid}-index"):
-        about = topic.tier.stat(key).user_metadata
-        assert about[FILTERED_KEY] == "numbers"
-        dropped = [value for name, value in about.items() if "dropped" in name]
-        assert dropped == (["3 entries, 300 bytes"] if key.endswith("index") else [])
-
-
 def test_a_filter_that_fails_is_asked_again_after_a_pause(topic: Filtered, clock: Clock) -> None:
     topic.filter.error = UnresolvedTransactionError("not now")
     topic.add(12)
@@ -475,21 +222,3 @@ def test_what_comes_after_the_filter_was_asked_is_not_taken_before_it_is_asked_a
     topic.run()
     assert topic.status.next_position == topic.position(5)
     assert topic.filter.opened > opened
-
-
-@pytest.mark.parametrize("rolls", [False, True])
-def test_records_come_back_from_filtered_segments(topic: Filtered, rolls: bool) -> None:
-    topic.filter.unwanted = {0, 1, 5, 9, 10, 11, *range(14, 20)}
-    topic.add(13)
-    if rolls:
-        topic.ledger.roll()
-    topic.add(14)
-    topic.ledger.complete_segment()
-    original = topic.info
-    records = ManagedLedgerRecords(MemoryMetadataStore())
-    (recovered,) = recover_records(topic.tier, records, LoggedChanges())
-    back = records.read(NAME)
-    assert back is not None
-    assert knowable(back.info, partly=partly_offloaded(original)) == knowable(original)
-    assert {fact.what for fact in recovered.rebuilt.unknown} <= {Unknown.OPEN_LEDGER}
-    assert not findings(topic.tier, {NAME: back.info})

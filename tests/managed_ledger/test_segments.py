@@ -241,7 +241,7 @@ def test_an_object_goes_with_the_last_ledger_that_it_has_entries_of(
     assert (gone.ledger_id, gone.uuid) == (topic.ids[0], one)
     assert (gone.begin, gone.end) == (topic.end(0, 0), topic.end(0, 1))
     assert segments_of(recorded())[0].begin == topic.end(0, 2), "though that ledger is gone"
-    audit.deletions.clear()
+    audit.changes.clear()
     topic.open.delete_hot_copies(0)
     assert topic.open.trim(EVERYTHING, consumed_before=topic.end(3, 0)) == topic.ids[1:3]
     assert (objects(cold), hot.ledger_ids()) == ([], topic.ids[3:])

@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, watched
 from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Audit, Clock, ColdLedger
 from streamed_topics import SETTINGS, in_segments, left_in, pool_of
@@ -43,7 +43,6 @@ from offload_core.metadata.offload_attempt import prepare_attempt
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
@@ -126,7 +125,7 @@ class Process:
         self.world = world
         hot = PointedLedgers(MemoryLedgerStore(world.ledgers), points)
         records = ManagedLedgerRecords(Metadata(world.metadata, points))  # type: ignore[arg-type]
-        self.tier = Tier(LocalDriver(str(world.cold)), [Layer(name="points", make=lambda _: Watch(points))])
+        self.tier = Tier(LocalDriver(str(world.cold)), [watched(points)])
         offloads = RecordedOffloads(
             records,
             hot,  # type: ignore[arg-type]

@@ -8,35 +8,28 @@ each entry once and nothing else.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
-from functools import partial
-from pathlib import Path
+from dataclasses import replace
 from unittest import mock
 
 from filtered import PlainFilter, chosen
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from managed_ledgers import NAME, Audit, Clock
+from hypothesis.stateful import initialize, invariant, precondition, rule
+from managed_ledgers import NAME
 from streamed_topics import in_segments, left_in, pool_of
+from topic_machine import TopicRules
 
-from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import NO_FILTER, FilterMode
 from offload_core.managed_ledger import (
-    Environment,
-    HotLedgers,
     ManagedLedger,
     RolloverPolicy,
     StreamingSettings,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, unfinished_segment
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.metadata import EntryPosition, unfinished_segment
 from offload_core.policies import ReadPriority, RetentionPolicies
-from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -48,9 +41,7 @@ from offload_hooks.errors import (
     OwnershipLostError,
     StoreUnavailableError,
 )
-from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
-LAST = EntryPosition(1 << 40, 0)
 _places = st.integers(0, 1 << 16)
 _sizes = st.one_of(st.integers(0, 20), st.integers(0, 600))
 _bounds = st.builds(
@@ -91,20 +82,14 @@ class Broken:
         return (yield from self._pass())
 
 
-class StreamedMachine(RuleBasedStateMachine):
-    """A topic, and the list of the entries that it must have."""
+class StreamedMachine(TopicRules):
+    """A topic that is streamed now and then."""
 
     def __init__(self) -> None:
         super().__init__()
         self.no_sync = mock.patch.multiple(os, fsync=lambda _: None, fdatasync=lambda _: None)
         self.no_sync.start()  # no power fails here, and the disk would take most of the time
-        self.folder = tempfile.TemporaryDirectory()
-        self.cold = Path(self.folder.name)
-        self.clock = Clock()
-        self.shared = MemoryLedgers()
-        self.records = ManagedLedgerRecords(MemoryMetadataStore())
         self.broken = Broken()
-        self.entries: list[tuple[EntryPosition, bytes]] = []
         self.filter: PlainFilter | None = None
         self.topic = self.opened(2, 0)
 
@@ -113,49 +98,27 @@ class StreamedMachine(RuleBasedStateMachine):
             self.bring_to_an_end()
         finally:
             self.no_sync.stop()
-            self.folder.cleanup()
+            super().teardown()
+
+    def tier_of_a_process(self) -> Tier:
+        """One that may be broken."""
+        broken = Layer(name="broken", make=lambda _: self.broken)
+        tier = Tier(LocalDriver(str(self.cold)), [broken])
+        self.pool = pool_of(tier, self.clock, buffer_bytes=3000, budget_bytes=4000)
+        return tier
 
     def opened(self, max_entries: int, cache_bytes: int) -> ManagedLedger:
         """As a new process has it."""
-        hot = MemoryLedgerStore(self.shared)
-        broken = Layer(name="broken", make=lambda _: self.broken)
-        tier = Tier(LocalDriver(str(self.cold)), [broken])
-        tiers = KnownTiers(tier)
-        offloads = RecordedOffloads(
-            self.records,
-            hot,
-            tiers,
-            offloader_of=partial(LedgerOffloader, max_block_bytes=700),
-            now_ms=self.clock,
-        )
-        self.pool = pool_of(tier, self.clock, buffer_bytes=3000, budget_bytes=4000)
-        environment = Environment(
-            records=self.records,
-            hot=HotLedgers(hot),
-            open_reader=TieredReaders(hot, ColdReaders(tiers, memory=ReadMemory())).open,
-            cache_bytes=cache_bytes,
-            offloads=offloads,
+        environment = self.environment(cache_bytes)
+        environment = replace(
+            environment,
             filter_of=lambda _: chosen(FilterMode.GAP, self.filter, "some") if self.filter else NO_FILTER,
             streaming=self.pool,
-            audit=Audit(),
-            now_ms=self.clock,
         )
         rollover = RolloverPolicy(max_entries=max_entries, max_age_s=30, min_age_s=0)
         topic = open_managed_ledger(environment, NAME, rollover=rollover)
         topic.set_streaming(None)
         return topic
-
-    def info(self) -> ManagedLedgerInfo:
-        known = self.records.read(NAME)
-        assert known is not None
-        return known.info
-
-    def position(self, place: int) -> EntryPosition:
-        """One of an entry, or near it, or anywhere."""
-        if not self.entries:
-            return EntryPosition(place % 9, place % 3)
-        found, _ = self.entries[place % len(self.entries)]
-        return EntryPosition(found.ledger_id + place % 3 // 2, max(0, found.entry_id + place % 5 - 2))
 
     def drops(self, payload: bytes) -> bool:
         """Whether the filter, if there is one, does not keep it."""
@@ -170,21 +133,8 @@ class StreamedMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
     def add_some(self, sizes: list[int], one_by_one: bool) -> None:
-        self.add(sizes, one_by_one)
-
-    def add(self, sizes: list[int], one_by_one: bool) -> None:
         """Without a turn behind it."""
-        payloads = [bytes([len(self.entries) % 256]) * size for size in sizes]
-        if one_by_one:
-            self.entries += [(self.topic.add_entry(payload), payload) for payload in payloads]
-            return
-        first = self.topic.add_entries(payloads)
-        for place, payload in enumerate(payloads):
-            self.entries.append((EntryPosition(first.ledger_id, first.entry_id + place), payload))
-
-    @rule()
-    def roll(self) -> None:
-        self.topic.roll()
+        self.add_entries(sizes, one_by_one)
 
     @rule(seconds=st.integers(0, 40))
     def time_passes(self, seconds: int) -> None:
@@ -233,7 +183,7 @@ class StreamedMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(_sizes, min_size=3, max_size=9))
     def add_and_run(self, sizes: list[int]) -> None:
-        self.add(sizes, False)
+        self.add_entries(sizes, False)
         self.pool.run_due()
 
     @rule()
@@ -293,9 +243,7 @@ class StreamedMachine(RuleBasedStateMachine):
         with suppress(StoreUnavailableError):
             self.topic.trim(retention, consumed_before=self.position(place))
         gone = set(range(1000)) - {each.ledger_id for each in self.info().ledgers if not each.is_condemned}
-        kept = [(at, payload) for at, payload in self.entries if at.ledger_id not in gone]
-        assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
-        self.entries = kept
+        self.forget(gone)
 
     @rule(place=_places)
     def offload(self, place: int) -> None:
@@ -309,21 +257,6 @@ class StreamedMachine(RuleBasedStateMachine):
 
     # --- what there is ---------------------------------------------------------------------------
 
-    @rule(place=_places, count=st.integers(1, 12), size=st.integers(1, 900))
-    def read(self, place: int, count: int, size: int) -> None:
-        position = self.position(place)
-        read = self.topic.read_entries(position, count, size)
-        found = [(at, bytes(payload)) for at, payload in read]
-        wanted = [(at, payload) for at, payload in self.entries if at >= position]
-        self.check_read(found, wanted, read.next_position)
-
-    @precondition(lambda self: self.entries)
-    @rule()
-    def read_all(self) -> None:
-        read = self.topic.read_entries(EntryPosition(0, 0), 1 << 20, 1 << 30)
-        found = [(at, bytes(payload)) for at, payload in read]
-        self.check_read(found, self.entries, LAST)
-
     def check_read(
         self,
         found: list[tuple[EntryPosition, bytes]],
@@ -332,8 +265,7 @@ class StreamedMachine(RuleBasedStateMachine):
     ) -> None:
         """What was read is the first of what there is, up to the stop, perhaps without what the filter drops."""
         if self.filter is None:
-            assert found == (wanted if stop == LAST else wanted[: len(found)])
-            assert bool(found) == bool(wanted)
+            super().check_read(found, wanted, stop)
             return
         read = dict(found)
         assert sorted(read) == list(read)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Hot, Killed, Metadata, Points, Watch
+from crash_points import FAULTS, Hot, Killed, Metadata, Points, watched
 
 from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -25,7 +25,6 @@ from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import (
     AttemptError,
@@ -65,7 +64,7 @@ class World:
 
     def offloads(self, points: Points, now_ms: int = 0) -> RecordedOffloads:
         """As a new process has it."""
-        layer = Layer(name="points", make=lambda _: Watch(points))
+        layer = watched(points)
         tier = Tier(LocalDriver(str(self._cold)), [layer])
         return RecordedOffloads(
             ManagedLedgerRecords(Metadata(self.metadata, points)),

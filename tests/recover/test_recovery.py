@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, Points
 from entries import LedgerPart, pip17_object, streaming_object
-from managed_ledgers import NAME
+from managed_ledgers import NAME, Audit
 from mapfiles import mapfile
 from oracle import Oracle
 from records import STANDALONE_RECORDS
 from recovered import knowable
-from recoveries import Kept, ledger, recover, recovered
+from recoveries import ledger, recover, recovered
 from rollback_topics import NAMED, NAMELESS, put_object, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 
@@ -244,7 +244,7 @@ def test_a_record_that_is_there_stays_as_it_is(tier: Tier, records: ManagedLedge
     put_segment(tier, 1, (5, 0, 3))
     other = ManagedLedgerInfo(properties=(("a", "b"),))
     records.write(MANAGED_LEDGER, other, None)
-    audit = Kept()
+    audit = Audit()
     assert [each.outcome for each in recover_records(tier, records, audit)] == [Outcome.OTHER]
     known = records.read(MANAGED_LEDGER)
     assert known is not None
@@ -280,7 +280,7 @@ def test_a_recovery_that_is_cut_off_anywhere_is_made_again(tier: Tier, fault: Fa
         put_segment(tier, number, (5, 0, 3), names=Names(managed_ledger=f"acme/cold/persistent/{name}"))
     whole = MemoryMetadataStore()
     recover(tier, ManagedLedgerRecords(whole))
-    store, points, audit = MemoryMetadataStore(), Points(at, fault), Kept()
+    store, points, audit = MemoryMetadataStore(), Points(at, fault), Audit()
     with suppress(StoreError, Killed):
         list(recover_records(tier, ManagedLedgerRecords(Metadata(store, points)), audit))
     written = ManagedLedgerRecords(store)

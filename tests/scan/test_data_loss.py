@@ -8,74 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from entries import LedgerPart, WrittenObject, pip17_object, streaming_object
-from tiers import TOPIC, in_memory, lay_out, lay_out_case
+from entries import WrittenObject
+from lossy import HINT, at, closed_with, lose, payloads, read, segment, whole
+from tiers import TOPIC, in_memory, lay_out
 
 from offload_core import open_tier
 from offload_core.api import TierReader
-from offload_core.catalogue import TopicName
-from offload_core.codec.decoder import parse_index
-from offload_core.codec.index import BlockEntry
-from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.streaming import pack_streaming_index
 from offload_core.scan import Position
 from offload_hooks.errors import DataLossError
-
-NAME = TopicName(TOPIC)
-HINT = "Set failOnDataLoss to false to read what there is."
-
-
-def payloads(ledger_id: int, first: int, stop: int) -> list[bytes]:
-    return [b"%d:%d" % (ledger_id, i) for i in range(first, stop)]
-
-
-def whole(ledger_id: int, entries: int = 3) -> WrittenObject:
-    return pip17_object(payloads(ledger_id, 0, entries), ledger_id=ledger_id)
-
-
-def segment(ledger_id: int, first: int, stop: int) -> WrittenObject:
-    blocks = [payloads(ledger_id, first, stop)]
-    return streaming_object([LedgerPart(ledger_id=ledger_id, blocks=blocks, first_entry_id=first)])
-
-
-def closed_with(written: WrittenObject, entries: int) -> WrittenObject:
-    """A segment whose index knows that the ledger was closed with so many entries."""
-    index = parse_index(written.index, written.key)
-    (ledger,) = index.ledgers
-    info = LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=None, timestamp_ms=1)
-    blocks = [
-        BlockEntry(first_entry_id=block.first_entry_id, part_number=block.part_number, offset=block.offset)
-        for block in ledger.blocks
-    ]
-    packed = pack_streaming_index([(info, blocks)], index.data_length)
-    return WrittenObject(key=written.key, data=written.data, index=packed, entries=written.entries)
-
-
-def ending_one(first: int) -> WrittenObject:
-    """A segment with the rest of ledger 5, and ledger 6."""
-    parts = [
-        LedgerPart(ledger_id=5, blocks=[payloads(5, first, first + 2)], first_entry_id=first),
-        LedgerPart(ledger_id=6, blocks=[payloads(6, 0, 3)]),
-    ]
-    return streaming_object(parts)
-
-
-def read(tier: TierReader, **options: Any) -> list[bytes]:
-    table = tier.scan(level="entries", columns=["value"], **options).to_table()
-    values: list[bytes] = table["value"].to_pylist()
-    return values
-
-
-def at(ledger_id: int, entry_id: int, batch_index: int = 0) -> dict[TopicName, Position]:
-    return {NAME: Position(ledger_id, entry_id, batch_index)}
-
-
-def lose(tier: TierReader, **options: Any) -> DataLossError:
-    with pytest.raises(DataLossError) as caught:
-        read(tier, **options)
-    assert caught.value.hint == HINT
-    return caught.value
-
 
 # --- whole ledgers -----------------------------------------------------------------------------
 
@@ -343,74 +283,3 @@ def test_the_tail_of_the_last_ledger_may_be_on_its_way() -> None:
 
 def test_a_gap_is_found_however_tasks_are_cut() -> None:
     assert lose(gapped(), task_bytes=1).expected == "entries 3 to 4"
-
-
-# --- several segments, several ledgers ---------------------------------------------------------
-
-
-def test_a_ledger_over_several_segments_is_read_as_one() -> None:
-    tier = in_memory(segment(7, 6, 9), segment(7, 0, 2), segment(7, 2, 6))
-    assert read(tier) == payloads(7, 0, 9)
-
-
-def test_several_ledgers_of_one_segment_are_read_in_order() -> None:
-    parts = [
-        LedgerPart(ledger_id=each, blocks=[payloads(each, 0, 2), payloads(each, 2, 3)]) for each in (9, 7, 8)
-    ]
-    tier = in_memory(streaming_object(parts))
-    assert read(tier) == [*payloads(7, 0, 3), *payloads(8, 0, 3), *payloads(9, 0, 3)]
-
-
-def test_a_newer_attempt_at_a_segment_is_read_instead_of_the_older() -> None:
-    newer = streaming_object([LedgerPart(ledger_id=7, blocks=[[b"new 2", b"new 3"]], first_entry_id=2)])
-    assert read(in_memory(segment(7, 0, 2), segment(7, 2, 4), newer)) == [
-        *payloads(7, 0, 2),
-        b"new 2",
-        b"new 3",
-    ]
-
-
-def test_of_segments_that_overlap_each_entry_is_read_once() -> None:
-    assert read(in_memory(segment(7, 0, 5), segment(7, 3, 8))) == payloads(7, 0, 8)
-
-
-def test_a_whole_copy_is_read_instead_of_segments() -> None:
-    tier = in_memory(pip17_object([b"whole"] * 6, ledger_id=7), segment(7, 0, 3), segment(7, 3, 6))
-    assert read(tier) == [b"whole"] * 6
-
-
-def test_golden_segments_are_read_as_one_ledger_and_alone_they_are_not_whole(tmp_path: Path) -> None:
-    lay_out_case(tmp_path, "streaming", "seg2-of-2")
-    with open_tier(tmp_path) as tier, pytest.raises(DataLossError, match="the first entries") as caught:
-        tier.scan(ledger=30)
-    assert caught.value.found == "entries from 100 on"
-    lay_out_case(tmp_path, "streaming", "seg1-of-2")
-    with open_tier(tmp_path) as tier:
-        ids = tier.scan(ledger=30, level="entries", columns=["__entryId"]).to_table()["__entryId"].to_pylist()
-    assert ids == list(range(300))
-
-
-def test_what_was_trimmed_and_lies_beside_a_later_ledger_is_no_loss(caplog: pytest.LogCaptureFixture) -> None:
-    """Without records: a segment stays until all its ledgers are gone."""
-    tier = in_memory(ending_one(4))
-    assert read(tier, topic=TOPIC) == payloads(5, 4, 6) + payloads(6, 0, 3)
-    assert "They were trimmed, or are lost" in caplog.text
-    assert lose(tier, topic=TOPIC, start=at(5, 2)).ledger_id == 5
-
-
-@pytest.mark.parametrize(
-    "before",
-    [pytest.param(whole(4), id="an-earlier-ledger"), pytest.param(segment(5, 0, 3), id="an-earlier-segment")],
-)
-def test_behind_what_was_not_trimmed_it_is_loss(before: WrittenObject) -> None:
-    assert lose(in_memory(before, ending_one(4)), topic=TOPIC).ledger_id == 5
-
-
-def test_it_is_loss_where_an_object_does_not_tell_what_it_holds() -> None:
-    broken = segment(5, 0, 4)
-    broken = WrittenObject(key=broken.key, data=broken.data, index=broken.index[:-1], entries=())
-    assert lose(in_memory(broken, ending_one(4)), topic=TOPIC).ledger_id == 5
-
-
-def test_a_segment_of_one_ledger_would_have_gone_with_it() -> None:
-    assert lose(in_memory(segment(5, 4, 6), whole(6)), topic=TOPIC).ledger_id == 5

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from damage.scenes import Scene, in_memory_tier
+from managed_ledgers import Audit
 from tiers import MODIFIED_AT
 
-from offload_core.audit import Change, Deletion
-from offload_core.catalogue import Records, parse_topic
+from offload_core.catalogue import Records, TopicName, parse_topic
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.gc import Collection, Outcome, Scope, Summary
@@ -29,23 +29,12 @@ def clock(moment: datetime = LATER) -> Callable[[], int]:
 
 
 @dataclass
-class Log:
-    """An audit log in memory."""
-
-    changes: list[Deletion | Change] = field(default_factory=list)
-
-    def record(self, change: Deletion | Change) -> None:
-        """See `AuditLog`."""
-        self.changes.append(change)
-
-
-@dataclass
 class World:
     """A tier and a metadata store, to be collected."""
 
     memory: MemoryTier
     metadata: MemoryMetadataStore
-    log: Log = field(default_factory=Log)
+    log: Audit = field(default_factory=Audit)
     summary: Summary = field(default_factory=Summary)
 
     @classmethod
@@ -89,13 +78,36 @@ class World:
         self.summary = found.summary
         return found
 
-    def report(self, **scope: Any) -> list[Outcome]:
+    def report(self, *, limit: int | None = None, **scope: Any) -> list[Outcome]:
         """What is garbage."""
-        return list(self.collection(**scope).report())
+        return list(self.collection(**scope).report(limit=limit))
 
     def collect(self, *, limit: int | None = None, **scope: Any) -> list[Outcome]:
         """What is garbage, deleted."""
         return list(self.collection(**scope).collect(self.log, limit=limit))
+
+
+class Changing(StoreRecords):
+    """Records that change just before they are read for the `turn`th time."""
+
+    def __init__(self, world: World, change: Callable[[], object], turn: int) -> None:
+        super().__init__(world.metadata)
+        self._change, self._left = change, turn
+
+    def read(self, topics: Iterable[TopicName]) -> dict[TopicName, ManagedLedgerInfo]:
+        """Read them."""
+        asked = list(topics)
+        self._left -= bool(asked)
+        if not self._left:
+            self._change()
+        return super().read(asked)
+
+
+def changing(
+    world: World, change: Callable[[], object], turn: int
+) -> Callable[[], AbstractContextManager[Records]]:
+    """Opens `Changing` records; the third time they are read is the last look, if all that is found is of one topic."""
+    return lambda: nullcontext(Changing(world, change, turn))
 
 
 def kinds(outcomes: list[Outcome]) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from offload_core.audit import AuditLog, Deletion
+from offload_core.tier.chain import Layer
 from offload_hooks import hookimpl
 from offload_hooks.errors import LedgerFailedError, OutcomeUnknownError, StoreError, StoreUnavailableError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore, LedgerWriter
@@ -90,8 +91,13 @@ class Metadata:
         pass
 
 
-class Watch:
+def watched(points: Points) -> Layer:
     """A layer whose calls are points."""
+    return Layer(name="points", make=lambda _: Watch(points))
+
+
+class Watch:
+    """What `watched` puts around a driver."""
 
     def __init__(self, points: Points) -> None:
         self._points = points

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import stamina  # noqa: F401  # what is imported here need not be by each child
-from crash_points import FAULTS, Fault, Metadata, PointedAudit, PointedLedgers, Points, Watch
+from crash_points import FAULTS, Fault, Metadata, PointedAudit, PointedLedgers, Points, watched
 from managed_ledgers import NAME, ColdLedger
 
 from offload_core import open_tier
@@ -40,7 +40,6 @@ from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
-from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import TopicDeletedError
 from offload_hooks.ledger_stores import LedgerReader
@@ -100,9 +99,7 @@ class World:
                 SqliteStore(f"sqlite:{self.folder}/records.db", create=True, synchronous="normal")
             ) as store,
             closing(FileLedgerStore(self.folder / "hot", sync="never")) as files,
-            closing(
-                Tier(LocalDriver(str(self.cold)), [Layer(name="points", make=lambda _: Watch(points))])
-            ) as tier,
+            closing(Tier(LocalDriver(str(self.cold)), [watched(points)])) as tier,
         ):
             records = ManagedLedgerRecords(Metadata(store, points))  # type: ignore[arg-type]
             hot: Any = PointedLedgers(files, points)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from entries import read_object
 
-from offload_core.audit import Deletion
+from offload_core.audit import Change, Deletion
 from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
@@ -40,13 +40,18 @@ class Clock:
 
 @dataclass
 class Audit:
-    """Deletions, as they were recorded."""
+    """An audit log in memory: changes, as they were recorded."""
 
-    deletions: list[Deletion] = field(default_factory=list)
+    changes: list[Deletion | Change] = field(default_factory=list)
 
-    def record(self, deletion: Deletion) -> None:
+    def record(self, change: Deletion | Change) -> None:
         """See `AuditLog`."""
-        self.deletions.append(deletion)
+        self.changes.append(change)
+
+    @property
+    def deletions(self) -> list[Deletion]:
+        """Those of copies of ledgers."""
+        return [each for each in self.changes if isinstance(each, Deletion)]
 
     def copies(self) -> list[tuple[int, str]]:
         """Ledger and copy of each."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from offload_core.audit import Change
+from managed_ledgers import Audit
+
 from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
@@ -13,18 +14,8 @@ from offload_core.tier import Tier
 from offload_hooks.testing import MemoryMetadataStore
 
 
-class Kept:
-    """An audit log in memory."""
-
-    def __init__(self) -> None:
-        self.changes: list[Change] = []
-
-    def record(self, change: Change) -> None:
-        self.changes.append(change)
-
-
 def recover(tier: Tier, records: ManagedLedgerRecords, **given_: object) -> list[Recovered]:
-    return list(recover_records(tier, records, Kept(), **given_))  # type: ignore[arg-type]
+    return list(recover_records(tier, records, Audit(), **given_))  # type: ignore[arg-type]
 
 
 def recovered(tier: Tier) -> tuple[ManagedLedgerInfo, tuple[UnknownFact, ...]]:

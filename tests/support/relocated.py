@@ -20,11 +20,12 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters import FilterMode, FilterRun
 from offload_core.ledgers import FileLedgerStore
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.relocations import MappingFile
 from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.relocate import Move, Mover, RecordBook, TopicPlan, Wanted, plan_topic
+from offload_core.relocate import MappingBook, Move, Mover, RecordBook, TopicPlan, Wanted, plan_topic
 from offload_core.tier import Tier, open_store
 from offload_core.tier.chain import Layer
 from offload_drivers.local import LocalDriver
@@ -176,6 +177,19 @@ class World:
     def keys(self, tier: Tier) -> list[str]:
         """What lies in a tier."""
         return [each.key for each in tier.list_objects()]
+
+
+def moved_by_mapping(folder: Path) -> World:
+    """A live Pulsar's topic, whose copies were moved to another format in the same tier, by a mapping."""
+    world = World.make(folder, f"sqlite:{folder}/records.db")
+    for count in (12, 9):
+        world.offload(world.add_ledger(count))
+    world.target = world.source
+    with MappingFile(folder / "mapping") as file:
+        mover = world.mover(book=MappingBook(file, lambda _: world.info, world.clock))
+        for move in world.plan(world.wanted(ObjectFormat.STREAMING)).moves:
+            mover.move(move)
+    return world
 
 
 def watched(world: World, name: str, points: Points) -> Tier:

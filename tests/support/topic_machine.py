@@ -6,8 +6,10 @@ Ledgers are offloaded as a whole or by segments, or partly, as it comes.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Container
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -15,10 +17,17 @@ from managed_ledgers import NAME, Audit, Clock
 from segmented import SegmentedOffloads, segment_keys
 
 from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
+from offload_core.managed_ledger import (
+    Environment,
+    HotLedgers,
+    ManagedLedger,
+    RolloverPolicy,
+    open_managed_ledger,
+)
 from offload_core.metadata import (
     EntryPosition,
     LedgerRecord,
+    ManagedLedgerInfo,
     ManagedLedgerRecords,
     segments_of,
 )
@@ -31,32 +40,37 @@ from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OwnershipLostError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
+LAST = EntryPosition(1 << 40, 0)
 _places = st.integers(0, 1 << 16)
 _sizes = st.one_of(st.integers(0, 20), st.integers(0, 600))
 
 
-class TopicMachine(RuleBasedStateMachine):
-    """A topic, and the list of the entries that it must have."""
+class TopicRules(RuleBasedStateMachine):
+    """What all machines of a topic share: its tiers and record, the entries that it must have, and reads."""
+
+    topic: ManagedLedger
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.cold = Path(self.folder.name)
-        self.tier = Tier(LocalDriver(str(self.cold)))
         self.others: list[Tier] = []
         self.clock = Clock()
         self.shared = MemoryLedgers()
         self.records = ManagedLedgerRecords(MemoryMetadataStore())
         self.entries: list[tuple[EntryPosition, bytes]] = []
-        self.last: EntryPosition | None = None
-        self.open_anew(2, 0)
 
     def teardown(self) -> None:
         self.folder.cleanup()
 
-    def environment(self, cache_bytes: int) -> Environment:
+    def tier_of_a_process(self) -> Tier:
+        """The tier as a new process opens it."""
+        return Tier(LocalDriver(str(self.cold)))
+
+    def environment(self, cache_bytes: int, **given: Any) -> Environment:
         """As a new process has it."""
         hot = MemoryLedgerStore(self.shared)
+        self.tier = self.tier_of_a_process()
         tiers = KnownTiers(self.tier, self.others)
         offloads = RecordedOffloads(
             self.records,
@@ -73,13 +87,14 @@ class TopicMachine(RuleBasedStateMachine):
             offloads=offloads,
             audit=Audit(),
             now_ms=self.clock,
+            **given,
         )
 
-    def ledgers(self) -> list[LedgerRecord]:
-        """Those of the record, in order."""
+    def info(self) -> ManagedLedgerInfo:
+        """The record."""
         known = self.records.read(NAME)
         assert known is not None
-        return list(known.info.in_order)
+        return known.info
 
     def position(self, place: int) -> EntryPosition:
         """One of an entry, or near it, or anywhere."""
@@ -88,11 +103,8 @@ class TopicMachine(RuleBasedStateMachine):
         found, _ = self.entries[place % len(self.entries)]
         return EntryPosition(found.ledger_id + place % 3 // 2, max(0, found.entry_id + place % 5 - 2))
 
-    # --- changes ---------------------------------------------------------------------------------
-
-    @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
-    def add(self, sizes: list[int], one_by_one: bool) -> None:
-        self.clock.pass_s(1)
+    def add_entries(self, sizes: list[int], one_by_one: bool) -> list[EntryPosition]:
+        """Add entries of these sizes; where they are."""
         payloads = [bytes([len(self.entries) % 256]) * size for size in sizes]
         if one_by_one:
             positions = [self.topic.add_entry(payload) for payload in payloads]
@@ -101,14 +113,69 @@ class TopicMachine(RuleBasedStateMachine):
             positions = [
                 EntryPosition(first.ledger_id, first.entry_id + place) for place in range(len(payloads))
             ]
-        for position, payload in zip(positions, payloads, strict=True):
-            assert self.last is None or position > self.last
-            self.entries.append((position, payload))
-            self.last = position
+        self.entries += zip(positions, payloads, strict=True)
+        return positions
+
+    def forget(self, gone: Container[int]) -> None:
+        """These ledgers were trimmed: the oldest ones."""
+        kept = [(at, payload) for at, payload in self.entries if at.ledger_id not in gone]
+        assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
+        self.entries = kept
+
+    # --- what all do -----------------------------------------------------------------------------
 
     @rule()
     def roll(self) -> None:
         self.topic.roll()
+
+    @rule(place=_places, count=st.integers(1, 12), size=st.integers(1, 900))
+    def read(self, place: int, count: int, size: int) -> None:
+        position = self.position(place)
+        read = self.topic.read_entries(position, count, size)
+        found = [(at, bytes(payload)) for at, payload in read]
+        wanted = [(at, payload) for at, payload in self.entries if at >= position]
+        self.check_read(found, wanted, read.next_position)
+        assert len(found) <= count
+        assert not found or sum(len(each) for _, each in found) <= max(size, len(found[0][1]))
+
+    @precondition(lambda self: self.entries)
+    @rule()
+    def read_all(self) -> None:
+        read = self.topic.read_entries(EntryPosition(0, 0), 1 << 20, 1 << 30)
+        found = [(at, bytes(payload)) for at, payload in read]
+        self.check_read(found, self.entries, LAST)
+
+    def check_read(
+        self,
+        found: list[tuple[EntryPosition, bytes]],
+        wanted: list[tuple[EntryPosition, bytes]],
+        stop: EntryPosition,
+    ) -> None:
+        """What was read is the first of what there is, up to the stop."""
+        assert found == (wanted if stop == LAST else wanted[: len(found)])
+        assert bool(found) == bool(wanted)
+
+
+class TopicMachine(TopicRules):
+    """A topic whose ledgers are offloaded as a whole, by segments, or partly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: EntryPosition | None = None
+        self.open_anew(2, 0)
+
+    def ledgers(self) -> list[LedgerRecord]:
+        """Those of the record, in order."""
+        return list(self.info().in_order)
+
+    # --- changes ---------------------------------------------------------------------------------
+
+    @rule(sizes=st.lists(_sizes, min_size=1, max_size=6), one_by_one=st.booleans())
+    def add(self, sizes: list[int], one_by_one: bool) -> None:
+        self.clock.pass_s(1)
+        for position in self.add_entries(sizes, one_by_one):
+            assert self.last is None or position > self.last
+            self.last = position
 
     @rule(seconds=st.integers(0, 40))
     def time_passes(self, seconds: int) -> None:
@@ -138,10 +205,8 @@ class TopicMachine(RuleBasedStateMachine):
         before = self.position(place)
         retention = RetentionPolicies(retentionTimeInMinutes=minutes, retentionSizeInMB=megabytes)
         gone = set(self.topic.trim(retention, consumed_before=before))
-        kept = [(at, payload) for at, payload in self.entries if at.ledger_id not in gone]
-        assert kept == self.entries[len(self.entries) - len(kept) :], "from the oldest on"
         assert all(at < before for at, _ in self.entries if at.ledger_id in gone)
-        self.entries = kept
+        self.forget(gone)
 
     @rule(place=_places)
     def offload(self, place: int) -> None:
@@ -184,23 +249,6 @@ class TopicMachine(RuleBasedStateMachine):
         self.topic.delete_hot_copies(lag_s)
 
     # --- what there is ---------------------------------------------------------------------------
-
-    @rule(place=_places, count=st.integers(1, 12), size=st.integers(1, 900))
-    def read(self, place: int, count: int, size: int) -> None:
-        position = self.position(place)
-        read = self.topic.read_entries(position, count, size)
-        found = [(at, bytes(payload)) for at, payload in read]
-        wanted = [(at, payload) for at, payload in self.entries if at >= position]
-        assert found == wanted[: len(found)]
-        assert len(found) <= count
-        assert bool(found) == bool(wanted)
-        assert not found or sum(len(each) for _, each in found) <= max(size, len(found[0][1]))
-
-    @precondition(lambda self: self.entries)
-    @rule()
-    def read_all(self) -> None:
-        read = self.topic.read_entries(EntryPosition(0, 0), 1 << 20, 1 << 30)
-        assert [(at, bytes(payload)) for at, payload in read] == self.entries
 
     @invariant()
     def the_last_position_is_that_of_the_last_entry(self) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from crash_points import Fault, Killed, Points, watched
 from damage import SCENES, Scene
 from damage.in_checksums import place_of
 from damage.scenes import PAYLOADS, in_memory_tier, mapfiles, pip17, streaming
@@ -29,12 +33,14 @@ class Recorded:
 
     def __init__(self, stored: MemoryTier) -> None:
         self.changes: list[Change] = []
+        self.then: Callable[[], None] = lambda: None
         self._stored = stored
 
     def record(self, change: Deletion | Change) -> None:
         assert isinstance(change, Change)
         assert change.key not in self._stored.objects or change.before is not None
         self.changes.append(change)
+        self.then()
 
 
 class Sealed:
@@ -50,9 +56,11 @@ class Sealed:
         dry: bool = False,
         driver: type[MemoryDriver] = MemoryDriver,
         state: VerifiedObjects | None = None,
+        points: Points | None = None,
         **options: bool,
     ) -> tuple[list[Code], Summary]:
-        tier = Tier(driver(self.stored, Capabilities(create_only=True)))
+        layers = [] if points is None else [watched(points)]
+        tier = Tier(driver(self.stored, Capabilities(create_only=True)), layers)
         sealing = Sealing(tier, None if dry else self.audit)
         verification = Verification(tier, deep=True, sealing=sealing, state=state, **options)
         return [each.code for each in verification], verification.summary
@@ -276,6 +284,34 @@ def test_what_was_written_anew_meanwhile_is_not_sealed_by_what_it_was(
     with VerifiedObjects(tmp_path / "verified.db", "memory:") as state:
         _, summary = world.run(state=state)
     assert (summary.sealed, summary.skipped) == (1, 0)
+
+
+@pytest.mark.parametrize("fault", ["kill before", "kill after"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_who_is_killed_leaves_no_checksums_of_what_was_there_before(fault: Fault, is_gone: bool) -> None:
+    """The pair is written anew, or deleted, after it was verified and before its checksums are written."""
+    for at in itertools.count(1):
+        scene, other = pip17(records=False), Scene()
+        other.add(pip17_object(PAYLOADS, ledger_id=7, max_block_bytes=1500), 0)
+        world, points = Sealed(scene), Points(at, fault)
+
+        def change(world: Sealed = world, other: Scene = other) -> None:
+            world.stored.objects.clear()
+            for key, stored in in_memory_tier({} if is_gone else other.objects).objects.items():
+                now = stored.stat.modified_at + timedelta(minutes=1)
+                world.stored.objects[key] = replace(stored, stat=replace(stored.stat, modified_at=now))
+
+        world.audit.then = change
+        with suppress(Killed):
+            world.run(points=points)
+        assert world.run(dry=True)[0] == []
+        if len(points.calls) < at:
+            assert (len(world.audit.changes), set(world.stored.objects)) == (
+                1,
+                set() if is_gone else set(scene.objects),
+            )
+            assert world.run()[1].sealed == (not is_gone)
+            return
 
 
 def test_whoever_wrote_checksums_meanwhile_keeps_theirs() -> None:

@@ -17,11 +17,13 @@ from damage.scenes import (
     Stored,
     filtered_segments,
     in_memory_tier,
+    mapfiles,
     one_ledger,
     opened_records,
     pip17,
     streaming,
 )
+from damage.sealed import sealed
 from entries import LedgerPart, pip17_object, streaming_object
 from tiers import TOPIC, uuid_of
 
@@ -288,3 +290,13 @@ def test_a_prefix_is_the_folder_that_records_objects_lie_in() -> None:
     scene.objects = {f"moved/here/{key}": stored for key, stored in scene.objects.items()}
     scene.objects["elsewhere/" + scene.key()] = Stored(b"", {})
     assert list(scene.verification(deep=True, prefix="moved/here/")) == []
+
+
+def test_each_file_of_checksums_that_is_alone_is_said() -> None:
+    scene = sealed(mapfiles(records=False))
+    for key in (scene.key(), scene.index_key()):
+        del scene.objects[key]
+    found = list(Verification(Tier(MemoryDriver(in_memory_tier(scene.objects)))))
+    assert {each.code for each in found} == {Code.CHECKSUMS_ORPHAN}
+    assert {each.key for each in found} == set(scene.objects)
+    assert len(found) == 3

@@ -99,7 +99,10 @@ def gc(
     not_shared: NotShared = False,
     take_stand_ins: TakeStandIns = False,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="At most so many; the next time it goes on.")
+        int | None,
+        typer.Option(
+            min=0, help="At most so many are found, or with --yes deleted; the next time it goes on."
+        ),
     ] = None,
     topic: TopicNames = None,
     namespace: Namespaces = None,
@@ -259,7 +262,8 @@ def summary_lines(summary: Summary, *, is_dry: bool) -> Iterator[str]:
     for word, counts in (("kept", summary.kept), ("unknown", summary.unknown)):
         for why, count in sorted(counts.items()):
             if count:
-                yield f"  {word}: {count:,}: {why}"
+                known = f", {size(summary.kept_bytes[why])}" if why in summary.kept_bytes else ""
+                yield f"  {word}: {count:,}{known}: {why}"
     found, total = summary.garbage.total(), sum(summary.garbage_bytes.values())
     if is_dry:
         yield f"{found:,} would be deleted, {size(total)}; nothing was"
@@ -302,6 +306,7 @@ def report_parts(outcomes: Iterator[Outcome], summary: Summary, about: dict[str,
             "younger": summary.younger,
             "live": summary.live,
             "kept": {why: count for why, count in summary.kept.items() if count},
+            "kept_bytes": dict(summary.kept_bytes),
             "unknown": dict(summary.unknown),
             "nameless": summary.nameless,
             "why_incomplete": summary.why_incomplete,

@@ -219,6 +219,8 @@ def _said(summary: Summary, sealed: str) -> str:
         said.append(f"{summary.with_checksums:,} with checksums beside them")
     if summary.sealed:
         said.append(f"{summary.sealed:,} {sealed}")
+    if summary.stand_ins:
+        said.append(f"{summary.stand_ins:,} that stand in for copies that records name")
     if summary.unknown:
         said.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
     errors, warnings = summary.count(Severity.ERROR), summary.count(Severity.WARNING)

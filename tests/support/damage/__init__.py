@@ -1,6 +1,7 @@
 """A corpus of damage: named kinds of it, made from sound objects and records, each with what a verifier must say."""
 
 from damage.corpus import DAMAGES, Damage
-from damage.scenes import SCENES, Scene
+from damage.scenes import Scene
+from damage.sound import SCENES
 
 __all__ = ["DAMAGES", "SCENES", "Damage", "Scene"]

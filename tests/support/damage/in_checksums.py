@@ -6,7 +6,8 @@ from entries import pip17_object
 
 from damage.corpus import Place, damage
 from damage.in_indexes import repacked
-from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles, pip17, plain_entries, streaming
+from damage.other_entries import plain_entries
+from damage.scenes import LEDGER, PAYLOADS, Scene, mapfiles, pip17, streaming
 from damage.sealed import blocks_of, checksums, checksums_key, sealed
 from offload_core.verify import Code
 

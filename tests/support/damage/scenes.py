@@ -14,7 +14,6 @@ from entries import (
     LedgerPart,
     WrittenObject,
     batch_entry,
-    entry,
     pip17_object,
     streaming_object,
 )
@@ -23,7 +22,6 @@ from records import CLOSED_AT_MS, copied, managed_ledger, segment
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from damage.filtered import filtered_object
-from damage.sealed import sealed
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.record_files import FileRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
@@ -51,8 +49,13 @@ from offload_hooks.values import Capabilities, ObjectStat
 from offload_proto.messages_pb2 import LZ4, ZLIB, ZSTD
 
 NOW_MS = int((MODIFIED_AT + timedelta(hours=1)).timestamp() * 1000)
+
+
 LEDGER = 7
+
+
 VERSION_NAME = "s3managedledgeroffloaderformatversion"
+
 
 PAYLOADS = [
     batch_entry(
@@ -264,6 +267,8 @@ def with_directory() -> Scene:
 
 
 FIRST, SECOND = PAYLOADS[:9], PAYLOADS[9:]
+
+
 FOLLOWING = PAYLOADS[:5]
 
 
@@ -386,48 +391,3 @@ def filtered_segments(*, records: bool = True) -> Scene:
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
     return scene
-
-
-def plain_entries() -> Scene:
-    """Entries that are not Pulsar's, and empty ones."""
-    scene = Scene()
-    scene.add(pip17_object([b"", b"plain", b"x" * 700, b""], ledger_id=LEDGER, max_block_bytes=1000), 0)
-    return scene
-
-
-def without_checksums() -> Scene:
-    """Pulsar's entries without a checksum; one encrypted, as far as a verifier can tell, and a marker."""
-    scene = Scene()
-    payloads = [entry(b"one", checksum=False), entry(b"two" * 100, checksum=False, compression=LZ4)]
-    scene.add(pip17_object(payloads, ledger_id=LEDGER), 0)
-    return scene
-
-
-SCENES: dict[str, Callable[[], Scene]] = {
-    "empty": Scene,
-    "pip17": pip17,
-    "pip17-without-records": lambda: pip17(records=False),
-    "pip17-hot-copy-gone": lambda: pip17(gone=True),
-    "directory": with_directory,
-    "streaming": streaming,
-    "streaming-without-records": lambda: streaming(records=False),
-    "streaming-hot-copy-gone": lambda: streaming(gone=True),
-    "streaming-trimmed-without-records": trimmed,
-    "mapfile-record": mapfiles,
-    "mapfile-block": lambda: mapfiles(FileCompression.BLOCK),
-    "mapfile-plain": lambda: mapfiles(FileCompression.NONE),
-    "mapfile-without-checksums": lambda: mapfiles(checksums=False, records=False),
-    "filtered": filtered,
-    "filtered-segments": filtered_segments,
-    "filtered-segments-without-records": lambda: filtered_segments(records=False),
-    "plain-entries": plain_entries,
-    "no-checksums": without_checksums,
-    "pip17-sealed": lambda: sealed(pip17()),
-    "directory-sealed": lambda: sealed(with_directory()),
-    "streaming-sealed": lambda: sealed(streaming()),
-    "mapfile-sealed": lambda: sealed(mapfiles()),
-    "mapfile-block-sealed": lambda: sealed(mapfiles(FileCompression.BLOCK, checksums=False)),
-    "filtered-sealed": lambda: sealed(filtered()),
-    "filtered-segments-sealed": lambda: sealed(filtered_segments()),
-}
-"""Sound ones by name: of these a verifier says nothing."""
