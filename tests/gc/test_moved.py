@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -48,12 +49,14 @@ def as_a_broker_has_them(world: World) -> None:
     world.records.update("acme/cold/persistent/orders", change)
 
 
-def collect(world: World, elsewhere: Sequence[Tier]) -> Collection:
-    """Collect the garbage of the source, a long time later; all of it is deleted."""
+def collect(
+    world: World, elsewhere: Sequence[Tier], tier: Tier | None = None, prefix: str = ""
+) -> Collection:
+    """Collect the garbage of the source or another tier, a long time later; all of it is deleted."""
     later = int((time.time() + 40 * 86_400) * 1000)
     records = partial(open_records, f"sqlite:{world.folder}/records.db", world.source, {}, {})
-    scope = Scope(is_shared=False, now_ms=lambda: later)
-    collection = Collection(world.source, records, scope, elsewhere=elsewhere)
+    scope = Scope(prefix=prefix, is_shared=False, now_ms=lambda: later)
+    collection = Collection(tier or world.source, records, scope, elsewhere=elsewhere)
     assert all(each.is_deleted for each in collection.collect(world.audit))
     return collection
 
@@ -99,3 +102,17 @@ def test_a_tier_that_records_do_not_mean_is_no_reason_for_any_to_go(world: World
             third.write_index(listed.key, data, user_metadata=target.stat(listed.key).user_metadata)
         collect(world, [third])
     assert world.keys(world.source) == before
+
+
+@pytest.mark.parametrize("format_", [None, ObjectFormat.MAPFILE])
+def test_new_copies_are_looked_for_where_the_other_tiers_url_says(
+    world: World, tmp_path: Path, format_: ObjectFormat | None
+) -> None:
+    world.move_all(world.wanted(format_))
+    as_a_broker_has_them(world)
+    without = shutil.ignore_patterns(".*")
+    shutil.copytree(tmp_path / "source", tmp_path / "bucket" / "cluster", ignore=without)
+    with open_store(tmp_path / "bucket") as bucket:
+        assert len(world.keys(bucket)) == 8
+        collect(world, [world.target], bucket, "cluster")
+        assert world.keys(bucket) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ import pulsar
 import s3
 from cold_topics import ColdNamespace
 from consumer_process import ConsumerProcess
-from pulsar_admin import PulsarAdmin, TopicLedger
-from pulsar_topics import Place, Read
+from pulsar_admin import PulsarAdmin
+from pulsar_topics import Place, Read, read_from
 from servers.broker import Broker
 from servers.versitygw import Versitygw
 from stores import Store
@@ -23,21 +23,24 @@ Sending = Callable[[pulsar.Client, str], dict[Place, int]]
 """Sends messages to a topic; where each one is, and its sequence id."""
 
 
+def new_store(service: Versitygw) -> tuple[str, Store]:
+    """Make an empty bucket; its name, and the tier in it as our readers open it."""
+    bucket = s3.new_bucket(service)
+    return bucket, Store(name="s3", url=f"s3://{bucket}", options=s3.options(service))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentTopic:
-    """A topic that is in cold storage as a whole, and nowhere else.
+    """A topic, and what the official client read from it when it was sent.
 
     Attributes:
         name: `persistent://…`.
         sent: where each message is, and its sequence id.
-        read: what the official client read, from the hot copies.
-        ledgers: those offloaded.
     """
 
     name: str
     sent: dict[Place, int]
     read: list[Read]
-    ledgers: list[TopicLedger]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +75,7 @@ class LivePulsar:
 
     def new_store(self) -> tuple[str, Store]:
         """Make an empty bucket; its name, and the tier in it as our readers open it."""
-        bucket = s3.new_bucket(self.s3_service)
-        return bucket, Store(name="s3", url=f"s3://{bucket}", options=s3.options(self.s3_service))
+        return new_store(self.s3_service)
 
     def new_namespace(self, policies: Mapping[str, object]) -> str:
         """Make an empty namespace with these offload policies; its name."""
@@ -82,14 +84,21 @@ class LivePulsar:
         )
 
     def new_cold_namespace(self) -> ColdNamespace:
-        """Make a namespace with a bucket of its own; BookKeeper drops what is offloaded as soon as it is trimmed."""
+        """Make a namespace with a bucket of its own; BookKeeper drops what is offloaded once it is trimmed."""
         bucket, store = self.new_store()
         namespace = self.new_namespace(self.broker.s3_policies(bucket, deletion_lag_ms=0))
         return ColdNamespace(namespace, store, self.admin)
 
-    def send(self, cold: ColdNamespace, name: str, sending: Sending) -> SentTopic:
-        """Send to a topic of a cold namespace, consume what was sent, and offload it as a whole."""
-        topic = cold.topic(name)
+    def send(self, topic: str, sending: Sending) -> SentTopic:
+        """Send to a topic, and consume what was sent."""
         sent = sending(self.client, topic)
-        read = self.consumers.consume(topic, sent)
-        return SentTopic(name=topic, sent=sent, read=read, ledgers=cold.offload(topic))
+        return SentTopic(name=topic, sent=sent, read=self.consumers.consume(topic, sent))
+
+    def assert_serves(self, topic: SentTopic, starts: Sequence[int]) -> None:
+        """Clients get what they got before: a consumer, and readers from these on, each of the topic loaded anew."""
+        self.admin.unload(topic.name)
+        assert self.consumers.consume(topic.name, topic.sent) == topic.read
+        for start in starts:
+            self.admin.unload(topic.name)
+            message_id = topic.read[start]["message_id"]
+            assert read_from(self.client, topic.name, message_id, topic.sent) == topic.read[start:]
