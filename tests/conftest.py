@@ -48,6 +48,7 @@ _SERVER_FIXTURES = frozenset(
         "minihdfs",
         "broker",
         "zookeeper",
+        "zookeeper_broker",
         "libhdfs",
         "oracle",
         "start_server",
@@ -178,6 +179,16 @@ def transactional_broker(
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """One ZooKeeper for all tests; each test has a path of its own."""
     with started(ZooKeeper(), tmp_path_factory) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def zookeeper_broker(
+    versitygw: Versitygw, zookeeper: ZooKeeper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Broker]:
+    """A Pulsar broker that takes transactions, and whose metadata is in a ZooKeeper."""
+    broker = Broker(versitygw, transactions=True, metadata_url=zookeeper.make_root("/pulsar"))
+    with started(broker, tmp_path_factory) as server:
         yield server
 
 

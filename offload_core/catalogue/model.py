@@ -96,6 +96,11 @@ class StoredObject:
         return None
 
     @property
+    def skips_ids(self) -> bool:
+        """Whether any ids may be missing in its blocks: left out by a filter, or lost before it was made."""
+        return self.has_gaps or self.lost is not None
+
+    @property
     def is_unread(self) -> bool:
         """Whether nothing wrong is known, and its index has not been read yet."""
         return self.problem is None and self.index is None

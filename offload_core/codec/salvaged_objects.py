@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from offload_core.codec.filtered_objects import has_gaps
 from offload_hooks.errors import MetadataError
 
 LOST_KEY = "pulsaroffloadlost"
@@ -98,3 +99,8 @@ def lost_of(user_metadata: Mapping[str, str]) -> LostEntries | None:
         return parse_lost(text)
     except MetadataError:
         return LostEntries(count=1, ranges=(), is_all=False)
+
+
+def skips_ids(user_metadata: Mapping[str, str]) -> bool:
+    """Whether any ids may be missing in an object's blocks: left out by a filter, or lost before it was made."""
+    return has_gaps(user_metadata) or lost_of(user_metadata) is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from itertools import islice
 
@@ -23,6 +23,8 @@ class Collection:
 
     Args:
         records: opens managed ledgers' records, after the tier was listed.
+        elsewhere: other tiers that records may name copies in, such as one that copies were moved to: old ones go if
+            the new ones are there and whole.
         listener: told now and then how far it is.
     """
 
@@ -32,9 +34,11 @@ class Collection:
         records: Callable[[], AbstractContextManager[Records]],
         scope: Scope | None = None,
         *,
+        elsewhere: Sequence[Tier] = (),
         listener: Callable[[Summary], None] = lambda _: None,
     ) -> None:
         self._tier = tier
+        self._elsewhere = elsewhere
         self._records = records
         self._scope = Scope() if scope is None else scope
         self._listener = listener
@@ -68,7 +72,7 @@ class Collection:
     def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[Outcome]:
         summary = self.summary
         with Survey() as survey:
-            finder = Finder(self._tier, survey, self._scope, summary, self._listener)
+            finder = Finder(self._tier, survey, self._scope, summary, self._listener, self._elsewhere)
             finder.list_all()
             with self._records() as records:
                 topics = records.topics() if audit is None else require_complete(records)
@@ -96,4 +100,5 @@ class Collection:
             writable=records.writable if isinstance(records, StoreRecords) else None,
             scope=self._scope,
             audit=audit,
+            elsewhere=self._elsewhere,
         )

@@ -19,6 +19,7 @@ from offload_core.codec.object_format import parse_key
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.judging import ELSEWHERE, Kept, Owners, judge_named, judge_unnamed
+from offload_core.gc.named_copies import NamedCopies
 from offload_core.gc.naming import NamedAttempt, Naming, namings
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Summary
@@ -26,7 +27,6 @@ from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
-from offload_core.verify.copy_looks import CopyLooks
 from offload_core.verify.objects import CLUSTER_KEY, TOPIC_KEY, examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
@@ -51,8 +51,10 @@ class Finder:
         scope: Scope,
         summary: Summary,
         listener: Callable[[Summary], None],
+        elsewhere: Sequence[Tier] = (),
     ) -> None:
         self._tier = tier
+        self._elsewhere = elsewhere
         self._survey = survey
         self._scope = scope
         self._summary = summary
@@ -133,7 +135,7 @@ class Finder:
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
             wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
             infos = self._read(records, wanted.values())
-            looks = CopyLooks(self._tier)
+            copies = NamedCopies(self._tier, self.owners.folder, self._elsewhere)
             for found, named in some:
                 topic = wanted.get(named.topic)
                 if topic is None or topic not in infos:
@@ -153,7 +155,7 @@ class Finder:
                         info,
                         folder=self.owners.folder,
                         before_ms=self._before.timestamp() * 1000,
-                        holds=looks.holds,
+                        holds=copies.holds,
                     )
                 except StoreError as error:
                     self._summary.fail(error.at(key=found.pair.key.data_key))
@@ -234,14 +236,12 @@ class Finder:
         ours: Sequence[tuple[Surveyed, TopicName]],
         infos: Mapping[TopicName, ManagedLedgerInfo | None],
     ) -> Iterator[Garbage]:
-        looks = CopyLooks(self._tier)
+        copies = NamedCopies(self._tier, self.owners.folder, self._elsewhere)
 
         def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
             found, topic = each
             try:
-                return judge_unnamed(
-                    self._tier, found, topic, infos.get(topic), self.owners.folder, looks.holds
-                )
+                return judge_unnamed(found, topic, infos.get(topic), self.owners.folder, copies.holds)
             except StoreError as error:
                 return error.at(key=found.pair.key.data_key)
 

@@ -78,11 +78,11 @@ class Owners:
 
 
 Holds = Callable[[RecordedCopy, LedgerRecord], bool]
-"""Whether a copy that a ledger's record names is here, can be read, and has what the record says."""
+"""Whether a copy that a ledger's record names is where it says, can be read, and has what the record says."""
 
 
 def judge_unnamed(
-    tier: Tier, found: Surveyed, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
+    found: Surveyed, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
 ) -> Garbage | Kept:
     """Objects whose topic and cluster are known, by the topic's record; None if it has none."""
     if info is None:
@@ -93,7 +93,7 @@ def judge_unnamed(
         return Kept(why=_STANDS_IN)
     if not found.ledger_ids:
         for ledger in info.ledgers:
-            if not _has_its_copies(tier, topic, ledger, folder, holds):
+            if not _has_its_copies(topic, ledger, folder, holds):
                 return Kept(
                     why="a ledger of its topic has no copy here that is whole: this may be what is left of it"
                 )
@@ -105,7 +105,7 @@ def judge_unnamed(
             if all(ledger.ledger_id < ledger_id for ledger in info.ledgers):
                 return Kept(why="its ledger is newer than its topic's record", is_unknown=True)
             is_superseded = False
-        elif not _has_its_copies(tier, topic, record, folder, holds):
+        elif not _has_its_copies(topic, record, folder, holds):
             return Kept(why=_LAST)
         else:
             is_superseded = is_superseded and record.has_complete_copy
@@ -139,7 +139,7 @@ def judge_named(
         if named.since_ms > before_ms:
             return Kept(why="it was replaced a short while ago")
         ledgers = [ledger for ledger in info.ledgers if _names(ledger, found)]
-        if not all(_has_its_copies(tier, topic, ledger, folder, holds) for ledger in ledgers):
+        if not all(_has_its_copies(topic, ledger, folder, holds) for ledger in ledgers):
             is_moved = any(_is_elsewhere(tier, topic, ledger, folder) for ledger in ledgers)
             return Kept(why=_MOVED if is_moved else _LAST)
     return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
@@ -163,7 +163,7 @@ def _half(found: Surveyed) -> Kind | None:
     return Kind.NO_DATA if found.pair.data is None else None
 
 
-def _has_its_copies(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
+def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
     """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
     if ledger.is_condemned:
         return True
@@ -174,8 +174,6 @@ def _has_its_copies(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: 
     for copy in recorded_copies(topic, ledger, folder):
         if copy.unfinished is not None:
             continue
-        if _lies_elsewhere(tier, copy):
-            return False
         if not holds(copy, ledger):
             return False
     return True

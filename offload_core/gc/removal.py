@@ -25,6 +25,7 @@ from offload_core.codec.object_format import parse_key
 from offload_core.gc.attempts import forget, give_up
 from offload_core.gc.garbage import Garbage, Kind
 from offload_core.gc.judging import Kept, judge_named, judge_unnamed
+from offload_core.gc.named_copies import NamedCopies
 from offload_core.gc.naming import Naming, naming_of
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Outcome
@@ -32,7 +33,6 @@ from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload.attempt_objects import delete_attempt, delete_objects
 from offload_core.tier import Tier
-from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AttemptError,
     FormatError,
@@ -64,6 +64,7 @@ class Removal:
     Attributes:
         records: that are open.
         writable: the same, to be changed; None if they cannot be.
+        elsewhere: other tiers that records may name copies in.
     """
 
     tier: Tier
@@ -71,6 +72,7 @@ class Removal:
     writable: ManagedLedgerRecords | None
     scope: Scope
     audit: AuditLog
+    elsewhere: Sequence[Tier] = ()
 
     def remove(
         self, garbage: Iterable[Garbage], *, at_once: int = DEFAULT_AT_ONCE, limit: int | None = None
@@ -103,12 +105,12 @@ class Removal:
     def _remove(self, batch: Sequence[Garbage]) -> list[Outcome | OffloadError]:
         """Garbage of one topic, or of none."""
         info = self._read(batch[0])
-        looks = CopyLooks(self.tier)
+        copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
         outcomes: list[Outcome | OffloadError] = []
         due: list[Garbage] = []
         for each in batch:
             try:
-                why = info if isinstance(info, str) else self._why_kept(each, info, looks)
+                why = info if isinstance(info, str) else self._why_kept(each, info, copies)
                 if why is None and each.pair is not None and each.kind not in _NAMED:
                     due.append(each)
                     continue
@@ -137,7 +139,7 @@ class Removal:
         info = dict(read_each(self.records, [garbage.topic])).get(garbage.topic)
         return f"its topic's record cannot be read: {info}" if isinstance(info, FormatError) else info
 
-    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, looks: CopyLooks) -> str | None:
+    def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies) -> str | None:
         """Why it stays after all; None if it goes."""
         topic, pair = garbage.topic, garbage.pair
         if pair is None:
@@ -157,10 +159,10 @@ class Removal:
                 info,
                 folder=self.scope.folder,
                 before_ms=self.scope.before.timestamp() * 1000,
-                holds=looks.holds,
+                holds=copies.holds,
             )
         else:
-            judged = judge_unnamed(self.tier, found, topic, info, self.scope.folder, looks.holds)
+            judged = judge_unnamed(found, topic, info, self.scope.folder, copies.holds)
         if isinstance(judged, Kept):
             return judged.why
         return None if self._is_as_listed(garbage) else "it has changed since it was listed"

@@ -255,7 +255,8 @@ def _count(tier: Tier, piece: Piece, block: IndexedBlock) -> tuple[int, int]:
     assert index is not None
     data = tier.read_range(key, block.offset, block.length)
     with placed(key=key, ledger_id=piece.ledger.ledger_id, block=block.part_number):
-        gaps = piece.stored.has_gaps or piece.stored.lost is not None
-        cursor = open_cursor(data, index.object_format, piece.ledger.ledger_id, block, gaps=gaps)
+        cursor = open_cursor(
+            data, index.object_format, piece.ledger.ledger_id, block, gaps=piece.stored.skips_ids
+        )
         cursor.skip_to(_NO_END)
     return cursor.next_entry_id, cursor.payload_bytes

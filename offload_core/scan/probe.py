@@ -66,7 +66,7 @@ def _look(data: memoryview, piece: Piece, block: IndexedBlock) -> Probe | None:
         piece.ledger.ledger_id,
         block,
         sequence_file=sequence_file,
-        gaps=piece.stored.has_gaps,
+        gaps=piece.stored.skips_ids,
         more=len(data) < block.length,
     )
     entry_ids, offsets, lengths = (np.empty(_MOST_ENTRIES, dtype=np.int64) for _ in range(3))

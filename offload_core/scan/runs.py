@@ -138,7 +138,7 @@ def _runs(share: LedgerShare) -> Iterator[Run]:
             payload_bytes=_payload_bytes(ledger, piece, blocks, asked),
             sequence_file=piece.stored.index.sequence_file if piece.stored.index else None,
             checksum_key=piece.stored.checksum_key,
-            has_gaps=piece.stored.has_gaps or piece.stored.lost is not None,
+            has_gaps=piece.stored.skips_ids,
             resolved=piece.stored.is_settled,
             ends_by_time=share.ends_by_time,
         )

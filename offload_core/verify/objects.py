@@ -16,7 +16,6 @@ from offload_core.codec.entry_directory import parse_directory
 from offload_core.codec.filtered_objects import (
     FILTERED_KEY,
     FILTERED_MODE_KEY,
-    has_gaps,
     is_filtered,
 )
 from offload_core.codec.index import LedgerIndex, ObjectIndex
@@ -29,7 +28,7 @@ from offload_core.codec.object_format import (
     INDEX_MAGIC,
     ObjectKey,
 )
-from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of
+from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, skips_ids
 from offload_core.codec.stand_ins import stands_in
 from offload_core.tier import Tier
 from offload_core.verify.checksums import checked_checksums, fits
@@ -131,7 +130,7 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         cluster=metadata.get(CLUSTER_KEY),
         managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
         is_filtered=is_filtered(metadata),
-        has_gaps=has_gaps(metadata) or lost_of(metadata) is not None,
+        has_gaps=skips_ids(metadata),
         lost=lost_of(metadata),
         stands_in=stands_in(metadata),
     )

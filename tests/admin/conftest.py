@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
 from collections.abc import Iterator
 
 import pytest
-from commands import COMMAND, Offload, Result
+from commands import Offload, as_a_process
 from required import need
 from servers import install
 from servers.toolchains import ToolchainMissing
@@ -29,13 +28,7 @@ def distribution() -> None:
 @pytest.fixture
 def offload() -> Offload:
     """Run the command as a process: `offload("serve")`."""
-
-    def run(*arguments: object) -> Result:
-        command = [str(COMMAND), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        return Result(code=done.returncode, out=done.stdout, err=done.stderr)
-
-    return run
+    return as_a_process
 
 
 @pytest.fixture(scope="module")

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
-import pulsar
 import pytest
-from consumer_process import ConsumerProcess
-from pulsar_admin import AdminError, PulsarAdmin
+from live_pulsar import LivePulsar
+from pulsar_admin import AdminError
 from pulsar_topics import produce
-from servers.broker import Broker
 
 
-def test_a_broker_keeps_its_topics_over_a_restart(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    consumers: ConsumerProcess,
-    new_namespace: Callable[[dict[str, object]], str],
-    tmp_path: Path,
-) -> None:
-    topic = f"persistent://{new_namespace(broker.filesystem_policies(tmp_path))}/topic"
-    sent = produce(client, topic, [{"content": b"%d" % i} for i in range(50)])
-    read = consumers.consume(topic, sent)
+def test_a_broker_keeps_its_topics_over_a_restart(live: LivePulsar, tmp_path: Path) -> None:
+    broker, admin = live.broker, live.admin
+    topic = f"persistent://{live.new_namespace(broker.filesystem_policies(tmp_path))}/topic"
+    sent = produce(live.client, topic, [{"content": b"%d" % i} for i in range(50)])
+    read = live.consumers.consume(topic, sent)
     ledgers = admin.offload_all(topic)
     first = broker.pid
 
@@ -36,18 +27,12 @@ def test_a_broker_keeps_its_topics_over_a_restart(
         (20, True, True),
         (10, True, True),
     ]
-    assert consumers.consume(topic, sent) == read
+    assert live.consumers.consume(topic, sent) == read
 
 
-def test_an_offload_that_fails_is_an_error(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    new_namespace: Callable[[dict[str, object]], str],
-    tmp_path: Path,
-) -> None:
+def test_an_offload_that_fails_is_an_error(live: LivePulsar, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    topic = f"persistent://{new_namespace(broker.filesystem_policies(tmp_path / 'file'))}/topic"
-    produce(client, topic, [{"content": b"a"}])
+    topic = f"persistent://{live.new_namespace(live.broker.filesystem_policies(tmp_path / 'file'))}/topic"
+    produce(live.client, topic, [{"content": b"a"}])
     with pytest.raises(AdminError, match="was not offloaded"):
-        admin.offload_all(topic)
+        live.admin.offload_all(topic)

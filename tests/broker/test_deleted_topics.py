@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
-import pulsar
 import pytest
 from consumer_process import ConsumerProcess
+from live_pulsar import LivePulsar
 from pulsar_admin import PulsarAdmin
 from pulsar_topics import Place, produce
 from servers.broker import Broker
-from stores import Store
 
 from offload_core.audit import FileAuditLog
 from offload_core.catalogue import open_records
@@ -71,29 +70,20 @@ class Sealed:
 
 
 @pytest.fixture
-def sealed(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    new_namespace: Callable[[dict[str, object]], str],
-    new_store: Callable[[], tuple[str, Store]],
-    tmp_path: Path,
-):
-    bucket, store = new_store()
-    namespace = new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))
+def sealed(live: LivePulsar, tmp_path: Path) -> Iterator[Sealed]:
+    cold = live.new_cold_namespace()
     sent = {}
     for name in TOPICS:
-        topic = f"persistent://{namespace}/{name}"
-        sent[name] = produce(client, topic, [{"content": b"%d" % i} for i in range(40)])
-        admin.offload_all(topic)
-        admin.drop_bookkeeper_copies(topic)
-    with store.open_reader() as tier:
+        topic = cold.topic(name)
+        sent[name] = produce(live.client, topic, [{"content": b"%d" % i} for i in range(40)])
+        cold.offload(topic)
+    with cold.store.open_reader() as tier:
         sealing = Sealing(tier.store, FileAuditLog(tmp_path / "audit.jsonl"))
         assert list(Verification(tier.store, deep=True, sealing=sealing)) == []
         yield Sealed(
-            broker=broker,
-            admin=admin,
-            namespace=namespace,
+            broker=live.broker,
+            admin=live.admin,
+            namespace=cold.name,
             tier=tier.store,
             folder=tmp_path,
             sent=sent,

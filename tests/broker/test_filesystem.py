@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pulsar
 import pytest
-from consumer_process import ConsumerProcess
+from live_pulsar import LivePulsar
 from mapfiles import lay_out_mapfile, mapfile
-from pulsar_admin import PulsarAdmin
-from pulsar_topics import COLUMNS, messages_by_topic, read_from, scanned
+from pulsar_topics import COLUMNS, messages_by_topic, scanned
 from pyspark.sql import SparkSession
 from sent_topics import TOPICS
 from servers.broker import Broker
@@ -71,22 +68,14 @@ def test_the_spark_source_gives_what_the_client_read(
 
 @pytest.mark.parametrize("compression", FileCompression)
 def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    consumers: ConsumerProcess,
-    new_namespace: Callable[[dict[str, object]], str],
-    tmp_path: Path,
-    compression: FileCompression,
+    live: LivePulsar, tmp_path: Path, compression: FileCompression
 ) -> None:
-    namespace = new_namespace(broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
-    topic = f"persistent://{namespace}/ours"
-    sent = TOPICS["compression-lz4"](client, topic)
-    read = consumers.consume(topic, sent)
-    ledgers = admin.offload_all(topic)
+    namespace = live.new_namespace(live.broker.filesystem_policies(tmp_path, deletion_lag_ms=0))
+    topic = live.send(f"persistent://{namespace}/ours", TOPICS["compression-lz4"])
+    ledgers = live.admin.offload_all(topic.name)
     payloads: dict[int, list[bytes]] = defaultdict(list)
     with open_tier(tmp_path) as tier:
-        for row in tier.scan(topic=topic, level="entries").to_table().to_pylist():
+        for row in tier.scan(topic=topic.name, level="entries").to_table().to_pylist():
             payloads[row["__ledgerId"]].append(row["value"])
     for ledger in ledgers:
         assert ledger.uuid is not None
@@ -99,9 +88,5 @@ def test_the_broker_serves_mapfiles_that_we_wrote_in_the_place_of_its_own(
             managed_ledger=f"{namespace}/persistent/ours",
         )
         lay_out_mapfile(tmp_path, replace(written, key=replace(written.key, uuid=ledger.uuid)))
-    admin.drop_bookkeeper_copies(topic)
-
-    admin.unload(topic)
-    assert consumers.consume(topic, sent) == read
-    admin.unload(topic)
-    assert read_from(client, topic, read[len(read) // 2]["message_id"], sent) == read[len(read) // 2 :]
+    live.admin.drop_bookkeeper_copies(topic.name)
+    live.assert_serves(topic, [len(topic.read) // 2])

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pulsar
 import pytest
-from consumer_process import ConsumerProcess
-from pulsar_admin import PulsarAdmin
+from live_pulsar import LivePulsar
 from pulsar_topics import COLUMNS, Read, messages_by_topic, produce, scanned
 from pyspark.sql import SparkSession
 from sent_topics import TOPICS
@@ -83,23 +80,16 @@ def test_what_the_broker_offloaded_is_sound_to_the_last_byte(
 class Growing:
     """A topic whose first 40 entries (two ledgers) are offloaded into a directory; 25 more are in BookKeeper only."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        admin: PulsarAdmin,
-        client: pulsar.Client,
-        consumers: ConsumerProcess,
-        namespace: str,
-        root: Path,
-    ) -> None:
+    def __init__(self, live: LivePulsar, root: Path) -> None:
+        namespace = live.new_namespace(live.broker.filesystem_policies(root))
         self.name = f"persistent://{namespace}/growing"
         self.root = root
-        sent = produce(client, self.name, [{"content": b"%d" % i} for i in range(40)])
-        self.cold: list[Read] = consumers.consume(self.name, sent)
-        self.ledgers = [ledger.ledger_id for ledger in admin.offload_all(self.name)]
-        produce(client, self.name, [{"content": b"hot"}] * 25)
-        self.all = [ledger.ledger_id for ledger in admin.ledgers(self.name)]
-        self.records = broker.endpoint
+        sent = produce(live.client, self.name, [{"content": b"%d" % i} for i in range(40)])
+        self.cold: list[Read] = live.consumers.consume(self.name, sent)
+        self.ledgers = [ledger.ledger_id for ledger in live.admin.offload_all(self.name)]
+        produce(live.client, self.name, [{"content": b"hot"}] * 25)
+        self.all = [ledger.ledger_id for ledger in live.admin.ledgers(self.name)]
+        self.records = live.broker.endpoint
 
     def read(self, tier: TierReader, **options: Any) -> list[Read]:
         return scanned(tier, self.name, records=self.records, **options)
@@ -109,16 +99,8 @@ class Growing:
 
 
 @pytest.fixture(scope="module")
-def growing(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    consumers: ConsumerProcess,
-    new_namespace: Callable[[dict[str, object]], str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Growing:
-    root = tmp_path_factory.mktemp("growing")
-    return Growing(broker, admin, client, consumers, new_namespace(broker.filesystem_policies(root)), root)
+def growing(live: LivePulsar, tmp_path_factory: pytest.TempPathFactory) -> Growing:
+    return Growing(live, tmp_path_factory.mktemp("growing"))
 
 
 def test_latest_is_the_end_of_what_is_offloaded_and_a_warning_says_where_that_is(

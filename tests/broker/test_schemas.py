@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import random
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pulsar
 import pyarrow as pa
 import pytest
+from live_pulsar import LivePulsar
 from oracle import Oracle
 from protobuf_data import Compiled, fill
 from pulsar.schema import AvroSchema, JsonSchema
@@ -35,14 +35,10 @@ KINDS = (
 
 
 @pytest.fixture(scope="module")
-def place(
-    broker: Broker,
-    new_namespace: Callable[[dict[str, object]], str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> tuple[str, Path]:
+def place(live: LivePulsar, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """A namespace, and the directory that it offloads to."""
     root = tmp_path_factory.mktemp("typed")
-    return new_namespace(broker.filesystem_policies(root)), root
+    return live.new_namespace(live.broker.filesystem_policies(root)), root
 
 
 def sent(

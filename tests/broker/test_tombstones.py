@@ -13,11 +13,11 @@ from client_views import Clients
 from entries import entry
 from in_their_place import entries_in_objects, filter_mapfiles, filter_objects, keys_of
 from java_client import JavaClient
+from live_pulsar import LivePulsar
 from pulsar_admin import PulsarAdmin, TopicLedger
 from pulsar_topics import produce
 from raw_producer import RawProducer
 from sent_transactions import Step, ended, message, steps
-from servers.broker import Broker
 from stores import Store
 
 from offload_core.filters import FilterRecord
@@ -25,7 +25,7 @@ from offload_core.messages.entry import split_entry
 from offload_hooks.filters import FilteredTopic
 from offload_hooks.ledger_stores import EntryBatch
 
-NewStore = Callable[[], tuple[str, Store]]
+NewBucket = Callable[[], tuple[str, Store]]
 
 
 def aborted(name: str, messages: int) -> list[Step]:
@@ -71,10 +71,10 @@ def forget(admin: PulsarAdmin, topic: str) -> None:
 
 
 def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
-    transactional: Clients, new_store: NewStore, tmp_path: Path
+    transactional: Clients, new_bucket: NewBucket, tmp_path: Path
 ) -> None:
     """Whole ledgers of tombstones at the beginning and the end, and batches in which messages of a transaction are."""
-    bucket, store = new_store()
+    bucket, store = new_bucket()
     policies = transactional.broker.s3_policies(bucket, deletion_lag_ms=0)
     topic = f"persistent://{transactional.new_namespace(policies)}/ended"
     sent = [*aborted("head", 45), *ended(list(steps())), *aborted("tail", 45)]
@@ -109,9 +109,9 @@ def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
 
 @pytest.mark.parametrize("stored_as", ["objects", "MapFiles"])
 def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
-    transactional: Clients, new_store: NewStore, tmp_path: Path, stored_as: str
+    transactional: Clients, new_bucket: NewBucket, tmp_path: Path, stored_as: str
 ) -> None:
-    bucket, store = new_store()
+    bucket, store = new_bucket()
     root = tmp_path / "tier"
     policies = (
         transactional.broker.s3_policies(bucket, deletion_lag_ms=0)
@@ -144,10 +144,10 @@ def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
 
 @pytest.mark.parametrize("transactional_broker", [True], ids=["broker entry metadata"], indirect=True)
 def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
-    transactional: Clients, new_store: NewStore, tmp_path: Path
+    transactional: Clients, new_bucket: NewBucket, tmp_path: Path
 ) -> None:
     """It looks for a time by halves: any entry may be looked at, also one in whose place there is a tombstone."""
-    bucket, store = new_store()
+    bucket, store = new_bucket()
     admin, broker = transactional.admin, transactional.broker
     policies = broker.s3_policies(bucket, deletion_lag_ms=0)
     topic = f"persistent://{transactional.new_namespace(policies)}/clocks"
@@ -171,20 +171,14 @@ def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
 
 @pytest.mark.parametrize("kept", [range(35), range(0)], ids=["the tail is dropped", "all is dropped"])
 def test_a_broker_without_transactions_passes_over_tombstones(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    new_namespace: Callable[[dict[str, object]], str],
-    new_store: NewStore,
-    tmp_path: Path,
-    kept: Sequence[int],
+    live: LivePulsar, tmp_path: Path, kept: Sequence[int]
 ) -> None:
-    bucket, store = new_store()
-    topic = f"persistent://{new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))}/dropped"
+    cold, admin, client = live.new_cold_namespace(), live.admin, live.client
+    topic = cold.topic("dropped")
     messages = [{"content": b"%d" % i, "sequence_id": i} for i in range(60)]
     produce(client, topic, messages, batching_enabled=False)
     ledgers = admin.offload_all(topic)
-    filter_ledgers(store, ledgers, tmp_path, DropSequences(range(len(kept), 60)))
+    filter_ledgers(cold.store, ledgers, tmp_path, DropSequences(range(len(kept), 60)))
     forget(admin, topic)
 
     reader = client.create_reader(topic, pulsar.MessageId.earliest)
@@ -202,21 +196,13 @@ def test_a_broker_without_transactions_passes_over_tombstones(
     consumer.close()
 
 
-def test_compaction_passes_over_tombstones(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    java_client: JavaClient,
-    new_namespace: Callable[[dict[str, object]], str],
-    new_store: NewStore,
-    tmp_path: Path,
-) -> None:
-    bucket, store = new_store()
-    topic = f"persistent://{new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))}/compacted"
+def test_compaction_passes_over_tombstones(live: LivePulsar, java_client: JavaClient, tmp_path: Path) -> None:
+    cold, admin, client = live.new_cold_namespace(), live.admin, live.client
+    topic = cold.topic("compacted")
     messages = [{"content": b"%d" % i, "partition_key": f"k{i % 7}", "sequence_id": i} for i in range(60)]
     produce(client, topic, messages, batching_enabled=False)
     ledgers = admin.offload_all(topic)
-    filter_ledgers(store, ledgers, tmp_path, DropSequences(range(50, 57)))
+    filter_ledgers(cold.store, ledgers, tmp_path, DropSequences(range(50, 57)))
     forget(admin, topic)
 
     admin.compact(topic)

@@ -16,11 +16,11 @@ COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "value")
 @pytest.mark.parametrize("is_over", [False, True], ids=["open", "all ended"])
 def test_a_topic_is_read_as_pulsars_client_reads_it(
     transactional: Clients,
-    new_store: Callable[[], tuple[str, Store]],
+    new_bucket: Callable[[], tuple[str, Store]],
     is_over: bool,
 ) -> None:
     admin = transactional.admin
-    bucket, store = new_store()
+    bucket, store = new_bucket()
     namespace = transactional.new_namespace(transactional.broker.s3_policies(bucket))
     topic = f"persistent://{namespace}/topic"
     planned = ended(list(steps())) if is_over else list(steps())

@@ -14,15 +14,12 @@ from typing import Any
 
 import pulsar
 import pytest
-from consumer_process import ConsumerProcess
 from entries import WrittenObject
 from in_their_place import PART_BYTES, keys_of, offload_in_its_place
-from pulsar_admin import PulsarAdmin
-from pulsar_topics import Place, produce, read_from
+from live_pulsar import LivePulsar
+from pulsar_topics import Place, produce
 from rewriting import read_whole, rewritten
 from sent_topics import TOPICS
-from servers.broker import Broker
-from stores import Store
 
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.object_format import ObjectKey
@@ -89,61 +86,32 @@ def write_in_its_place(tier: Tier, key: ObjectKey, max_block_bytes: int) -> bool
     return (ours.data, ours.index) != (data, index)
 
 
-def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    consumers: ConsumerProcess,
-    new_namespace: Callable[[dict[str, object]], str],
-    new_store: Callable[[], tuple[str, Store]],
-    tmp_path: Path,
-) -> None:
-    bucket, store = new_store()
-    topic = f"persistent://{new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))}/hot"
-    sent = large_messages(client, topic)
-    read = consumers.consume(topic, sent)
-    ledgers = admin.offload_all(topic)
+def test_what_the_offloader_wrote_out_of_a_hot_tier_is_served(live: LivePulsar, tmp_path: Path) -> None:
+    cold = live.new_cold_namespace()
+    topic = live.send(cold.topic("hot"), large_messages)
+    ledgers = live.admin.offload_all(topic.name)
     keys = keys_of(ledgers)
-    with store.open() as tier, closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot:
+    with cold.store.open() as tier, closing(FileLedgerStore(tmp_path / "hot", sync="never")) as hot:
         written = [offload_in_its_place(tier, key, hot) for key in keys]
     assert [(each.ledger_id, each.entries) for each in written] == [
         (ledger.ledger_id, ledger.entries) for ledger in ledgers
     ]
     assert max(each.blocks for each in written) > 1
-    admin.drop_bookkeeper_copies(topic)
-    assert not [ledger for ledger in admin.ledgers(topic)[:-1] if ledger.in_bookkeeper]
-
-    admin.unload(topic)
-    assert consumers.consume(topic, sent) == read
-    admin.unload(topic)
-    assert read_from(client, topic, read[len(read) // 2]["message_id"], sent) == read[len(read) // 2 :]
+    live.admin.drop_bookkeeper_copies(topic.name)
+    assert not [ledger for ledger in live.admin.ledgers(topic.name)[:-1] if ledger.in_bookkeeper]
+    live.assert_serves(topic, [len(topic.read) // 2])
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_consumers_and_readers_get_every_message(
-    broker: Broker,
-    admin: PulsarAdmin,
-    client: pulsar.Client,
-    consumers: ConsumerProcess,
-    new_namespace: Callable[[dict[str, object]], str],
-    new_store: Callable[[], tuple[str, Store]],
-    case: Case,
-) -> None:
-    bucket, store = new_store()
-    topic = f"persistent://{new_namespace(broker.s3_policies(bucket, deletion_lag_ms=0))}/ours"
-    sent = case.send(client, topic)
-    read = consumers.consume(topic, sent)
-    ledgers = admin.offload_all(topic)
+def test_consumers_and_readers_get_every_message(live: LivePulsar, case: Case) -> None:
+    cold = live.new_cold_namespace()
+    topic = live.send(cold.topic("ours"), case.send)
+    ledgers = live.admin.offload_all(topic.name)
     keys = keys_of(ledgers)
     assert len(keys) == len(ledgers) >= 3
-    with store.open() as tier:
+    with cold.store.open() as tier:
         changed = [write_in_its_place(tier, key, case.max_block_bytes) for key in keys]
     assert any(changed)
-    admin.drop_bookkeeper_copies(topic)
-    assert not [ledger for ledger in admin.ledgers(topic)[:-1] if ledger.in_bookkeeper]
-
-    admin.unload(topic)
-    assert consumers.consume(topic, sent) == read
-    for start in (1, len(read) // 2, len(read) - 1):
-        admin.unload(topic)
-        assert read_from(client, topic, read[start]["message_id"], sent) == read[start:]
+    live.admin.drop_bookkeeper_copies(topic.name)
+    assert not [ledger for ledger in live.admin.ledgers(topic.name)[:-1] if ledger.in_bookkeeper]
+    live.assert_serves(topic, (1, len(topic.read) // 2, len(topic.read) - 1))

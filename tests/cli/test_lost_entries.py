@@ -50,6 +50,17 @@ def test_inspect_names_it(offload: Offload, salvaged: tuple[Path, str]) -> None:
     assert json.loads(offload("inspect", root, key, "--json").out)["lost_entries"] == SAID
 
 
+def test_bytes_behind_a_lost_entry_are_shown_as_right(offload: Offload, salvaged: tuple[Path, str]) -> None:
+    root, key = salvaged
+    shown = offload("inspect", root, key, "--hex", "--block", "1").out
+    assert "wrong" not in shown
+    assert [int(line.rpartition(" ")[2]) for line in shown.splitlines() if "| entry id: " in line] == [
+        *range(5),
+        6,
+        7,
+    ]
+
+
 def test_the_history_of_its_topic_has_it(offload: Offload, salvaged: tuple[Path, str]) -> None:
     assert SAID in offload("history", salvaged[0], TOPIC).out
 

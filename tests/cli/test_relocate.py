@@ -112,6 +112,21 @@ def test_ledgers_are_merged(
     assert scanned(tmp_path / "target", records=url) == before
 
 
+def test_old_copies_are_garbage_where_the_new_ones_can_be_seen(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+) -> None:
+    before = scanned(tmp_path / "source", records=url)
+    assert offload(*arguments, "--records", url, *done(tmp_path)).code == 0
+    collect = ["gc", tmp_path / "source", "--records", url, "--not-shared", "--clock-skew", "0"]
+    collect += ["--grace", "0", "--accept-short-grace", *done(tmp_path)]
+    stored = world.keys(world.source)
+    assert offload(*collect).code == 0
+    assert world.keys(world.source) == stored
+    assert offload(*collect, "--moved-to", tmp_path / "target").code == 0
+    assert world.keys(world.source) == []
+    assert scanned(tmp_path / "target", records=url) == before
+
+
 def test_what_fails_is_said_and_the_others_are_moved(
     world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
 ) -> None:

@@ -15,11 +15,8 @@ _numbers = itertools.count()
 @pytest.fixture(scope="module")
 def client(zookeeper: ZooKeeper) -> Iterator[KazooClient]:
     """A client that may do anything, without a proxy."""
-    client = KazooClient(f"{zookeeper.host}:{zookeeper.port}")
-    client.start()
-    yield client
-    client.stop()
-    client.close()
+    with zookeeper.connected() as client:
+        yield client
 
 
 @pytest.fixture

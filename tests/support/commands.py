@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
+
+from offload_core.cli.main import main
 
 COMMAND = Path(sys.executable).with_name("offload")
 
@@ -21,6 +26,35 @@ class Result:
 
 
 Offload = Callable[..., Result]
+
+
+def in_this_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Offload:
+    """Runs the command in this process, fast: `offload("ls", root)`."""
+
+    def run(*arguments: object) -> Result:
+        monkeypatch.setattr(sys, "argv", ["offload", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as exit_:
+            code = exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
+        captured = capsys.readouterr()
+        return Result(code=code, out=captured.out, err=captured.err)
+
+    return run
+
+
+def as_a_process(*arguments: object, env: Mapping[str, str] | None = None) -> Result:
+    """Runs the installed command: `as_a_process("ls", root)`."""
+    done = subprocess.run(
+        [str(COMMAND), *map(str, arguments)],
+        capture_output=True,
+        env=os.environ | dict(env or {}),
+        timeout=120,
+        check=False,
+    )
+    return Result(code=done.returncode, out=done.stdout.decode(), err=done.stderr.decode())
 
 
 def install_into(target: Path, project: Path) -> None:

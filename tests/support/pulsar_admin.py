@@ -57,8 +57,12 @@ class PulsarAdmin:
         if tenant not in self._ask("GET", "/tenants"):
             self._ask("PUT", f"/tenants/{tenant}", {"adminRoles": [], "allowedClusters": [cluster]})
         self._ask("PUT", f"/namespaces/{namespace}", {})
-        self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
+        self.set_offload_policies(namespace, offload)
         return namespace
+
+    def set_offload_policies(self, namespace: str, offload: Mapping[str, object]) -> None:
+        """What the namespace's topics are offloaded to, and read from, as soon as they are loaded the next time."""
+        self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
     def remove_offload_policies(self, namespace: str) -> None:
         """The namespace's topics are offloaded no more, and the broker does not know where they were."""

@@ -11,11 +11,11 @@ from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.shared import cell, out, printable
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES, parse_block_header
-from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.index import IndexedBlock
 from offload_core.codec.mapfile.header import BYTES_WRITABLE, SequenceHeader, parse_header
 from offload_core.codec.named_fields import Span
 from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.salvaged_objects import skips_ids
 from offload_core.inventory.dump import dump_block, dump_index, dump_sequence_file
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError
@@ -50,7 +50,7 @@ def show_hex(tier: Tier, key: ObjectKey, block: int | None, offset: int | None, 
         header = _header_of(tier, key, stat.size_bytes) if begin else None
         spans = dump_sequence_file(data, base=begin, header=header)
     else:
-        spans = dump_block(data, key.object_format, begin, gaps=has_gaps(stat.user_metadata))
+        spans = dump_block(data, key.object_format, begin, gaps=skips_ids(stat.user_metadata))
     _show(key.data_key, data, begin, spans, as_json=as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
@@ -41,6 +41,7 @@ from offload_core.cli.shared import (
     table_of,
 )
 from offload_core.gc import Collection, Outcome, Scope, Summary, measure_clock
+from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
 
 REPORT_VERSION = 1
@@ -98,6 +99,19 @@ def gc(
     clock_skew: ClockSkew = None,
     not_shared: NotShared = False,
     take_stand_ins: TakeStandIns = False,
+    moved_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Another tier that records name copies in, such as where relocate moved them: old ones go if the new "
+            "ones are there and whole.",
+        ),
+    ] = None,
+    moved_to_driver: Annotated[str | None, typer.Option(help="As --driver, of --moved-to.")] = None,
+    moved_to_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="As --option, of --moved-to; may be given again."),
+    ] = None,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -129,7 +143,11 @@ def gc(
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
         scope = replace(scope, takes_stand_ins=take_stand_ins)
         seen = Seen.of_names(topic, namespace)
-        with opened(url, driver, option, layer) as tier, err.status("") as status:
+        with (
+            opened(url, driver, option, layer) as tier,
+            _elsewhere(moved_to, moved_to_driver, moved_to_option, layer) as elsewhere,
+            err.status("") as status,
+        ):
 
             def open_them() -> AbstractContextManager[RecordsOfTopics]:
                 return open_records(given, tier.store, tier.options, own)
@@ -141,7 +159,11 @@ def gc(
             if log is not None and clock_skew is None:
                 scope = scope.with_lead(measure_clock(tier.store, log, scope.folder))
             collection = Collection(
-                tier.store, open_them, scope, listener=lambda now: status.update(_progress(now))
+                tier.store,
+                open_them,
+                scope,
+                elsewhere=elsewhere,
+                listener=lambda now: status.update(_progress(now)),
             )
             outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)
             about = {"tier": tier.store.describe().location, "dry_run": not yes}
@@ -160,6 +182,20 @@ def gc(
             if seen.missing:
                 warn(f"there is neither a record nor garbage of {' or '.join(seen.missing)}")
     finish(collection.summary)
+
+
+@contextmanager
+def _elsewhere(
+    url: str | None, driver: str | None, option: list[str] | None, layer: list[str] | None
+) -> Iterator[list[Tier]]:
+    """The tier that copies were moved to, if one was given."""
+    if url is None:
+        if driver or option:
+            raise OptionError("options of which tier?", expected="--moved-to URL")
+        yield []
+        return
+    with opened(url, driver, option, layer) as there:
+        yield [there.store]
 
 
 def finish(summary: Summary) -> None:

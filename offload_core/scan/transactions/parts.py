@@ -138,6 +138,6 @@ def _whole_part(topic: Topic, ledger: Ledger, piece: Piece) -> Part:
         data_key=stored.key.data_key,
         blocks=piece.ledger.blocks,
         sequence_file=stored.index.sequence_file if stored.index else None,
-        has_gaps=stored.has_gaps,
+        has_gaps=stored.skips_ids,
     )
     return Part(run=run, data_bytes=stored.data_bytes or 0, is_whole=True)

@@ -60,6 +60,7 @@ class Broker(Server):
         transactions: whether it takes transactions, for which it keeps system topics.
         topic_policies: whether topics have policies of their own, which are in system topics.
         entry_metadata: whether it puts a timestamp and an index before each entry, and shows them to clients.
+        metadata_url: where its metadata is, such as `zk:host:port/root`; in a folder of its own if not given.
     """
 
     name = "broker"
@@ -79,6 +80,7 @@ class Broker(Server):
         transactions: bool = False,
         topic_policies: bool = False,
         entry_metadata: bool = False,
+        metadata_url: str | None = None,
     ) -> None:
         super().__init__()
         self._s3 = s3
@@ -88,6 +90,7 @@ class Broker(Server):
         self._topic_policies = str(topic_policies).lower()
         self._system_topics = str(transactions or topic_policies).lower()
         self._entry_metadata = entry_metadata
+        self._metadata_url = metadata_url
 
     def start(self, folder: Path) -> Broker:
         self.service_port, self.bookie_port, self.bookie_web_port = free_port(), free_port(), free_port()
@@ -121,7 +124,7 @@ class Broker(Server):
             *(f"-D{name}={value}" for name, value in properties.items()),
             *("-cp", f"{installed}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(self._conf)),
-            *("--metadata-dir", f"{self.folder}/metadata"),
+            *self._metadata_place(),
             *("--bookkeeper-dir", f"{self.folder}/bookie"),
             *("--bookkeeper-port", str(self.bookie_port)),
             *("--no-functions-worker", "--no-stream-storage"),
@@ -182,6 +185,11 @@ class Broker(Server):
             **lag,
             **more,
         }
+
+    def _metadata_place(self) -> tuple[str, str]:
+        if self._metadata_url is None:
+            return "--metadata-dir", f"{self.folder}/metadata"
+        return "--metadata-url", self._metadata_url
 
     def _settings(self) -> dict[str, object]:
         return {

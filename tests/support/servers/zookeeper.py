@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from certificates import make_certificate
+from kazoo.client import KazooClient
 
 from servers import install
 from servers.broker import QUICK_START
@@ -75,3 +78,20 @@ class ZooKeeper(Server):
     def endpoint(self) -> str:
         """The URL of our metadata store."""
         return f"zk://{self.host}:{self.port}"
+
+    @contextmanager
+    def connected(self) -> Iterator[KazooClient]:
+        """A client that may do anything."""
+        client = KazooClient(f"{self.host}:{self.port}")
+        client.start()
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def make_root(self, path: str) -> str:
+        """An empty node for a cluster; its URL, in the form that Pulsar and our metadata store take."""
+        with self.connected() as client:
+            client.create(path)
+        return f"zk:{self.host}:{self.port}{path}"

@@ -1,0 +1,238 @@
+"""Copies of a live Pulsar's topics are moved, its records changed as it is said: its clients read on from the new ones.
+
+Its records are in a ZooKeeper. All is done by the command, as an operator does it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pulsar
+import pytest
+from changed_records import change_records
+from client_views import Clients
+from cold_topics import ColdNamespace
+from commands import Offload, in_this_process
+from encryption import public_pem, write_keys
+from live_pulsar import LivePulsar
+from oracle import Oracle
+from pulsar_topics import RECEIVED_WITHIN_S, produce
+from sent_topics import TOPICS
+from sent_transactions import ended, steps
+from servers.broker import Broker
+from servers.versitygw import Versitygw
+from servers.zookeeper import ZooKeeper
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+
+CHUNKED_BYTES = (5 << 20) + 1
+"""More than a broker takes in one entry."""
+
+GONE_WITHIN_S = 60.0
+ROOT = "/pulsar"
+
+
+@pytest.fixture(scope="module")
+def live(zookeeper_broker: Broker, versitygw: Versitygw) -> Iterator[LivePulsar]:
+    with LivePulsar.connected(zookeeper_broker, versitygw) as live:
+        yield live
+
+
+@pytest.fixture
+def offload(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Offload:
+    return in_this_process(capsys, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the private key `orders.pem` and the public key `orders.pub`."""
+    folder = write_keys(tmp_path_factory.mktemp("keys"), "orders")
+    (folder / "orders.pub").write_bytes(public_pem("orders"))
+    return folder
+
+
+class Topics:
+    """Topics of all kinds of messages in a cold namespace, and what Pulsar's clients read from each."""
+
+    def __init__(self, live: LivePulsar, cold: ColdNamespace, oracle: Oracle, keys: Path) -> None:
+        self._live, self._keys = live, keys
+        self.cold = cold
+        self._readers: dict[str, Callable[[], list[Any]]] = {}
+        for name in ("compression-zstd", "avro"):
+            self._add_plain(name)
+        self._add_encrypted_chunks()
+        self._add_transactions(Clients(live.broker, live.admin, live.client, oracle))
+        self.before = self.read()
+        self.ledgers = [ledger for name in self.names for ledger in cold.offload(name)]
+        assert len(self.ledgers) >= 10
+        for name in self.names:
+            assert not [each for each in live.admin.ledgers(name)[:-1] if each.in_bookkeeper]
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._readers)
+
+    def read(self) -> dict[str, list[Any]]:
+        """All messages as Pulsar's clients read them now, by topic; the topics are loaded anew before."""
+        for name in self.names:
+            self._live.admin.unload(name)
+        return {name: read() for name, read in self._readers.items()}
+
+    def scanned(self, tier: TierReader, **options: object) -> dict[str, list[Any]]:
+        """All messages as we read them from a tier."""
+        own = {"key_provider": ("pem", {"directory": str(self._keys)})}
+        columns = ["__messageId", "__sequenceId", "__txnState", "__schemaVersion", "value"]
+        return {
+            name: tier.scan(topic=name, columns=columns, **own, **options).to_table().to_pylist()
+            for name in self.names
+        }
+
+    def unload(self) -> None:
+        for name in self.names:
+            self._live.admin.unload(name)
+
+    def _add_plain(self, name: str) -> None:
+        topic = self.cold.topic(name)
+        sent = TOPICS[name](self._live.client, topic)
+        self._readers[topic] = lambda: self._live.consumers.consume(topic, sent)
+
+    def _add_encrypted_chunks(self) -> None:
+        topic = self.cold.topic("encrypted-chunks")
+        reader = pulsar.CryptoKeyReader(str(self._keys / "orders.pub"), str(self._keys / "orders.pem"))
+        sizes = (CHUNKED_BYTES, 10, 1000)
+        messages = [{"content": random.Random(size).randbytes(size)} for size in sizes]
+        options = {"encryption_key": "orders", "crypto_key_reader": reader}
+        produce(self._live.client, topic, messages, batching_enabled=False, chunking_enabled=True, **options)
+
+        def read() -> list[Any]:
+            earliest = pulsar.InitialPosition.Earliest
+            consumer = self._live.client.subscribe(
+                topic, "tests", initial_position=earliest, crypto_key_reader=reader
+            )
+            received = [consumer.receive(timeout_millis=int(RECEIVED_WITHIN_S * 1000)) for _ in sizes]
+            consumer.close()
+            return [(each.message_id().serialize(), each.data()) for each in received]
+
+        self._readers[topic] = read
+
+    def _add_transactions(self, clients: Clients) -> None:
+        topic = self.cold.topic("transactions")
+        clients.send(topic, ended(list(steps())))
+        self._readers[topic] = lambda: clients.read(topic)
+
+
+@pytest.fixture
+def topics(live: LivePulsar, oracle: Oracle, keys: Path) -> Topics:
+    return Topics(live, live.new_cold_namespace(), oracle, keys)
+
+
+def object_keys(topics: Topics) -> set[str]:
+    """Of data and indexes, as the broker named them."""
+    data = {f"{ledger.uuid}-ledger-{ledger.ledger_id}" for ledger in topics.ledgers}
+    return data | {f"{key}-index" for key in data}
+
+
+def keys_in(tier: TierReader) -> set[str]:
+    return {each.key for each in tier.store.list_objects()}
+
+
+def test_clients_read_on_from_another_bucket(
+    live: LivePulsar, topics: Topics, zookeeper: ZooKeeper, offload: Offload, tmp_path: Path
+) -> None:
+    old, records = topics.cold.store, f"{zookeeper.endpoint}{ROOT}"
+    bucket, new = live.new_store()
+    mapping, log = tmp_path / "moved.jsonl", tmp_path / "audit.jsonl"
+    namespace = ["--namespace", topics.cold.name]
+    to = ["--to", new.url, *(f"--to-option={name}={value}" for name, value in new.options.items())]
+
+    def report(*arguments: object, code: int = 0) -> dict[str, Any]:
+        result = offload(*arguments, "--records", records, "--json")
+        assert result.code == code, result.out + result.err
+        return json.loads(result.out)
+
+    with old.open_reader() as tier:
+        scanned = topics.scanned(tier, records=records)
+        assert keys_in(tier) == object_keys(topics)
+    relocate = ["relocate", *old.command_line(), *to, *namespace, "--mapping", mapping]
+    moved = report(*relocate, "--yes", "--audit-log", log)
+    assert sum(len(each["moves"]) for each in moved["topics"]) == len(topics.ledgers)
+    assert len(moved["changes"]) == len(topics.ledgers)
+
+    # Before the records are changed: our readers go by the mapping, the broker reads the old ones.
+    by_mapping = {"records": records, "records_options": {"relocations": str(mapping)}}
+    with new.open_reader() as tier:
+        assert topics.scanned(tier, **by_mapping) == scanned
+        made = keys_in(tier)
+    assert topics.read() == topics.before
+
+    topics.unload()
+    with zookeeper.connected() as client:
+        change_records(client, ROOT, moved["changes"])
+
+    with new.open_reader() as tier:
+        assert topics.scanned(tier, records=records) == scanned
+        assert topics.scanned(tier, **by_mapping) == scanned
+    assert report("verify", *new.command_line(), "--deep")["findings"] == []
+    again = report(*relocate, "--yes", "--audit-log", log)
+    assert not any(each["moves"] for each in again["topics"])
+
+    young = ["--grace", "0", "--accept-short-grace", "--clock-skew", "0", "--not-shared"]
+    elsewhere = [argument.replace("--to", "--moved-to") for argument in to]
+    assert report("gc", *new.command_line(), *young)["garbage"] == []
+    assert report("gc", *old.command_line(), *young)["garbage"] == []  # it cannot see the new ones
+    found = report("gc", *old.command_line(), *young, *elsewhere, code=1)["garbage"]
+    assert {each["kind"] for each in found} == {"superseded"}
+    assert {f"{each['key']}{end}" for each in found for end in ("", "-index")} == object_keys(topics)
+    report("gc", *old.command_line(), *young, *elsewhere, "--yes", "--audit-log", log)
+    with old.open_reader() as tier:
+        assert keys_in(tier) == set()
+
+    assert topics.read() == topics.before
+    # New ledgers go where the policies say, and are read together with those that were moved.
+    live.admin.set_offload_policies(topics.cold.name, live.broker.s3_policies(bucket, deletion_lag_ms=0))
+    assert topics.read() == topics.before
+    topic = topics.names[0]
+    produce(live.client, topic, [{"content": b"%d" % i} for i in range(25)])
+    more = topics.cold.offload(topic)[-2:]
+    with new.open_reader() as tier:
+        assert keys_in(tier) > made
+        assert len(keys_in(tier)) == len(made) + 2 * len(more)
+        assert len(topics.scanned(tier, records=records)[topic]) == len(topics.before[topic]) + 25
+        assert topics.read() == topics.before
+
+        for name in topics.names:
+            live.admin.delete(name)
+        deadline = time.monotonic() + GONE_WITHIN_S
+        while keys_in(tier):
+            assert time.monotonic() < deadline, keys_in(tier)
+            time.sleep(0.1)
+
+
+def test_clients_read_on_from_mapfiles(
+    live: LivePulsar, topics: Topics, zookeeper: ZooKeeper, offload: Offload, tmp_path: Path
+) -> None:
+    records, root = f"{zookeeper.endpoint}{ROOT}", tmp_path / "directory"
+    root.mkdir()
+    result = offload(
+        *("relocate", *topics.cold.store.command_line(), "--to", root, "--namespace", topics.cold.name),
+        *("--records", records, "--format", "mapfile", "--mapping", tmp_path / "moved.jsonl"),
+        *("--yes", "--audit-log", tmp_path / "audit.jsonl", "--json"),
+    )
+    assert result.code == 0, result.out + result.err
+    topics.unload()
+    with zookeeper.connected() as client:
+        change_records(client, ROOT, json.loads(result.out)["changes"])
+    live.admin.set_offload_policies(topics.cold.name, live.broker.filesystem_policies(root))
+    with topics.cold.store.open_reader() as tier:
+        tier.store.delete(sorted(keys_in(tier)))
+    assert topics.read() == topics.before
+    with open_tier(root) as tier:
+        assert {len(rows) for rows in topics.scanned(tier, records=records).values()} == {
+            len(rows) for rows in topics.before.values()
+        }
