@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from chromium import Chromium
 from hypothesis import HealthCheck, settings
+from left_open import close_what_is_left
 from oracle import Oracle
 from required import need
 from servers.azurite import Azurite
@@ -64,6 +65,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen_late = item.path.parent.name in _SERVER_FOLDERS or item.path.stem.endswith("on_servers")
         if chosen_late or not _SERVER_FIXTURES.isdisjoint(fixtures):
             item.add_marker("server")
+
+
+@pytest.fixture(autouse=True)
+def closed_in_the_end() -> Iterator[None]:
+    """What scenes leave open is closed when their test ends."""
+    yield
+    close_what_is_left()
 
 
 @pytest.fixture(scope="session")

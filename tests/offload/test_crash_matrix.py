@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Hot, Killed, Metadata, Points, watched
+from left_open import left_open
 
 from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
@@ -48,7 +49,7 @@ class World:
         self._cold = folder / "cold"
         self._cold.mkdir(parents=True)
         self.metadata = MemoryMetadataStore()
-        self._hot = FileLedgerStore(folder / "hot", sync="never")
+        self._hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
         writer = self._hot.create({})
         writer.append_batch(PAYLOADS)
         writer.close()
@@ -237,7 +238,7 @@ def test_a_copy_in_a_tier_that_is_not_configured_is_not_looked_for_elsewhere(tmp
     with open_tier(tmp_path / "another") as other:
         offloads = RecordedOffloads(
             world.records,
-            FileLedgerStore(tmp_path / "world" / "hot"),
+            left_open(FileLedgerStore(tmp_path / "world" / "hot")),
             KnownTiers(other.store),
             now_ms=lambda: LAG_MS,
         )

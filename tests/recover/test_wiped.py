@@ -11,6 +11,7 @@ import pytest
 from filtered import FilteredTopic
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from left_open import left_open
 from managed_ledgers import NAME, Clock
 from recovered import knowable, partly_offloaded
 from recoveries import recover
@@ -39,7 +40,7 @@ from offload_hooks.testing import MemoryMetadataStore
 
 def environment_of(folder: Path, cold: TierReader, clock: Clock) -> Environment:
     records = ManagedLedgerRecords(MemoryMetadataStore())
-    hot = FileLedgerStore(folder / "hot", sync="never")
+    hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
     offloads = RecordedOffloads(
         records,
         hot,

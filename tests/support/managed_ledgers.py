@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from entries import read_object
+from left_open import left_open
 
 from offload_core.audit import Change, Deletion
 from offload_core.codec.object_format import ObjectKey
@@ -96,7 +97,7 @@ class ColdLedger:
 def environment_of(folder: Path) -> Environment:
     """Records and ledgers in a folder that several processes may share."""
     store = SqliteStore(f"sqlite:{folder}/records.db", create=True)
-    hot = FileLedgerStore(folder / "hot", sync="never")
+    hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
     return Environment(records=ManagedLedgerRecords(store), hot=HotLedgers(hot))
 
 

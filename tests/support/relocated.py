@@ -10,6 +10,7 @@ from pathlib import Path
 from crash_points import Points, Watch
 from entries import entry as pulsar_entry
 from filtered import PlainFilter
+from left_open import left_open
 from managed_ledgers import NAME, Audit, Clock
 from segmented import SegmentedOffloads
 
@@ -64,7 +65,7 @@ class World:
             source=open_store(folder / "source"),
             target=open_store(folder / "target"),
             records=records,
-            hot=FileLedgerStore(folder / "hot", sync="never"),
+            hot=left_open(FileLedgerStore(folder / "hot", sync="never")),
             clock=Clock(),
         )
 
