@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import typer
@@ -15,6 +16,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 def main() -> None:
     """Run the command line."""
+    before, sys.unraisablehook = sys.unraisablehook, _interrupt_again
     try:
         _run()
     except KeyboardInterrupt:
@@ -24,8 +26,19 @@ def main() -> None:
             raise
     else:
         return
+    finally:
+        sys.unraisablehook = before
     sys.stderr.write("offload: interrupted\n")
     raise SystemExit(INTERRUPTED)
+
+
+def _interrupt_again(unraisable: Any) -> None:
+    """Ctrl-C came where nothing can be raised, such as in a destructor, and would be lost: a moment later it can be."""
+    if issubclass(unraisable.exc_type, KeyboardInterrupt):
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.01, signal.pthread_kill, [main_thread, signal.SIGINT]).start()
+    else:
+        sys.__unraisablehook__(unraisable)
 
 
 def _run() -> None:

@@ -48,6 +48,16 @@ def test_delete_shows_first_what_would_become_of_each(offload: Offload, tier: Ti
     assert keys(tier) == before
 
 
+def test_a_dry_run_ends_with_1_until_all_is_deleted(offload: Offload, tier: Tier, tmp_path: Path) -> None:
+    for number in (2, 3):
+        tier.delete([f"{uuid_of(number)}{part}" for part in ("", "-index")])
+    tier.delete([str(uuid_of(9))])
+    arguments = ["rollback", "delete", tmp_path / "tier", "--records", store_of(tmp_path, MIXED)]
+    assert offload(*arguments).code == 1
+    assert offload(*arguments, "--yes", "--audit-log", tmp_path / "audit.jsonl").code == 0
+    assert offload(*arguments).code == 0
+
+
 def test_delete_with_yes_and_an_audit_log(offload: Offload, tier: Tier, tmp_path: Path) -> None:
     before, record = keys(tier), store_of(tmp_path, MIXED)
     arguments = ["rollback", "delete", tmp_path / "tier", "--records", record, "--yes"]

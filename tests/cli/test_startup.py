@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from commands import Offload
@@ -60,7 +62,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
         if name == {name!r}:
-            os.kill(os.getpid(), signal.SIGINT)
+            {how}
+
+class Dying:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())
 sys.argv = ["offload", "ls", "."]
@@ -73,8 +79,11 @@ main()
     "name",
     ["typer", "rich", "offload_core.cli.commands", "offload_core.cli.looking.ls", "offload_core.catalogue"],
 )
-def test_ctrl_c_during_imports_is_one_line(name: str) -> None:
-    program = INTERRUPTED_IN_AN_IMPORT.format(name=name)
+@pytest.mark.parametrize(
+    "how", ["os.kill(os.getpid(), signal.SIGINT)", "Dying()"], ids=["seen", "lost at first"]
+)
+def test_ctrl_c_during_imports_is_one_line(name: str, how: str) -> None:
+    program = INTERRUPTED_IN_AN_IMPORT.format(name=name, how=how)
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -84,3 +93,29 @@ def test_ctrl_c_during_imports_is_one_line(name: str) -> None:
         env=os.environ,
     )
     assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "offload: interrupted\n")
+
+
+INTERRUPTIBLE = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where these tests run in the background
+from offload_core.cli.main import main
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--processes"]], ids=["threads", "processes"])
+def test_ctrl_c_while_workers_read_is_one_line(broker: Path, tmp_path: Path, more: list[str]) -> None:
+    program, state = tmp_path / "program.py", tmp_path / "state"
+    program.write_text(INTERRUPTIBLE)
+    slow = ["--layer", "rate-limit:bytes_per_second=2000000", "--state", str(state), "--workers", "2"]
+    command = [sys.executable, str(program), "verify", str(broker), "--deep", *slow, *more]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not state.exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=120)
+    assert (process.returncode, out, said) == (130, "", "offload: interrupted\n")
