@@ -27,7 +27,7 @@ from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
-from offload_core.verify.objects import CLUSTER_KEY, TOPIC_KEY, examine
+from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
@@ -176,8 +176,6 @@ class Finder:
 
     def _look(self, found: Surveyed) -> Surveyed | OffloadError | None:
         try:
-            if found.pair.is_lone:
-                return self._look_at_checksums(found)
             examined = examine(self._tier, found.pair)
         except StoreError as error:
             return error.at(key=found.pair.key.data_key)
@@ -193,23 +191,6 @@ class Finder:
             is_sound=examined.is_sound,
             ledger_ids=tuple(sorted(ids)),
             stands_in=examined.stands_in and not self._scope.takes_stand_ins,
-        )
-
-    def _look_at_checksums(self, found: Surveyed) -> Surveyed | None:
-        """Whose checksums are that lie beside nothing: their key or their user metadata has it."""
-        key, beside = found.pair.key, found.pair.block_checksums
-        named: Mapping[str, str] = {}
-        if not key.is_mapfile and beside is not None:
-            with suppress(FormatError):  # its sidecar is damaged
-                try:
-                    named = self._tier.stat(beside.key).user_metadata
-                except ObjectNotFoundError:
-                    return None
-        return replace(
-            found,
-            topic=_checked(key.managed_ledger or named.get(TOPIC_KEY)),
-            cluster=named.get(CLUSTER_KEY),
-            ledger_ids=() if key.ledger_id is None else (key.ledger_id,),
         )
 
     def _unnamed(self, records: Records) -> Iterator[Garbage]:

@@ -106,7 +106,7 @@ class Examined:
 
 
 def examine(tier: Tier, listed: Pair) -> Examined | None:
-    """A pair that was listed; None if it has gone since.
+    """A pair that was listed; None if it has gone since. Of checksums that lie beside nothing only whose they are.
 
     Raises:
         StoreError: the tier cannot be read.
@@ -115,7 +115,7 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
     data = _stat(tier, listed.key.data_key, listed.data, found)
     index = _stat(tier, listed.key.index_key, listed.index, found)
     if data is None and index is None:
-        return None
+        return _alone(tier, listed, found) if listed.is_lone else None
     pair = Pair(
         listed.key,
         data=_listed(data),
@@ -166,6 +166,26 @@ def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) ->
             modified_at=listed.modified_at,
             storage_class=listed.storage_class,
         )
+
+
+def _alone(tier: Tier, listed: Pair, found: Findings) -> Examined | None:
+    """Checksums that lie beside nothing: their key, or their user metadata, says whose they are."""
+    if not listed.checksums:
+        return None
+    metadata: Mapping[str, str] = {}
+    beside = listed.block_checksums
+    if beside is not None and not listed.key.is_mapfile:
+        stat = _stat(tier, beside.key, beside, found)
+        if stat is None:
+            return None
+        metadata = stat.user_metadata
+    return Examined(
+        pair=listed,
+        cluster=metadata.get(CLUSTER_KEY),
+        managed_ledger=listed.key.managed_ledger or metadata.get(TOPIC_KEY),
+        is_filtered=False,
+        has_gaps=False,
+    )
 
 
 class _Nothing:

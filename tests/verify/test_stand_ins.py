@@ -26,6 +26,7 @@ from tiers import TOPIC, uuid_of
 from offload_core.catalogue import open_records
 from offload_core.codec.salvaged_objects import REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
+from offload_core.metadata import OffloadContext
 from offload_core.tier import Tier
 from offload_core.verify import Code, Summary, Verification
 from offload_hooks.testing import MemoryDriver
@@ -67,9 +68,15 @@ def test_copies_of_unlike_length_are_said_whether_one_stands_in_or_not() -> None
     assert Code.COPIES_DIFFER in verified(scene, with_records=False)[0]
 
 
-def test_what_stands_in_for_a_ledger_that_is_not_recorded_any_more_is_an_orphan() -> None:
+DELETED = copied(uuid_of(0), complete=False, bookkeeper_deleted=True)
+
+
+@pytest.mark.parametrize(("ledger_id", "context"), [(LEDGER + 1, copied(uuid_of(0))), (LEDGER, DELETED)])
+def test_what_stands_in_for_a_ledger_that_is_trimmed_or_being_deleted_is_an_orphan(
+    ledger_id: int, context: OffloadContext
+) -> None:
     scene = standing_in(MAPPED_KEY)
-    scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER + 1, PAYLOADS, copied(uuid_of(0))))}
+    scene.records = {TOPIC: managed_ledger(closed_ledger(ledger_id, PAYLOADS, context))}
     found, summary = verified(scene)
     assert Code.ORPHAN in found
     assert summary.stand_ins == 0
