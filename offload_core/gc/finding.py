@@ -27,6 +27,7 @@ from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
+from offload_core.verify.copy_looks import CopyLooks
 from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
@@ -135,7 +136,7 @@ class Finder:
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
             wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
             infos = self._read(records, wanted.values())
-            copies = NamedCopies(self._tier, self.owners.folder, self._elsewhere)
+            copies = NamedCopies(self._tier, CopyLooks(self._tier), self.owners.folder, self._elsewhere)
             for found, named in some:
                 topic = wanted.get(named.topic)
                 if topic is None or topic not in infos:
@@ -217,7 +218,7 @@ class Finder:
         ours: Sequence[tuple[Surveyed, TopicName]],
         infos: Mapping[TopicName, ManagedLedgerInfo | None],
     ) -> Iterator[Garbage]:
-        copies = NamedCopies(self._tier, self.owners.folder, self._elsewhere)
+        copies = NamedCopies(self._tier, CopyLooks(self._tier), self.owners.folder, self._elsewhere)
 
         def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
             found, topic = each

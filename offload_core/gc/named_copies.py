@@ -21,12 +21,12 @@ class NamedCopies:
     """Looks at copies, each once; calls may come from many threads.
 
     Args:
-        folder: where those of `tier` lie; `elsewhere` are the tiers that copies were moved to.
+        looks: looks at those in `tier`, which lie in `folder`.
+        elsewhere: the tiers that copies were moved to.
     """
 
-    def __init__(self, tier: Tier, folder: str, elsewhere: Sequence[Tier]) -> None:
-        self._here, self._looks = tier_record(tier), CopyLooks(tier)
-        self._folder = folder
+    def __init__(self, tier: Tier, looks: CopyLooks, folder: str, elsewhere: Sequence[Tier]) -> None:
+        self._here, self._looks, self._folder = tier_record(tier), looks, folder
         self._elsewhere = [(tier_record(each), CopyLooks(each)) for each in elsewhere]
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:

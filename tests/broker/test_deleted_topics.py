@@ -122,4 +122,5 @@ def test_what_deleted_topics_leave_is_named_exactly(sealed: Sealed, consumers: C
     # Without policies the broker deletes what it knows of, and cannot reach the bucket.
     sealed.admin.remove_offload_policies(sealed.namespace)
     sealed.admin.delete(sealed.topic("left-behind"))
+    assert sealed.keys >= left
     assert sealed.garbage() == sorted(left)
