@@ -64,10 +64,6 @@ class PulsarAdmin:
         """What the namespace's topics are offloaded to, and read from, as soon as they are loaded the next time."""
         self._ask("POST", f"/namespaces/{namespace}/offloadPolicies", dict(offload))
 
-    def remove_offload_policies(self, namespace: str) -> None:
-        """The namespace's topics are offloaded no more, and the broker does not know where they were."""
-        self._ask("DELETE", f"/namespaces/{namespace}/removeOffloadPolicies")
-
     def make_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Make a topic of so many partitions, `topic-partition-0` and so on."""
         self._ask("PUT", f"{_path(topic)}/partitions", partitions)
