@@ -9,6 +9,7 @@ from itertools import islice
 from offload_core.audit import AuditLog
 from offload_core.catalogue import Records, require_complete
 from offload_core.catalogue.record_store import StoreRecords
+from offload_core.executors import Executor
 from offload_core.gc.finding import Finder
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
 from offload_core.gc.scope import Scope
@@ -23,6 +24,8 @@ class Collection:
 
     Args:
         records: opens managed ledgers' records, after the tier was listed.
+        executor: who asks objects whose they are; None for this process. The tier is listed, records are read, and what
+            is garbage is decided here, and deleted from here.
         listener: told now and then how far it is.
     """
 
@@ -32,11 +35,13 @@ class Collection:
         records: Callable[[], AbstractContextManager[Records]],
         scope: Scope | None = None,
         *,
+        executor: Executor | None = None,
         listener: Callable[[Summary], None] = lambda _: None,
     ) -> None:
         self._tier = tier
         self._records = records
         self._scope = Scope() if scope is None else scope
+        self._executor = executor
         self._listener = listener
         self.summary = Summary()
 
@@ -68,7 +73,7 @@ class Collection:
     def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[Outcome]:
         summary = self.summary
         with Survey() as survey:
-            finder = Finder(self._tier, survey, self._scope, summary, self._listener)
+            finder = Finder(self._tier, survey, self._scope, summary, self._listener, self._executor)
             finder.list_all()
             with self._records() as records:
                 topics = records.topics() if audit is None else require_complete(records)

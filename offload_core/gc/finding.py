@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from uuid import UUID
 
 from offload_core.catalogue import Records, TopicName, concurrently, read_each
+from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
 from offload_core.catalogue.listing import stream_pairs
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import parse_key
+from offload_core.executors import Executor
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.judging import ELSEWHERE, Kept, Owners, judge_named, judge_unnamed
@@ -31,7 +33,6 @@ from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
-_PAIRS_AT_ONCE = 2048
 _TOPICS_AT_ONCE = 256
 _SAMPLES = 256
 """Objects that are asked for their cluster, each of another topic."""
@@ -51,12 +52,14 @@ class Finder:
         scope: Scope,
         summary: Summary,
         listener: Callable[[Summary], None],
+        executor: Executor | None,
     ) -> None:
         self._tier = tier
         self._survey = survey
         self._scope = scope
         self._summary = summary
         self._listener = listener
+        self._executor = executor
         self._before = scope.before
         self._topics: frozenset[TopicName] = frozenset()
         self.owners = Owners(folder=scope.folder, clusters=(), is_shared=scope.is_shared)
@@ -73,7 +76,7 @@ class Finder:
                     self._survey.add_upload(stale)
                     summary.uploads += 1
         pairs = stream_pairs(self._tier, prefix)
-        while some := list(islice(pairs, _PAIRS_AT_ONCE)):
+        while some := list(islice(pairs, AT_ONCE)):
             self._survey.add(some)
             summary.objects += len(some)
             summary.object_bytes += sum(each.size_bytes for pair in some for each in objects_of(pair))
@@ -129,7 +132,7 @@ class Finder:
         yield from self._uploads(records)
 
     def _named(self, records: Records) -> Iterator[Garbage]:
-        for some in self._survey.not_needed(self._before, _PAIRS_AT_ONCE):
+        for some in self._survey.not_needed(self._before, AT_ONCE):
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
             wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
             infos = self._read(records, wanted.values())
@@ -162,9 +165,10 @@ class Finder:
 
     def _describe_unnamed(self) -> None:
         """Ask for the topics, clusters and ledgers of what no record names."""
-        for some in self._survey.unnamed(self._before, _PAIRS_AT_ONCE):
+        unnamed = self._survey.unnamed(self._before, batch_size(self._executor))
+        for _, looked_at in look_at(unnamed, _Look(self._tier, self._scope.takes_stand_ins), self._executor):
             described = []
-            for found in concurrently(self._look, some):
+            for found in looked_at:
                 if isinstance(found, OffloadError):
                     self._summary.fail(found)
                 elif found is not None:
@@ -172,27 +176,8 @@ class Finder:
             self._survey.describe(described)
             self._listener(self._summary)
 
-    def _look(self, found: Surveyed) -> Surveyed | OffloadError | None:
-        try:
-            examined = examine(self._tier, found.pair)
-        except StoreError as error:
-            return error.at(key=found.pair.key.data_key)
-        if examined is None:
-            return None
-        ids = [each.ledger_id for each in examined.extents]
-        if not ids and found.pair.key.ledger_id is not None:
-            ids = [found.pair.key.ledger_id]
-        return replace(
-            found,
-            topic=_checked(examined.managed_ledger),
-            cluster=examined.cluster,
-            is_sound=examined.is_sound,
-            ledger_ids=tuple(sorted(ids)),
-            stands_in=examined.stands_in and not self._scope.takes_stand_ins,
-        )
-
     def _unnamed(self, records: Records) -> Iterator[Garbage]:
-        for some in self._survey.described(_PAIRS_AT_ONCE):
+        for some in self._survey.described(AT_ONCE):
             ours: list[tuple[Surveyed, TopicName]] = []
             for found in some:
                 if not found.topic:
@@ -284,6 +269,33 @@ class Finder:
             self._summary.unknown[judged.why] += 1
         else:
             self._summary.kept[judged.why] += 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Asks objects for their topics, clusters and ledgers; picklable."""
+
+    tier: Tier
+    takes_stand_ins: bool
+
+    def __call__(self, found: Surveyed) -> Surveyed | OffloadError | None:
+        try:
+            examined = examine(self.tier, found.pair)
+        except StoreError as error:
+            return error.at(key=found.pair.key.data_key)
+        if examined is None:
+            return None
+        ids = [each.ledger_id for each in examined.extents]
+        if not ids and found.pair.key.ledger_id is not None:
+            ids = [found.pair.key.ledger_id]
+        return replace(
+            found,
+            topic=_checked(examined.managed_ledger),
+            cluster=examined.cluster,
+            is_sound=examined.is_sound,
+            ledger_ids=tuple(sorted(ids)),
+            stands_in=examined.stands_in and not self.takes_stand_ins,
+        )
 
 
 def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]) -> Garbage:

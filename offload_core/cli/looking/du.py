@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from offload_core.catalogue import open_records
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.progress import count_bar
 from offload_core.cli.shared import (
@@ -45,6 +46,9 @@ def du(
     exact: Annotated[
         bool, typer.Option("--bytes", "-b", help="Bytes as they are, for other programs.")
     ] = False,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -58,7 +62,11 @@ def du(
 
     Whose an object is says its user metadata, by a request for each pair; with records no such request is made.
     """
-    with reported(debug), opened(url, driver, option, layer) as tier:
+    with (
+        reported(debug),
+        opened(url, driver, option, layer) as tier,
+        looking(master, workers, processes, records=records) as executor,
+    ):
         given = named(records_option, "the records")
         source = nullcontext() if records is None else open_records(records, tier.store, tier.options, given)
         with source as known, count_bar("objects") as listener:
@@ -69,6 +77,7 @@ def du(
                 records=known,
                 wanted=TopicPatterns(topic) if topic else None,
                 now=datetime.now(UTC),
+                executor=executor,
                 listener=listener,
             )
     lines = usage.lines(depth)

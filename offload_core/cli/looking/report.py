@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from offload_core.catalogue import open_records
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.shared import (
     Debug,
     Driver,
@@ -39,6 +40,9 @@ def report(
         bool, typer.Option("--verify", help="Verify objects, indexes and records for it.")
     ] = False,
     top: Annotated[int, typer.Option(min=1, max=200, help="Tell so many topics one by one.")] = TOP_TOPICS,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -53,7 +57,11 @@ def report(
     """
     with reported(debug):
         own = named(records_option, "the records")
-        with opened(url, driver, option, layer) as tier, err.status("looking at objects") as status:
+        with (
+            opened(url, driver, option, layer) as tier,
+            looking(master, workers, processes, records=records) as executor,
+            err.status("looking at objects") as status,
+        ):
             verification = None
             if verify:
                 given = (
@@ -63,9 +71,10 @@ def report(
                     tier.store,
                     prefix=prefix,
                     records=given,
+                    executor=executor,
                     listener=lambda now: status.update(f"verifying: {now.objects:,} objects"),
                 )
-            catalogue = tier.catalogue(prefix=prefix, records=records, records_options=own)
+            catalogue = tier.catalogue(prefix=prefix, records=records, records_options=own, executor=executor)
             location = tier.store.describe().location
             page = report_page(gather(catalogue, location, findings=verification, top=top))
         written = _replace(output, page.html)

@@ -15,6 +15,7 @@ from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
 from offload_core.catalogue.topics import topics_wanted
 from offload_core.cli.amounts import parse_seconds
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -102,6 +103,9 @@ def gc(
     ] = None,
     topic: TopicNames = None,
     namespace: Namespaces = None,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records_option: RecordsOptions = None,
     driver: Driver = None,
@@ -124,7 +128,11 @@ def gc(
         wants = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
         scope = scope_of(prefix, wants, grace, accept_short_grace, clock_skew, not_shared)
         scope = replace(scope, takes_stand_ins=take_stand_ins)
-        with opened(url, driver, option, layer) as tier, err.status("") as status:
+        with (
+            opened(url, driver, option, layer) as tier,
+            looking(master, workers, processes) as executor,
+            err.status("") as status,
+        ):
 
             def open_them() -> AbstractContextManager[RecordsOfTopics]:
                 return open_records(given, tier.store, tier.options, own)
@@ -136,7 +144,11 @@ def gc(
             if log is not None and clock_skew is None:
                 scope = scope.with_lead(measure_clock(tier.store, log, scope.folder))
             collection = Collection(
-                tier.store, open_them, scope, listener=lambda now: status.update(_progress(now))
+                tier.store,
+                open_them,
+                scope,
+                executor=executor,
+                listener=lambda now: status.update(_progress(now)),
             )
             outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)
             about = {"tier": tier.store.describe().location, "dry_run": not yes}

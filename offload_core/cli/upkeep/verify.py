@@ -14,7 +14,7 @@ import typer
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records
-from offload_core.cli.executors import Master, Processes, Workers, executing
+from offload_core.cli.executors import Lookers, Master, Processes, executing, looking
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -85,7 +85,7 @@ def verify(
     yes: Yes = False,
     audit_log: AuditLogFile = None,
     master: Master = None,
-    workers: Workers = None,
+    workers: Lookers = None,
     processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
@@ -101,11 +101,9 @@ def verify(
     The exit code is 0 if all is sound, 1 for findings, 2 if something could not be verified.
     """
     with reported(debug, failed=2):
-        chosen = master is not None or workers is not None or processes
-        if not deep and (state is not None or chosen or seal or by_checksums):
+        if not deep and (state is not None or seal or by_checksums):
             raise OptionError(
-                "this is for every byte of objects",
-                expected="--deep with --seal, --state, --workers, --master",
+                "this is for every byte of objects", expected="--deep with --seal, --state, --by-checksums"
             )
         if not seal and (yes or audit_log is not None):
             raise OptionError("only --seal writes anything", expected="--seal with --yes, --audit-log")
@@ -113,7 +111,7 @@ def verify(
         with (
             opened(url, driver, option, layer) as tier,
             _state(state, tier.store) as verified,
-            executing(master, workers, processes) as executor,
+            (executing if deep else looking)(master, workers, processes) as executor,
             err.status("") as status,
         ):
             verification = Verification(
