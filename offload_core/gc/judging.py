@@ -7,7 +7,7 @@ as it should be, all others of that ledger are kept. Source: docs/gc.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
@@ -159,6 +159,22 @@ def _half(found: Surveyed) -> Kind | None:
     return Kind.NO_DATA if found.pair.data is None else None
 
 
+def copies_asked_of(
+    tier: Tier, topic: TopicName, info: ManagedLedgerInfo | None, ledger_ids: Collection[int], folder: str
+) -> Iterator[RecordedCopy]:
+    """The copies that judging objects of these ledgers asks `Holds` of, if it asks; to be looked at before."""
+    ledgers = [] if info is None else [info.ledger(each) for each in ledger_ids]
+    for ledger in ledgers:
+        if ledger is not None and not ledger.is_condemned:
+            for copy in recorded_copies(topic, ledger, folder):
+                if copy.unfinished is None and not _is_elsewhere(tier, copy):
+                    yield copy
+
+
+def _is_elsewhere(tier: Tier, copy: RecordedCopy) -> bool:
+    return copy.driver is not None and is_another_place(tier_record(tier), copy.driver)
+
+
 def _has_its_copies(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
     """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
     if ledger.is_condemned:
@@ -170,9 +186,7 @@ def _has_its_copies(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: 
     for copy in recorded_copies(topic, ledger, folder):
         if copy.unfinished is not None:
             continue
-        if copy.driver is not None and is_another_place(tier_record(tier), copy.driver):
-            return False
-        if not holds(copy, ledger):
+        if _is_elsewhere(tier, copy) or not holds(copy, ledger):
             return False
     return True
 

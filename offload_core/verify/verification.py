@@ -24,7 +24,7 @@ from offload_core.verify.codes import Code
 from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, of_error
-from offload_core.verify.objects import Examined, examine
+from offload_core.verify.objects import Examine, Examined
 from offload_core.verify.recorded import RecordCheck
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
@@ -144,7 +144,8 @@ class Verification:
     def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
         executor = None if self._deep else self._executor  # which has the bytes to read, then
-        for _, found in look_at(self._listed(survey, executor), _Examine(self._tier, self._deep), executor):
+        look = Examine(tier=self._tier, keeps_indexes=self._deep)
+        for _, found in look_at(self._listed(survey, executor), look, executor):
             for examined in found:
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)
@@ -325,24 +326,6 @@ class Verification:
                     key=stale.upload.key,
                     found=f"upload {stale.upload.upload_id}, begun {stale.started_at:%Y-%m-%d %H:%MZ}",
                 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Examine:
-    """Looks at pairs by themselves; picklable."""
-
-    tier: Tier
-    keeps_indexes: bool
-
-    def __call__(self, pair: Pair) -> Examined | OffloadError | None:
-        try:
-            examined = examine(self.tier, pair)
-        except StoreError as error:
-            return error.at(key=pair.key.data_key)
-        if examined is not None and not self.keeps_indexes:
-            examined.index = None  # it may be large, and is not needed any more
-            examined.checksums = None
-        return examined
 
 
 def _in_batches(pairs: Iterator[Pair], most: int, deep: bool) -> Iterator[list[Pair]]:

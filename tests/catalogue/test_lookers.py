@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from looked_at import (
@@ -44,6 +47,24 @@ def test_threads_tell_what_this_process_tells(command: Command, root: Path) -> N
 @pytest.mark.parametrize("command", [ls, gc])
 def test_processes_tell_what_this_process_tells(command: Command, root: Path) -> None:
     assert_same(command, ProcessExecutor(1), root)
+
+
+def test_what_others_look_at_is_not_looked_at_here(root: Path) -> None:
+    """But for one object of each topic, which tells a collection the records' cluster."""
+    for command, most in ((ls, 0), (du, 0), (gc, 1)):
+        tier = world(root)
+        command(tier, Elsewhere())
+        assert len(tier.looked_at) == most, command
+
+
+class Elsewhere:
+    """What processes and Spark do, without either: all is pickled, there and back."""
+
+    def run(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """See `Executor`."""
+        there = pickle.loads(pickle.dumps(work))
+        for item in items:
+            yield pickle.loads(pickle.dumps(there(pickle.loads(pickle.dumps(item)))))
 
 
 def test_an_object_that_vanished_is_told_of_by_nobody(root: Path) -> None:

@@ -35,14 +35,28 @@ from offload_core.tier import Tier, open_store
 from offload_core.verify import Verification
 from offload_hooks.errors import OffloadError
 from offload_hooks.testing import MemoryMetadataStore
-from offload_hooks.values import ListedObject
+from offload_hooks.values import ListedObject, ObjectStat
 
 LEDGERS = 10
 GONE = UUID("00000000-0000-4000-8000-0000000000ff")
 
 
 class ListsMore(Tier):
-    """A tier whose listing, here, has a pair that is gone when anybody looks at it."""
+    """A tier whose listing, here, has a pair that is gone when anybody looks at it; it notes who is looked at here."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.looked_at: list[str] = []
+
+    def stat(self, key: str) -> ObjectStat:
+        """As ever."""
+        self.looked_at.append(key)
+        return super().stat(key)
+
+    def read_range(self, key: str, offset: int, length: int) -> memoryview:
+        """As ever."""
+        self.looked_at.append(key)
+        return super().read_range(key, offset, length)
 
     def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
         """All that there is, and the pair."""
@@ -75,7 +89,7 @@ def lay_out_world(root: Path) -> None:
         os.utime(path, (MODIFIED_AT.timestamp(), MODIFIED_AT.timestamp()))
 
 
-def world(root: Path, **options: Any) -> Tier:
+def world(root: Path, **options: Any) -> ListsMore:
     """The tier, opened."""
     with open_store(root, **options) as tier:
         assert tier.spec is not None
