@@ -14,7 +14,7 @@ import typer
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records
-from offload_core.cli.executors import Lookers, Master, Processes, executing, looking
+from offload_core.cli.executors import Master, Processes, executing, looking
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -85,7 +85,14 @@ def verify(
     yes: Yes = False,
     audit_log: AuditLogFile = None,
     master: Master = None,
-    workers: Lookers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --deep so many objects at once, one a core by default; else so many batches of objects, each "
+            "with up to 128 requests under way.",
+        ),
+    ] = None,
     processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
