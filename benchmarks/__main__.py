@@ -44,6 +44,7 @@ SUITES = (
     "reads",
     "verify",
     "listing",
+    "lookers",
     "gc",
     "relocate",
 )

@@ -89,6 +89,7 @@ class TierReader:
         prefix: str = "",
         records: RecordSource | None = None,
         records_options: Mapping[str, object] | None = None,
+        executor: Executor | None = None,
     ) -> Catalogue:
         """The topics and ledgers that lie here, with what is wrong with them.
 
@@ -97,9 +98,10 @@ class TierReader:
             records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
             records_options: the options of `records`.
+            executor: without records: who looks at what is listed; None for this process.
         """
         if records is None:
-            return list_catalogue(self.store, prefix=prefix)
+            return list_catalogue(self.store, prefix=prefix, executor=executor)
         return record_catalogue(self.store, self.records(records, records_options), prefix=prefix)
 
     def scan(

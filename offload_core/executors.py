@@ -72,6 +72,7 @@ def _in_order(
     pool: Pool, workers: int, work: Callable[[_Item], _Result], items: Iterable[_Item]
 ) -> Iterator[_Result]:
     under_way: deque[Future[_Result]] = deque()
+    caller = threading.get_ident()
     try:
         for item in items:
             under_way.append(pool.submit(work, item))
@@ -81,7 +82,9 @@ def _in_order(
         while under_way:
             yield under_way.popleft().result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        # What nobody ended is ended by whoever collects it as garbage: perhaps a thread of this pool, which would
+        # wait for itself.
+        pool.shutdown(wait=threading.get_ident() == caller, cancel_futures=True)
 
 
 _received: list[Callable[[Any], Any]] = []

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from exports import ORDERS, parquet_rows, scanned, two_partitions
@@ -49,6 +51,24 @@ def test_no_more_items_are_drawn_than_are_under_way() -> None:
     next(results)
     assert len(drawn) <= 3
     results.close()  # type: ignore[attr-defined]
+
+
+def test_results_that_nobody_ended_may_be_collected_by_a_thread_of_the_pool() -> None:
+    """As when an error's traceback holds them until garbage is collected, wherever that happens."""
+    given, ended = threading.Event(), threading.Event()
+    held: list[Any] = []
+
+    def drop(number: int) -> int:
+        if number:
+            given.wait(10)
+            held.clear()
+            ended.set()
+        return number
+
+    held.append(ThreadExecutor(1).run(drop, range(9)))
+    assert next(held[0]) == 0
+    given.set()
+    assert ended.wait(10)
 
 
 def test_workers_are_one_or_more() -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
-from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.concurrency import concurrently, in_batches, look_at
 from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build_catalogue
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
 from offload_core.codec.filtered_objects import has_gaps, is_filtered, is_settled
@@ -24,6 +26,7 @@ from offload_core.codec.object_format import (
     parse_key,
 )
 from offload_core.codec.salvaged_objects import lost_of
+from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
@@ -58,23 +61,29 @@ class Pair:
 
 
 def list_catalogue(
-    tier: Tier, *, prefix: str = "", known: Catalogue | None = None, read_indexes: bool = True
+    tier: Tier,
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+    executor: Executor | None = None,
 ) -> Catalogue:
     """All offloaded objects of a tier whose keys begin with `prefix`.
 
     Objects of other kinds are passed over. An object that vanishes meanwhile counts as one that was never there. With
     `read_indexes=False` an index is read only where it says what the key does not (which ledgers a streaming object
     holds), or where a ledger has several copies; the others are `Ledger.unread`. With `known`, an earlier catalogue,
-    only what is new is looked at: complete copies do not change.
+    only what is new is looked at: complete copies do not change. `executor` looks at them; None for this process.
     """
     seen = {} if known is None else known.complete
-    described = concurrently(
-        lambda pair: (
-            _unchanged(seen.get(pair.key), pair) or describe_pair(tier, pair, read_indexes=read_indexes)
-        ),
-        list_pairs(tier, prefix),
-    )
-    found = [stored for stored in described if stored is not None]
+    pairs = list_pairs(tier, prefix)
+    unchanged = [_unchanged(seen.get(pair.key), pair) for pair in pairs]
+    new = [pair for pair, stored in zip(pairs, unchanged, strict=True) if stored is None]
+    batches = [new] if executor is None else in_batches(new, executor)
+    looks = look_at(batches, partial(describe_pair, tier, read_indexes=read_indexes), executor)
+    described = chain.from_iterable(found for _, found in looks)
+    settled = [next(described) if stored is None else stored for stored in unchanged]
+    found = [stored for stored in settled if stored is not None]
     return build_catalogue(found if read_indexes else _compared(tier, found))
 
 

@@ -10,19 +10,18 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby, islice
+from itertools import groupby
 from operator import itemgetter
 
-from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs, with_index
 from offload_core.catalogue.model import Ledger, StoredObject, as_first, build_ledger
 from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
+from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 
-PAIRS_AT_ONCE = 2048
 _UNPACKED = 64
 """Objects with many ledgers are unpacked once for those that follow one another."""
 
@@ -72,25 +71,28 @@ class LedgerSurvey(TemporaryTables):
         tier: Tier,
         *,
         prefix: str = "",
-        wanted: Callable[[TopicName | None], bool] = lambda _: True,
+        wanted: Callable[[TopicName | None], bool] | None = None,
+        executor: Executor | None = None,
         listener: Callable[[int], None] = lambda _: None,
     ) -> None:
         """List a tier and look at its objects, once.
 
         Args:
             prefix: only objects whose keys begin so.
-            wanted: whether the objects of a topic are looked for; of the others no index is read that need not be.
+            wanted: whether the objects of a topic are looked for, None for all; of the others no index is read that
+                need not be. Picklable, where the executor needs that.
+            executor: who looks at objects; None for this process. It is listed, and the file is written, here.
             listener: told how many pairs of objects were looked at.
 
         Raises:
             StoreError: the tier fails.
         """
-        pairs = stream_pairs(tier, prefix)
         count = 0
-        while some := list(islice(pairs, PAIRS_AT_ONCE)):
-            for stored in concurrently(partial(_described, tier, wanted), some):
-                if stored is not None:
-                    self._add(stored)
+        pairs = in_batches(stream_pairs(tier, prefix), executor)
+        for some, found in look_at(pairs, _Describe(tier, wanted), executor):
+            for row in found:
+                if row is not None:
+                    self._add(row)
             count += len(some)
             listener(count)
         self._file.executescript(_SETTLED)
@@ -114,23 +116,12 @@ class LedgerSurvey(TemporaryTables):
         query = "SELECT packed FROM objects WHERE is_stray ORDER BY key"
         return (_unpacked(packed) for (packed,) in self._file.execute(query))
 
-    def _add(self, stored: StoredObject) -> None:
-        ledger_ids = [each.ledger_id for each in stored.index.ledgers] if stored.index else []
-        if stored.index is None and stored.key.ledger_id is not None:
-            ledger_ids = [stored.key.ledger_id]
-        name = stored.managed_ledger
+    def _add(self, row: _Row) -> None:
         cursor = self._file.execute(
             "INSERT INTO objects (label, managed_ledger, cluster, is_stray, key, packed) VALUES (?, ?, ?, ?, ?, ?)",
-            (
-                UNKNOWN_TOPIC if name is None else topic_of_managed_ledger(name).full,
-                name,
-                stored.cluster,
-                not ledger_ids,
-                stored.key.data_key,
-                pickle.dumps(stored, pickle.HIGHEST_PROTOCOL),
-            ),
+            (row.label, row.managed_ledger, row.cluster, not row.ledger_ids, row.key, row.packed),
         )
-        parts = [(cursor.lastrowid, ledger_id) for ledger_id in ledger_ids]
+        parts = [(cursor.lastrowid, ledger_id) for ledger_id in row.ledger_ids]
         self._file.executemany("INSERT INTO parts VALUES (?, ?)", parts)
 
     def _has_strays(self, managed_ledger: str) -> bool:
@@ -149,19 +140,55 @@ class LedgerSurvey(TemporaryTables):
 
 
 def _unpacked(packed: bytes) -> StoredObject:
-    stored: StoredObject = pickle.loads(packed)  # noqa: S301 (written by this process, to a file that has no name)
+    stored: StoredObject = pickle.loads(packed)  # noqa: S301 (written by ourselves, to a file that has no name)
     return stored
 
 
-def _described(tier: Tier, wanted: Callable[[TopicName | None], bool], pair: Pair) -> StoredObject | None:
-    """What is known of a pair; None if it vanished, or is not wanted."""
-    stored = describe_pair(tier, pair, read_indexes=False)
-    if stored is None:
-        return None
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An object as it is kept."""
+
+    label: str
+    managed_ledger: str | None
+    cluster: str | None
+    ledger_ids: tuple[int, ...]
+    key: str
+    packed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Describe:
+    """Looks at pairs; picklable."""
+
+    tier: Tier
+    wanted: Callable[[TopicName | None], bool] | None
+
+    def __call__(self, pair: Pair) -> _Row | None:
+        """What is known of a pair; None if it vanished, or is not wanted."""
+        stored = describe_pair(self.tier, pair, read_indexes=False)
+        if stored is None:
+            return None
+        name = stored.managed_ledger
+        if self.wanted is not None and not self.wanted(
+            None if name is None else topic_of_managed_ledger(name)
+        ):
+            return None
+        try:
+            return _row_of(with_index(self.tier, stored) if stored.is_unread else stored)
+        except ObjectNotFoundError:
+            return None
+
+
+def _row_of(stored: StoredObject) -> _Row:
+    ledger_ids = [each.ledger_id for each in stored.index.ledgers] if stored.index else []
+    if stored.index is None and stored.key.ledger_id is not None:
+        ledger_ids = [stored.key.ledger_id]
     name = stored.managed_ledger
-    if not wanted(None if name is None else topic_of_managed_ledger(name)):
-        return None
-    try:
-        return with_index(tier, stored) if stored.is_unread else stored
-    except ObjectNotFoundError:
-        return None
+    return _Row(
+        label=UNKNOWN_TOPIC if name is None else topic_of_managed_ledger(name).full,
+        managed_ledger=name,
+        cluster=stored.cluster,
+        ledger_ids=tuple(ledger_ids),
+        key=stored.key.data_key,
+        packed=pickle.dumps(stored, pickle.HIGHEST_PROTOCOL),
+    )

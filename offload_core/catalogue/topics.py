@@ -106,11 +106,17 @@ def topics_wanted(
             raise OptionError("this is no namespace", expected="tenant/namespace", found=each)
     if not topics and not namespaces:
         return None
-    folders = tuple(f"{_DOMAIN}{each}/" for each in namespaces)
+    return _Wants(tuple(topics), tuple(f"{_DOMAIN}{each}/" for each in namespaces))
 
-    def wants(topic: TopicName | None) -> bool:
-        if topic is None or not is_wanted(topic, topics):
+
+@dataclass(frozen=True, slots=True)
+class _Wants:
+    """Picklable: who looks at objects may be another process."""
+
+    topics: tuple[TopicName, ...]
+    folders: tuple[str, ...]
+
+    def __call__(self, topic: TopicName | None) -> bool:
+        if topic is None or not is_wanted(topic, self.topics):
             return False
-        return not folders or topic.full.startswith(folders)
-
-    return wants
+        return not self.folders or topic.full.startswith(self.folders)

@@ -13,7 +13,40 @@ from offload_hooks.errors import MissingExtraError, OptionError
 
 Master = Annotated[str | None, typer.Option(help="A Spark master, whose executors do the work.")]
 Workers = Annotated[int | None, typer.Option(min=1, help="So many at once; one a core by default.")]
+Lookers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        min=1,
+        help="So many batches of objects at once, of which each has up to 128 requests under way; one by default, with "
+        "--processes one a core.",
+    ),
+]
 Processes = Annotated[bool, typer.Option("--processes", help="Processes instead of threads.")]
+
+
+@contextmanager
+def looking(
+    master: str | None, workers: int | None, processes: bool, *, records: str | None = None
+) -> Iterator[Executor | None]:
+    """Who looks at objects; None for this process, with many requests at once, if nobody was asked for.
+
+    Args:
+        records: that say what there is, in place of a listing: what they name is looked up by this process.
+
+    Raises:
+        OptionError, MissingExtraError.
+    """
+    if master is None and workers is None and not processes:
+        yield None
+        return
+    if records is not None:
+        raise OptionError(
+            "what records name is looked up by this process",
+            expected="--records without --master, --workers, --processes",
+        )
+    with executing(master, workers, processes) as executor:
+        yield executor
 
 
 @contextmanager

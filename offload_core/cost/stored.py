@@ -9,16 +9,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 
-from offload_core.catalogue import UNKNOWN_TOPIC, Records, StoredObject, concurrently, record_catalogue
-from offload_core.catalogue.listing import describe_pair, stream_pairs
+from offload_core.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogue
+from offload_core.catalogue.concurrency import in_batches, look_at
+from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.cost.prices import StorageClass
+from offload_core.executors import Executor
 from offload_core.tier import Tier
 
-_PAIRS_AT_ONCE = 2048
 _TOPICS_AT_ONCE = 256
 _DAY = timedelta(days=1)
 
@@ -64,7 +66,8 @@ class Stored:
             self.early_byte_days[days] = self.early_byte_days.get(days, 0.0) + unpaid
 
 
-StoredBy = dict[tuple[str, str, str], Stored]
+_Place = tuple[str, str, str]
+StoredBy = dict[_Place, Stored]
 """By topic, month of the offload (`2026-11`), in UTC, and the store's word for the storage class, empty without one."""
 
 
@@ -76,6 +79,7 @@ def survey_stored(
     records: Callable[[], AbstractContextManager[Records]] | None = None,
     topics: Collection[str] = (),
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    executor: Executor | None = None,
     listener: Callable[[int], None] = lambda _: None,
 ) -> StoredBy:
     """Look at all that is stored, or at what records name.
@@ -84,23 +88,24 @@ def survey_stored(
         classes: whose least sizes and days count.
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
         topics: only these, by their full names or those of the partitioned topic; none for all.
+        executor: who looks at what is listed; None for this process.
         listener: told how many copies were looked at.
 
     Raises:
         StoreError: the store fails. FormatError: of records.
     """
     found: StoredBy = {}
-    seen = 0
-    moment = now()
-    objects = _listed(tier, prefix) if records is None else _recorded(tier, prefix, records)
-    for topic, stored in objects:
-        seen += 1
+    measure = _Measure(tuple(classes), tuple(topics), now())
+    if records is None:
+        pairs = in_batches(stream_pairs(tier, prefix), executor)
+        looks = look_at(pairs, partial(_look, tier, measure), executor)
+        measured = (each for _, some in looks for each in some if each is not None)
+    else:
+        measured = (measure(topic, stored) for topic, stored in _recorded(tier, prefix, records))
+    for seen, (key, stored) in enumerate(measured, 1):
         listener(seen)
-        if topics and not any(topic == each or topic.startswith(f"{each}-partition-") for each in topics):
-            continue
-        month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(UTC):%Y-%m}"
-        key = (topic, month, stored.storage_class or "")
-        found.setdefault(key, Stored()).add(_measured(stored, classes, moment))
+        if stored is not None:
+            found.setdefault(key, Stored()).add(stored)
     return dict(sorted(found.items()))
 
 
@@ -118,6 +123,34 @@ def by_class(found: StoredBy) -> dict[str, dict[str, Stored]]:
     for (topic, _, storage_class), stored in found.items():
         classes.setdefault(storage_class, {}).setdefault(topic, Stored()).add(stored)
     return classes
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """What counts of an object, and where; picklable."""
+
+    classes: tuple[StorageClass, ...]
+    topics: tuple[str, ...]
+    now: datetime
+
+    def __call__(self, topic: str, stored: StoredObject) -> tuple[_Place, Stored | None]:
+        """Where it counts, and what; None if its topic is not asked for."""
+        month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(UTC):%Y-%m}"
+        place = (topic, month, stored.storage_class or "")
+        if self.topics and not any(
+            topic == each or topic.startswith(f"{each}-partition-") for each in self.topics
+        ):
+            return place, None
+        return place, _measured(stored, self.classes, self.now)
+
+
+def _look(tier: Tier, measure: _Measure, pair: Pair) -> tuple[_Place, Stored | None] | None:
+    """A pair that was listed, measured; None if it has vanished."""
+    stored = describe_pair(tier, pair)
+    if stored is None:
+        return None
+    named = stored.managed_ledger
+    return measure(UNKNOWN_TOPIC if named is None else str(topic_of_managed_ledger(named)), stored)
 
 
 def _measured(stored: StoredObject, classes: Iterable[StorageClass], now: datetime) -> Stored:
@@ -140,15 +173,6 @@ def _measured(stored: StoredObject, classes: Iterable[StorageClass], now: dateti
         padding={least: sum(max(0, least - size) for size in sizes) for least in least_sizes},
         early_byte_days={least: max(0.0, least - days) * sum(sizes) for least in least_days},
     )
-
-
-def _listed(tier: Tier, prefix: str) -> Iterator[tuple[str, StoredObject]]:
-    pairs = stream_pairs(tier, prefix)
-    while some := list(islice(pairs, _PAIRS_AT_ONCE)):
-        for stored in concurrently(lambda pair: describe_pair(tier, pair), some):
-            if stored is not None:
-                named = stored.managed_ledger
-                yield UNKNOWN_TOPIC if named is None else str(topic_of_managed_ledger(named)), stored
 
 
 def _recorded(

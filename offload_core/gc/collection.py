@@ -9,6 +9,7 @@ from itertools import islice
 from offload_core.audit import AuditLog
 from offload_core.catalogue import Records, require_complete
 from offload_core.catalogue.record_store import StoreRecords
+from offload_core.executors import Executor
 from offload_core.gc.finding import Finder
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
 from offload_core.gc.scope import Scope
@@ -25,6 +26,8 @@ class Collection:
         records: opens managed ledgers' records, after the tier was listed.
         elsewhere: other tiers that records may name copies in, such as one that copies were moved to: old ones go if
             the new ones are there and whole.
+        executor: who asks objects whose they are; None for this process. The tier is listed, records are read, and what
+            is garbage is decided here, and deleted from here.
         listener: told now and then how far it is.
     """
 
@@ -35,12 +38,14 @@ class Collection:
         scope: Scope | None = None,
         *,
         elsewhere: Sequence[Tier] = (),
+        executor: Executor | None = None,
         listener: Callable[[Summary], None] = lambda _: None,
     ) -> None:
         self._tier = tier
         self._elsewhere = elsewhere
         self._records = records
         self._scope = Scope() if scope is None else scope
+        self._executor = executor
         self._listener = listener
         self.summary = Summary()
 
@@ -72,7 +77,15 @@ class Collection:
     def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[Outcome]:
         summary = self.summary
         with Survey() as survey:
-            finder = Finder(self._tier, survey, self._scope, summary, self._listener, self._elsewhere)
+            finder = Finder(
+                self._tier,
+                survey,
+                self._scope,
+                summary,
+                self._listener,
+                elsewhere=self._elsewhere,
+                executor=self._executor,
+            )
             finder.list_all()
             with self._records() as records:
                 topics = records.topics() if audit is None else require_complete(records)

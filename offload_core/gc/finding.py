@@ -6,19 +6,22 @@ that was read later, is of an attempt that has ended. Memory does not depend on 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
 
 from offload_core.catalogue import Records, TopicName, concurrently, read_each
-from offload_core.catalogue.listing import stream_attempts
+from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
+from offload_core.catalogue.listing import Pair, stream_attempts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.codec.object_format import parse_key
+from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.executors import Executor
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.garbage import Garbage, Kind, objects_of
-from offload_core.gc.judging import ELSEWHERE, Kept, Owners, judge_named, judge_unnamed
+from offload_core.gc.judging import ELSEWHERE, Kept, Owners, copies_asked_of, judge_named, judge_unnamed
 from offload_core.gc.named_copies import NamedCopies
 from offload_core.gc.naming import NamedAttempt, Naming, namings
 from offload_core.gc.scope import Scope
@@ -28,11 +31,10 @@ from offload_core.metadata import ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
 from offload_core.verify.copy_looks import CopyLooks
-from offload_core.verify.objects import examine
+from offload_core.verify.objects import Examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
-_PAIRS_AT_ONCE = 2048
 _TOPICS_AT_ONCE = 256
 _SAMPLES = 256
 """Objects that are asked for their cluster, each of another topic."""
@@ -52,7 +54,9 @@ class Finder:
         scope: Scope,
         summary: Summary,
         listener: Callable[[Summary], None],
+        *,
         elsewhere: Sequence[Tier] = (),
+        executor: Executor | None = None,
     ) -> None:
         self._tier = tier
         self._elsewhere = elsewhere
@@ -60,6 +64,7 @@ class Finder:
         self._scope = scope
         self._summary = summary
         self._listener = listener
+        self._executor = executor
         self._before = scope.before
         self._topics: frozenset[TopicName] = frozenset()
         self.owners = Owners(folder=scope.folder, clusters=(), is_shared=scope.is_shared)
@@ -76,7 +81,7 @@ class Finder:
                     self._survey.add_upload(stale)
                     summary.uploads += 1
         pairs = stream_attempts(self._tier, prefix)
-        while some := list(islice(pairs, _PAIRS_AT_ONCE)):
+        while some := list(islice(pairs, AT_ONCE)):
             self._survey.add(some)
             summary.objects += sum(not pair.is_lone for pair in some)
             summary.object_bytes += sum(each.size_bytes for pair in some for each in objects_of(pair))
@@ -132,28 +137,15 @@ class Finder:
         yield from self._uploads(records)
 
     def _named(self, records: Records) -> Iterator[Garbage]:
-        for some in self._survey.not_needed(self._before, _PAIRS_AT_ONCE):
-            topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
-            wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
-            infos = self._read(records, wanted.values())
-            copies = NamedCopies(self._tier, CopyLooks(self._tier), self.owners.folder, self._elsewhere)
-            for found, named in some:
-                topic = wanted.get(named.topic)
-                if topic is None or topic not in infos:
-                    continue
-                if self.owners.is_elsewhere(found.pair.key):
-                    self._summary.unknown[ELSEWHERE] += 1
-                    continue
-                info = infos[topic]
-                if info is not None and is_under_way(info, found.pair.key.uuid, self._scope.now_ms()):
-                    self._summary.live += 1
-                    continue
+        for due, looks in self._looked_ahead(self._named_to_judge(records)):
+            copies = NamedCopies(self._tier, looks, self.owners.folder, self._elsewhere)
+            for found, topic in due.objects:
                 try:
                     judged = judge_named(
                         self._tier,
                         found,
                         topic,
-                        info,
+                        due.infos[topic],
                         folder=self.owners.folder,
                         before_ms=self._before.timestamp() * 1000,
                         holds=copies.holds,
@@ -163,11 +155,52 @@ class Finder:
                     continue
                 yield from self._counted(judged, found)
 
+    def _named_to_judge(self, records: Records) -> Iterator[_ToJudge]:
+        """What records name and do not need, that is here and nobody is at; some at a time, with its records now."""
+        for some in self._survey.not_needed(self._before, batch_size(self._executor)):
+            topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
+            wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
+            due = _ToJudge(self._read(records, wanted.values()))
+            for found, named in some:
+                topic = wanted.get(named.topic)
+                if topic is None or topic not in due.infos:
+                    continue
+                if self.owners.is_elsewhere(found.pair.key):
+                    self._summary.unknown[ELSEWHERE] += 1
+                    continue
+                info = due.infos[topic]
+                if info is not None and is_under_way(info, found.pair.key.uuid, self._scope.now_ms()):
+                    self._summary.live += 1
+                    continue
+                is_asked = named.naming is Naming.REPLACED
+                self._add(due, found, topic, (named.ledger_id,) if is_asked else ())
+            yield due
+
+    def _add(self, due: _ToJudge, found: Surveyed, topic: TopicName, ledger_ids: Sequence[int]) -> None:
+        """Take objects; the copies of these ledgers are going to be asked for."""
+        due.objects.append((found, topic))
+        copies = copies_asked_of(self._tier, topic, due.infos[topic], ledger_ids, self.owners.folder)
+        due.copies.update((copy.key, Pair(key=copy.key)) for copy in copies)
+
+    def _looked_ahead(self, dues: Iterable[_ToJudge]) -> Iterator[tuple[_ToJudge, CopyLooks]]:
+        """The same with the copies looked at, many at once."""
+        drawn: deque[_ToJudge] = deque()
+
+        def copies() -> Iterator[list[Pair]]:
+            for due in dues:
+                drawn.append(due)
+                yield list(due.copies.values())
+
+        for pairs, found in look_at(copies(), Examine(tier=self._tier), self._executor):
+            keys = (pair.key for pair in pairs)
+            yield drawn.popleft(), CopyLooks(self._tier, zip(keys, found, strict=True))
+
     def _describe_unnamed(self) -> None:
         """Ask for the topics, clusters and ledgers of what no record names."""
-        for some in self._survey.unnamed(self._before, _PAIRS_AT_ONCE):
+        unnamed = self._survey.unnamed(self._before, batch_size(self._executor))
+        for _, looked_at in look_at(unnamed, _Look(self._tier, self._scope.takes_stand_ins), self._executor):
             described = []
-            for found in concurrently(self._look, some):
+            for found in looked_at:
                 if isinstance(found, OffloadError):
                     self._summary.fail(found)
                 elif found is not None:
@@ -175,27 +208,13 @@ class Finder:
             self._survey.describe(described)
             self._listener(self._summary)
 
-    def _look(self, found: Surveyed) -> Surveyed | OffloadError | None:
-        try:
-            examined = examine(self._tier, found.pair)
-        except StoreError as error:
-            return error.at(key=found.pair.key.data_key)
-        if examined is None:
-            return None
-        ids = [each.ledger_id for each in examined.extents]
-        if not ids and found.pair.key.ledger_id is not None:
-            ids = [found.pair.key.ledger_id]
-        return replace(
-            found,
-            topic=_checked(examined.managed_ledger),
-            cluster=examined.cluster,
-            is_sound=examined.is_sound,
-            ledger_ids=tuple(sorted(ids)),
-            stands_in=examined.stands_in and not self._scope.takes_stand_ins,
-        )
-
     def _unnamed(self, records: Records) -> Iterator[Garbage]:
-        for some in self._survey.described(_PAIRS_AT_ONCE):
+        for due, looks in self._looked_ahead(self._unnamed_to_judge(records)):
+            yield from self._judged(records, due, looks)
+
+    def _unnamed_to_judge(self, records: Records) -> Iterator[_ToJudge]:
+        """What no record names, and is ours; some at a time, with its topics' records now."""
+        for some in self._survey.described(batch_size(self._executor)):
             ours: list[tuple[Surveyed, TopicName]] = []
             for found in some:
                 if not found.topic:
@@ -209,25 +228,23 @@ class Finder:
                     self._summary.unknown[why] += 1
                 else:
                     ours.append((found, topic))
-            infos = self._read(records, dict.fromkeys(topic for _, topic in ours))
-            yield from self._judged(records, [each for each in ours if each[1] in infos], infos)
+            due = _ToJudge(self._read(records, dict.fromkeys(topic for _, topic in ours)))
+            for found, topic in ours:
+                if topic in due.infos:
+                    self._add(due, found, topic, found.ledger_ids)
+            yield due
 
-    def _judged(
-        self,
-        records: Records,
-        ours: Sequence[tuple[Surveyed, TopicName]],
-        infos: Mapping[TopicName, ManagedLedgerInfo | None],
-    ) -> Iterator[Garbage]:
-        copies = NamedCopies(self._tier, CopyLooks(self._tier), self.owners.folder, self._elsewhere)
+    def _judged(self, records: Records, due: _ToJudge, looks: CopyLooks) -> Iterator[Garbage]:
+        copies = NamedCopies(self._tier, looks, self.owners.folder, self._elsewhere)
 
         def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
             found, topic = each
             try:
-                return judge_unnamed(found, topic, infos.get(topic), self.owners.folder, copies.holds)
+                return judge_unnamed(found, topic, due.infos[topic], self.owners.folder, copies.holds)
             except StoreError as error:
                 return error.at(key=found.pair.key.data_key)
 
-        for judged, (found, _) in zip(concurrently(judge, ours), ours, strict=True):
+        for judged, (found, _) in zip(concurrently(judge, due.objects), due.objects, strict=True):
             if isinstance(judged, OffloadError):
                 self._summary.fail(judged)
             elif (
@@ -286,6 +303,39 @@ class Finder:
         else:
             self._summary.kept[judged.why] += 1
             self._summary.kept_bytes[judged.why] += sum(each.size_bytes for each in objects_of(found.pair))
+
+
+@dataclass(frozen=True, slots=True)
+class _ToJudge:
+    """Objects with their topics, whose records are these; and the recorded copies that they are held against."""
+
+    infos: Mapping[TopicName, ManagedLedgerInfo | None]
+    objects: list[tuple[Surveyed, TopicName]] = field(default_factory=list)
+    copies: dict[ObjectKey, Pair] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Asks objects for their topics, clusters and ledgers; picklable."""
+
+    tier: Tier
+    takes_stand_ins: bool
+
+    def __call__(self, found: Surveyed) -> Surveyed | OffloadError | None:
+        examined = Examine(tier=self.tier)(found.pair)
+        if examined is None or isinstance(examined, StoreError):
+            return examined
+        ids = [each.ledger_id for each in examined.extents]
+        if not ids and found.pair.key.ledger_id is not None:
+            ids = [found.pair.key.ledger_id]
+        return replace(
+            found,
+            topic=_checked(examined.managed_ledger),
+            cluster=examined.cluster,
+            is_sound=examined.is_sound,
+            ledger_ids=tuple(sorted(ids)),
+            stands_in=examined.stands_in and not self.takes_stand_ins,
+        )
 
 
 def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]) -> Garbage:

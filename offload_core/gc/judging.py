@@ -7,7 +7,7 @@ as it should be, all others of that ledger are kept. Source: docs/gc.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
@@ -161,6 +161,18 @@ def _half(found: Surveyed) -> Kind | None:
     if found.pair.index is None:
         return Kind.NO_INDEX
     return Kind.NO_DATA if found.pair.data is None else None
+
+
+def copies_asked_of(
+    tier: Tier, topic: TopicName, info: ManagedLedgerInfo | None, ledger_ids: Collection[int], folder: str
+) -> Iterator[RecordedCopy]:
+    """The copies here that judging objects of these ledgers asks `Holds` of, if it asks; to be looked at before."""
+    ledgers = [] if info is None else [info.ledger(each) for each in ledger_ids]
+    for ledger in ledgers:
+        if ledger is not None and not ledger.is_condemned:
+            for copy in recorded_copies(topic, ledger, folder):
+                if copy.unfinished is None and not _lies_elsewhere(tier, copy):
+                    yield copy
 
 
 def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
 from uuid import UUID
 
-from offload_core.catalogue import UNKNOWN_TOPIC, Records, TopicName, concurrently, recorded_copies
+from offload_core.catalogue import UNKNOWN_TOPIC, Records, TopicName, recorded_copies
+from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, pair_up
-from offload_core.catalogue.survey import PAIRS_AT_ONCE
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 from offload_hooks.values import ListedObject
@@ -26,6 +26,7 @@ OTHER = "(other objects)"
 """What no offloader has written."""
 
 UNKNOWN_CLASS = "(not said)"
+_TOPICS_AT_ONCE = 2048
 _TOPIC_KEY = "managedledgername"
 _DOMAIN = "persistent://"
 _AGES = (
@@ -92,6 +93,7 @@ def measure(
     records: Records | None = None,
     wanted: Callable[[TopicName | None], bool] | None = None,
     now: datetime,
+    executor: Executor | None = None,
     listener: Callable[[int], None] = lambda _: None,
 ) -> Usage:
     """Count a tier's bytes.
@@ -101,6 +103,7 @@ def measure(
         records: who has which object; None to ask the objects, which is done only where it is needed.
         wanted: only these topics' objects; None for all, and other objects as well.
         now: what ages are counted to.
+        executor: who asks the objects whose they are; None for this process.
         listener: told how many objects were listed.
 
     Raises:
@@ -109,10 +112,12 @@ def measure(
     usage = Usage()
     owners = None if records is None else _recorded_owners(records)
     others = _Others()
-    pairs = pair_up(others.watch(tier.list_objects(prefix)))
-    needs_owner = by is By.PLACE or wanted is not None
-    while some := list(islice(pairs, PAIRS_AT_ONCE)):
-        owned = concurrently(partial(_owner, tier, owners), some) if needs_owner else [None] * len(some)
+    pairs = in_batches(pair_up(others.watch(tier.list_objects(prefix))), executor)
+    if owners is None and (by is By.PLACE or wanted is not None):
+        looked = look_at(pairs, partial(_owner, tier), executor)
+    else:
+        looked = ((some, [_recorded_owner(owners, pair) for pair in some]) for some in pairs)
+    for some, owned in looked:
         for pair, topic in zip(some, owned, strict=True):
             objects = _objects(pair)
             others.take(objects)
@@ -170,18 +175,30 @@ def _recorded_owners(records: Records) -> dict[UUID, TopicName]:
     """Whose the attempts are that records name."""
     topics = records.topics()
     owners: dict[UUID, TopicName] = {}
-    for start in range(0, len(topics), PAIRS_AT_ONCE):
-        for topic, info in records.read(topics[start : start + PAIRS_AT_ONCE]).items():
+    for start in range(0, len(topics), _TOPICS_AT_ONCE):
+        for topic, info in records.read(topics[start : start + _TOPICS_AT_ONCE]).items():
             for ledger in info.ledgers:
                 owners.update((copy.key.uuid, topic) for copy in recorded_copies(topic, ledger))
     return owners
 
 
-def _owner(tier: Tier, owners: Mapping[UUID, TopicName] | None, pair: Pair) -> TopicName | None:
-    if pair.key.managed_ledger is not None:
-        return topic_of_managed_ledger(pair.key.managed_ledger)
-    if owners is not None:
-        return owners.get(pair.key.uuid)
+def _recorded_owner(owners: Mapping[UUID, TopicName] | None, pair: Pair) -> TopicName | None:
+    """Whose a pair is without a request; None if that is not known, or with `owners` None not needed."""
+    if owners is None:
+        return None
+    return _owner_by_key(pair) or owners.get(pair.key.uuid)
+
+
+def _owner_by_key(pair: Pair) -> TopicName | None:
+    name = pair.key.managed_ledger
+    return None if name is None else topic_of_managed_ledger(name)
+
+
+def _owner(tier: Tier, pair: Pair) -> TopicName | None:
+    """Whose a pair is, by its key or its user metadata."""
+    known = _owner_by_key(pair)
+    if known is not None:
+        return known
     seen = pair.data or pair.index
     assert seen is not None
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.survey import LedgerSurvey
+from offload_core.executors import Executor
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.live_pulsar import refuse_live_pulsar
 from offload_core.metadata.record_paths import record_path
@@ -47,8 +48,9 @@ def recover_records(
     records: ManagedLedgerRecords | None,
     audit: AuditLog | None,
     *,
-    wanted: Callable[[TopicName | None], bool] = lambda _: True,
+    wanted: Callable[[TopicName | None], bool] | None = None,
     cluster: str | None = None,
+    executor: Executor | None = None,
     listener: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Recovered]:
     """Rebuild the records of a tier's topics, and write those that are missing; one after another, by topic.
@@ -56,8 +58,9 @@ def recover_records(
     Args:
         records: where they are written; None to see only what they would be.
         audit: where each record is told of before it is written; None writes none, and shows what would be.
-        wanted: whether a topic's record is rebuilt; None are objects that name no topic.
+        wanted: whether a topic's record is rebuilt, None for all; it is asked None of objects that name no topic.
         cluster: see `rebuild_topics`.
+        executor: who reads objects; None for this process. Records are written here.
         listener: told how many pairs of objects were looked at.
 
     Raises:
@@ -67,8 +70,8 @@ def recover_records(
     if records is not None:
         refuse_live_pulsar(records.store)
     with LedgerSurvey() as survey:
-        survey.fill(tier, wanted=wanted, listener=listener)
-        for rebuilt in rebuild_topics(tier, survey, cluster=cluster):
+        survey.fill(tier, wanted=wanted, executor=executor, listener=listener)
+        for rebuilt in rebuild_topics(tier, survey, cluster=cluster, executor=executor):
             yield Recovered(rebuilt=rebuilt, outcome=_write(records, rebuilt, tier, audit))
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from uuid import UUID
 
-from offload_core.catalogue import Ledger, TopicName, concurrently
+from offload_core.catalogue import Ledger, TopicName
+from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.survey import FoundLedger, LedgerSurvey
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.executors import Executor
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,
@@ -23,6 +24,7 @@ from offload_core.metadata.segment_shares import first_entry_id, shares_of
 from offload_core.recover.ledgers import RebuiltLedger, rebuild_ledger
 from offload_core.recover.unknown import Unknown, UnknownFact
 from offload_core.tier import Tier
+from offload_hooks.errors import OffloadError
 
 _DOMAIN = "persistent"
 
@@ -48,33 +50,57 @@ class RebuiltTopic:
         return None if self.name is None else topic_of_managed_ledger(self.name)
 
 
-def rebuild_topics(tier: Tier, survey: LedgerSurvey, *, cluster: str | None = None) -> Iterator[RebuiltTopic]:
+def rebuild_topics(
+    tier: Tier, survey: LedgerSurvey, *, cluster: str | None = None, executor: Executor | None = None
+) -> Iterator[RebuiltTopic]:
     """The records of all topics that a survey has found, by name; then what no topic is known of.
 
     Args:
         cluster: of a topic that several clusters have offloaded, the one whose objects are taken.
+        executor: who reads what the objects hold; None for this process.
 
     Raises:
         StoreError: the tier fails.
     """
-    place = tier_record(tier)
+    looks = look_at(
+        in_batches(_parts(survey, cluster), executor), _Rebuild(tier, tier_record(tier)), executor
+    )
+    parts = ((part, ledger) for some, found in looks for part, ledger in zip(some, found, strict=True))
+    for _, of_topic in groupby(parts, key=lambda each: each[0].number):
+        yield _put_together(list(of_topic))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Part:
+    """A topic, as far as it is known, with one of its ledgers, or none; all of one topic have its number."""
+
+    number: int
+    topic: RebuiltTopic
+    ledger: Ledger | None
+
+
+def _parts(survey: LedgerSurvey, cluster: str | None) -> Iterator[_Part]:
+    for number, (topic, ledgers) in enumerate(_topics(survey, cluster)):
+        for ledger in ledgers or (None,):
+            yield _Part(number=number, topic=topic, ledger=ledger)
+
+
+def _topics(survey: LedgerSurvey, cluster: str | None) -> Iterator[tuple[RebuiltTopic, list[Ledger]]]:
+    """The topics with the ledgers that are to be rebuilt."""
     for name, of_topic in groupby(survey.ledgers(), key=lambda each: each.managed_ledger):
         found = list(of_topic)
         if name is None or not _is_a_name(name):
             keys = dict.fromkeys(each.key.data_key for one in found for each in one.ledger.attempts)
-            yield RebuiltTopic(
-                name=None, unknown=tuple(UnknownFact(what=Unknown.NO_TOPIC, key=key) for key in keys)
-            )
+            nameless = tuple(UnknownFact(what=Unknown.NO_TOPIC, key=key) for key in keys)
+            yield RebuiltTopic(name=None, unknown=nameless), []
             continue
-        if cluster in {each.cluster for each in found}:
-            found = [each for each in found if each.cluster == cluster]
-        yield _rebuild_topic(tier, name, found, place)
+        yield _topic(name, found, cluster)
     strays = tuple(
         UnknownFact(what=Unknown.NO_COPY, key=stored.key.data_key, detail=stored.detail)
         for stored in survey.strays()
     )
     if strays:
-        yield RebuiltTopic(name=None, unknown=strays)
+        yield RebuiltTopic(name=None, unknown=strays), []
 
 
 def _is_a_name(managed_ledger: str) -> bool:
@@ -83,26 +109,48 @@ def _is_a_name(managed_ledger: str) -> bool:
     return len(parts) in (4, 5) and parts[-2] == _DOMAIN
 
 
-def _rebuild_topic(
-    tier: Tier, name: str, found: Sequence[FoundLedger], place: DriverMetadata
-) -> RebuiltTopic:
+def _topic(name: str, found: list[FoundLedger], cluster: str | None) -> tuple[RebuiltTopic, list[Ledger]]:
+    if cluster in {each.cluster for each in found}:
+        found = [each for each in found if each.cluster == cluster]
     clusters = {each.cluster for each in found}
     if len(clusters) > 1:
         named = ", ".join(sorted(each or "(none named)" for each in clusters))
-        return RebuiltTopic(name=name, unknown=(UnknownFact(what=Unknown.CLUSTERS, detail=named),))
-    rebuild = partial(_rebuild, tier, place)
-    rebuilt = concurrently(rebuild, [each.ledger for each in found])
+        return RebuiltTopic(name=name, unknown=(UnknownFact(what=Unknown.CLUSTERS, detail=named),)), []
+    return RebuiltTopic(name=name, cluster=clusters.pop()), [each.ledger for each in found]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuild:
+    """Rebuilds ledgers; picklable."""
+
+    tier: Tier
+    place: DriverMetadata
+
+    def __call__(self, part: _Part) -> RebuiltLedger | OffloadError | None:
+        """A ledger; an error for when it is its turn, so that the topics before it are not held up."""
+        if part.ledger is None:
+            return None
+        try:
+            return rebuild_ledger(self.tier, part.ledger, self.place)
+        except OffloadError as error:
+            return error
+
+
+def _put_together(parts: Sequence[tuple[_Part, RebuiltLedger | OffloadError | None]]) -> RebuiltTopic:
+    """A topic of which all ledgers are rebuilt."""
+    rebuilt: list[RebuiltLedger] = []
+    for _, found in parts:
+        if isinstance(found, OffloadError):
+            raise found
+        if found is not None:
+            rebuilt.append(found)
+    topic = parts[0][0].topic
     ledgers = _with_extents([each.record for each in rebuilt if each.record is not None])
-    return RebuiltTopic(
-        name=name,
-        cluster=clusters.pop(),
+    return replace(
+        topic,
         info=ManagedLedgerInfo(ledgers=tuple(ledgers)) if ledgers else None,
-        unknown=tuple(fact for each in rebuilt for fact in each.unknown),
+        unknown=topic.unknown + tuple(fact for each in rebuilt for fact in each.unknown),
     )
-
-
-def _rebuild(tier: Tier, place: DriverMetadata, ledger: Ledger) -> RebuiltLedger:
-    return rebuild_ledger(tier, ledger, place)
 
 
 def _with_extents(ledgers: Sequence[LedgerRecord]) -> list[LedgerRecord]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from offload_core.catalogue import RecordedCopy
 from offload_core.catalogue.listing import Pair
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import LedgerRecord
 from offload_core.tier import Tier
 from offload_core.verify.objects import Examined, examine
+from offload_hooks.errors import StoreError
 
 
 class CopyLooks:
-    """Looks at copies, each once; calls may come from many threads."""
+    """Looks at copies, each once; calls may come from many threads.
 
-    def __init__(self, tier: Tier) -> None:
+    Args:
+        seen: copies that were examined before, by `Examine`; those that could not be are looked at again.
+    """
+
+    def __init__(
+        self, tier: Tier, seen: Iterable[tuple[ObjectKey, Examined | StoreError | None]] = ()
+    ) -> None:
         self._tier = tier
-        self._seen: dict[ObjectKey, Examined | None] = {}
+        self._seen = {key: found for key, found in seen if not isinstance(found, StoreError)}
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:
         """Whether a copy is here, can be read, has what the ledger's record says and lost nothing. `StoreError`."""

@@ -40,6 +40,7 @@ from offload_hooks.errors import (
     FormatError,
     IndexMismatchError,
     ObjectNotFoundError,
+    StoreError,
 )
 from offload_hooks.values import ListedObject, ObjectStat
 
@@ -148,6 +149,30 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         return None
     examined.findings = found.found
     return examined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examine:
+    """Examines many pairs of a tier; picklable.
+
+    Attributes:
+        keeps_indexes: indexes and checksums stay; they may be large.
+    """
+
+    tier: Tier
+    keeps_indexes: bool = False
+
+    def __call__(self, listed: Pair) -> Examined | StoreError | None:
+        """As `examine`; an error if the tier cannot be read."""
+        try:
+            examined = examine(self.tier, listed)
+        except StoreError as error:
+            error.at(key=listed.key.data_key)
+            return error
+        if examined is not None and not self.keeps_indexes:
+            examined.index = None
+            examined.checksums = None
+        return examined
 
 
 def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) -> ObjectStat | None:

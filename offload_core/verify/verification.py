@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 from offload_core.catalogue import Records, TopicName, concurrently, read_each
+from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
 from offload_core.catalogue.listing import Pair, stream_attempts
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.executors import Executor, ThreadExecutor
@@ -23,7 +24,7 @@ from offload_core.verify.codes import Code
 from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, of_error
-from offload_core.verify.objects import Examined, examine
+from offload_core.verify.objects import Examine, Examined
 from offload_core.verify.recorded import RECENT_MS, RecordCheck
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
@@ -37,7 +38,6 @@ STALE_AFTER = timedelta(days=1)
 INDEX_BYTES_AT_ONCE = 4 << 20
 """Indexes are decoded together up to so many bytes, one at least; what they are decoded to is many times larger."""
 
-_PAIRS_AT_ONCE = 2048
 _TOPICS_AT_ONCE = 256
 
 
@@ -67,7 +67,8 @@ class Verification:
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
         records: opens managed ledgers' records, after the tier was listed; None for none.
         deep: verify every byte of data objects.
-        executor: who does that; None for a thread a core.
+        executor: who does that; None for a thread a core. Without `deep`: who looks at objects and indexes; None for
+            this process.
         by_checksums: with `deep`: objects that have checksums are compared with these, and not decoded.
         state: passes over what was verified before; only with `deep`.
         sealing: gives checksums to sound objects that have none; only with `deep`.
@@ -98,7 +99,7 @@ class Verification:
         self._records = records
         self._deep = deep
         self._by_checksums = by_checksums
-        self._executor = ThreadExecutor() if executor is None else executor
+        self._executor = executor
         self._state = state
         self._sealing = sealing
         self._now_ms = now_ms
@@ -126,7 +127,8 @@ class Verification:
 
     def _objects(self, survey: Survey) -> Iterator[Finding]:
         if self._deep:
-            for result in self._executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
+            executor = ThreadExecutor() if self._executor is None else self._executor
+            for result in executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
                 self._take(survey, result)
                 yield from self._drain()
             self._seal()
@@ -141,10 +143,10 @@ class Verification:
 
     def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
-        for listed in _in_batches(stream_attempts(self._tier, self._prefix), self._deep):
-            some = [pair for pair in listed if not pair.is_lone]
-            survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
-            for examined in concurrently(self._examine, some):
+        executor = None if self._deep else self._executor  # which has the bytes to read, then
+        look = Examine(tier=self._tier, keeps_indexes=self._deep)
+        for _, found in look_at(self._listed(survey, executor), look, executor):
+            for examined in found:
                 if isinstance(examined, OffloadError):
                     self.summary.fail(examined)
                 elif examined is not None:
@@ -156,21 +158,18 @@ class Verification:
                     self._listener(self.summary)
                     yield number, examined
 
+    def _listed(self, survey: Survey, executor: Executor | None) -> Iterator[list[Pair]]:
+        """The pairs of the tier, some at a time; checksums beside nothing are noted."""
+        attempts = stream_attempts(self._tier, self._prefix)
+        for listed in _in_batches(attempts, batch_size(executor), self._deep):
+            survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
+            yield [pair for pair in listed if not pair.is_lone]
+
     def _tasks(self, survey: Survey) -> Iterator[DeepTask]:
         """Those of the objects that can be verified deeply, and were not before."""
         for number, examined in self._surveyed(survey):
             if examined.index is not None:
                 yield from self._task(survey, number, examined)
-
-    def _examine(self, pair: Pair) -> Examined | OffloadError | None:
-        try:
-            examined = examine(self._tier, pair)
-        except StoreError as error:
-            return error.at(key=pair.key.data_key)
-        if examined is not None and not self._deep:
-            examined.index = None  # it may be large, and is not needed any more
-            examined.checksums = None
-        return examined
 
     def _task(self, survey: Survey, number: int, examined: Examined) -> Iterator[DeepTask]:
         pair, index = examined.pair, examined.index
@@ -286,7 +285,7 @@ class Verification:
     def _settled(self, found: Iterable[Finding | Doubtful]) -> Iterator[Finding]:
         """The findings without those that do not hold any more, some looked up at a time."""
         found = iter(found)
-        while some := list(islice(found, _PAIRS_AT_ONCE)):
+        while some := list(islice(found, AT_ONCE)):
             doubtful = [each for each in some if isinstance(each, Doubtful)]
             held = dict(zip(map(id, doubtful), concurrently(self._holds, doubtful), strict=True))
             for each in some:
@@ -330,13 +329,13 @@ class Verification:
                 )
 
 
-def _in_batches(pairs: Iterator[Pair], deep: bool) -> Iterator[list[Pair]]:
+def _in_batches(pairs: Iterator[Pair], most: int, deep: bool) -> Iterator[list[Pair]]:
     """Some at a time: not too many, and with `deep`, where their indexes are kept, not too many bytes of these."""
     some: list[Pair] = []
     total = 0
     for pair in pairs:
         size = pair.index.size_bytes if deep and pair.index is not None else 0
-        if len(some) == _PAIRS_AT_ONCE or (some and total + size > INDEX_BYTES_AT_ONCE):
+        if len(some) == most or (some and total + size > INDEX_BYTES_AT_ONCE):
             yield some
             some, total = [], 0
         some.append(pair)

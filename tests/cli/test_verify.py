@@ -153,11 +153,8 @@ def test_a_state_passes_over_what_was_sound(
     "arguments",
     [
         ["--state", "x"],
-        ["--workers", "2"],
-        ["--processes"],
         ["--seal"],
         ["--by-checksums"],
-        ["--master", "local[1]"],
     ],
 )
 def test_what_is_for_every_byte_needs_deep(offload: Offload, tmp_path: Path, arguments: list[str]) -> None:

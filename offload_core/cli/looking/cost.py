@@ -11,6 +11,7 @@ import typer
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName, open_records, parse_topic
 from offload_core.cli.amounts import parse_size
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.looking.cost_views import Costs, costs_to_json, largest_class, print_costs
 from offload_core.cli.nothing_found import Seen, nothing_at, warn
 from offload_core.cli.shared import (
@@ -76,6 +77,9 @@ def cost(
             metavar="SIZE", help="What it would save to merge ledgers into segments of this size: 1G."
         ),
     ] = None,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -94,7 +98,11 @@ def cost(
         other = _compared(prices, compare, compare_class, merge)
         merge_bytes = None if merge is None else parse_size(merge)
         own = named(records_option, "the records")
-        with opened(url, driver, option, layer) as tier, err.status("looking at objects") as status:
+        with (
+            opened(url, driver, option, layer) as tier,
+            looking(master, workers, processes, records=records) as executor,
+            err.status("looking at objects") as status,
+        ):
             stored = survey_stored(
                 tier.store,
                 classes=[
@@ -105,6 +113,7 @@ def cost(
                 if records is None
                 else partial(open_records, records, tier.store, tier.options, own),
                 topics=[parse_topic(each).full for each in topic or ()],
+                executor=executor,
                 listener=lambda count: status.update(f"looking at objects: {count:,}"),
             )
             seen = Seen.of_names(topic)

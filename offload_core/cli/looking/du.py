@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from offload_core.catalogue import TopicName, open_records
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.nothing_found import Seen, missing_warned_of
 from offload_core.cli.progress import count_bar
@@ -47,6 +48,9 @@ def du(
     exact: Annotated[
         bool, typer.Option("--bytes", "-b", help="Bytes as they are, for other programs.")
     ] = False,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -60,7 +64,11 @@ def du(
 
     Whose an object is says its user metadata, by a request for each pair; with records no such request is made.
     """
-    with reported(debug), opened(url, driver, option, layer) as tier:
+    with (
+        reported(debug),
+        opened(url, driver, option, layer) as tier,
+        looking(master, workers, processes, records=records) as executor,
+    ):
         given = named(records_option, "the records")
         source = nullcontext() if records is None else open_records(records, tier.store, tier.options, given)
         with (
@@ -77,6 +85,7 @@ def du(
                 records=known,
                 wanted=TopicPatterns(topic) if topic else None,
                 now=datetime.now(UTC),
+                executor=executor,
                 listener=listener,
             )
             for path in usage.objects:

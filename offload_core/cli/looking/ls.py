@@ -12,6 +12,7 @@ import typer
 from offload_core.api import TierReader
 from offload_core.catalogue import StoredObject, TopicName, open_records
 from offload_core.catalogue.survey import FoundLedger, LedgerSurvey
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.looking.ls_views import (
     Shown,
@@ -38,6 +39,7 @@ from offload_core.cli.shared import (
     opened,
     reported,
 )
+from offload_core.executors import Executor
 from offload_core.inventory import Level, Row, Spool, TopicPatterns, recorded_ledgers, rows_of
 from offload_hooks.errors import OptionError
 
@@ -81,6 +83,9 @@ def ls(
         Sort | None, typer.Option(help="By what; the largest and newest first, the oldest of oldest.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only so many lines.")] = None,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -100,7 +105,10 @@ def ls(
         level = Level.LEDGER if ledgers else by or Level.TOPIC
         with (
             opened(url, driver, option, layer) as tier,
-            _inventory(tier, prefix, records, records_option, TopicPatterns(topic or ())) as found,
+            looking(master, workers, processes, records=records) as executor,
+            _inventory(
+                tier, prefix, records, records_option, TopicPatterns(tuple(topic or ())), executor
+            ) as found,
             Spool[Row]() as rows,
             Spool[StoredObject]() as problems,
             missing_warned_of(Seen.of_patterns(topic), tier.store, prefix) as seen,
@@ -129,6 +137,7 @@ def _inventory(
     records: str | None,
     records_option: list[str] | None,
     wanted: TopicPatterns,
+    executor: Executor | None,
 ) -> Iterator[Iterator[FoundLedger | StoredObject]]:
     """The ledgers of a tier, by its objects or by records; then the objects that belong to no known ledger."""
     if records is not None:
@@ -138,7 +147,7 @@ def _inventory(
         return
     with LedgerSurvey() as survey:
         with count_bar("pairs of objects") as listener:
-            survey.fill(tier.store, prefix=prefix, wanted=wanted, listener=listener)
+            survey.fill(tier.store, prefix=prefix, wanted=wanted, executor=executor, listener=listener)
 
         def all_of_it() -> Iterator[FoundLedger | StoredObject]:
             yield from survey.ledgers()

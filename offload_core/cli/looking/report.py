@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from offload_core.catalogue import open_records
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.nothing_found import nothing_at, warn
 from offload_core.cli.shared import (
     Debug,
@@ -40,6 +41,9 @@ def report(
         bool, typer.Option("--verify", help="Verify objects, indexes and records for it.")
     ] = False,
     top: Annotated[int, typer.Option(min=1, max=200, help="Tell so many topics one by one.")] = TOP_TOPICS,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -54,7 +58,11 @@ def report(
     """
     with reported(debug):
         own = named(records_option, "the records")
-        with opened(url, driver, option, layer) as tier, err.status("looking at objects") as status:
+        with (
+            opened(url, driver, option, layer) as tier,
+            looking(master, workers, processes, records=records) as executor,
+            err.status("looking at objects") as status,
+        ):
             verification = None
             if verify:
                 given = (
@@ -64,9 +72,10 @@ def report(
                     tier.store,
                     prefix=prefix,
                     records=given,
+                    executor=executor,
                     listener=lambda now: status.update(f"verifying: {now.objects:,} objects"),
                 )
-            catalogue = tier.catalogue(prefix=prefix, records=records, records_options=own)
+            catalogue = tier.catalogue(prefix=prefix, records=records, records_options=own, executor=executor)
             if not (catalogue.topics or catalogue.strays):
                 warn(nothing_at(tier.store, prefix))
             location = tier.store.describe().location

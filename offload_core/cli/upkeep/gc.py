@@ -15,6 +15,7 @@ from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import TopicName, open_records, parse_topic, require_complete
 from offload_core.catalogue.topics import topics_wanted
 from offload_core.cli.amounts import parse_seconds
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.nothing_found import Seen, nothing_at, warn
 from offload_core.cli.shared import (
     AsJson,
@@ -120,6 +121,9 @@ def gc(
     ] = None,
     topic: TopicNames = None,
     namespace: Namespaces = None,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records_option: RecordsOptions = None,
     driver: Driver = None,
@@ -146,6 +150,7 @@ def gc(
         with (
             opened(url, driver, option, layer) as tier,
             _elsewhere(moved_to, moved_to_driver, moved_to_option, layer) as elsewhere,
+            looking(master, workers, processes) as executor,
             err.status("") as status,
         ):
 
@@ -163,6 +168,7 @@ def gc(
                 open_them,
                 scope,
                 elsewhere=elsewhere,
+                executor=executor,
                 listener=lambda now: status.update(_progress(now)),
             )
             outcomes = collection.report(limit=limit) if log is None else collection.collect(log, limit=limit)

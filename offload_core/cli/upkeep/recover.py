@@ -13,6 +13,7 @@ from rich.table import Table
 
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, topics_wanted
+from offload_core.cli.executors import Lookers, Master, Processes, looking
 from offload_core.cli.json_document import print_streamed
 from offload_core.cli.looking.recorded import record_to_json
 from offload_core.cli.nothing_found import Seen, nothing_at, warn
@@ -83,6 +84,9 @@ def recover(
     ] = None,
     yes: Yes = False,
     audit_log: AuditLogFile = None,
+    master: Master = None,
+    workers: Lookers = None,
+    processes: Processes = False,
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
@@ -113,15 +117,20 @@ def recover(
                     greatest = max(greatest, *(one.ledger_id for one in each.rebuilt.info.ledgers))
                 yield each
 
-        with opened(url, driver, option, layer) as tier, nullcontext() if store is None else closing(store):
+        with (
+            opened(url, driver, option, layer) as tier,
+            looking(master, workers, processes) as executor,
+            nullcontext() if store is None else closing(store),
+        ):
             records = None if store is None else ManagedLedgerRecords(store)
             found = noted(
                 recover_records(
                     tier.store,
                     records,
                     log,
-                    wanted=wanted or (lambda _: True),
+                    wanted=wanted,
                     cluster=cluster,
+                    executor=executor,
                 )
             )
             if as_json:

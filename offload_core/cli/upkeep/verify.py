@@ -14,7 +14,7 @@ import typer
 
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records
-from offload_core.cli.executors import Master, Processes, Workers, executing
+from offload_core.cli.executors import Master, Processes, executing, looking
 from offload_core.cli.nothing_found import AllowEmpty, require_something
 from offload_core.cli.shared import (
     AsJson,
@@ -86,7 +86,14 @@ def verify(
     yes: Yes = False,
     audit_log: AuditLogFile = None,
     master: Master = None,
-    workers: Workers = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="With --deep so many objects at once, one a core by default; else so many batches of objects, each "
+            "with up to 128 requests under way.",
+        ),
+    ] = None,
     processes: Processes = False,
     allow_empty: AllowEmpty = False,
     prefix: Prefix = "",
@@ -104,11 +111,9 @@ def verify(
     nothing is there.
     """
     with reported(debug, failed=2):
-        chosen = master is not None or workers is not None or processes
-        if not deep and (state is not None or chosen or seal or by_checksums):
+        if not deep and (state is not None or seal or by_checksums):
             raise OptionError(
-                "this is for every byte of objects",
-                expected="--deep with --seal, --state, --workers, --master",
+                "this is for every byte of objects", expected="--deep with --seal, --state, --by-checksums"
             )
         if not seal and (yes or audit_log is not None):
             raise OptionError("only --seal writes anything", expected="--seal with --yes, --audit-log")
@@ -116,7 +121,7 @@ def verify(
         with (
             opened(url, driver, option, layer) as tier,
             _state(state, tier.store) as verified,
-            executing(master, workers, processes) as executor,
+            (executing if deep else looking)(master, workers, processes) as executor,
             err.status("") as status,
         ):
             verification = Verification(

@@ -1,0 +1,64 @@
+"""The options that say who looks at objects: what is told stays the same, and what they cannot do is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Offload
+from looked_at import lay_out_world
+
+from offload_core.metadata import open_metadata_store
+
+COMMANDS = [
+    ("ls", "--json"),
+    ("du", "--json"),
+    ("cost", "--json", "--no-scan"),
+    ("verify", "--json"),
+    ("gc", "--json", "--records"),
+    ("recover", "--json"),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "tier"
+    lay_out_world(root)
+    open_metadata_store(f"sqlite:{tmp_path / 'records.db'}", {"create": "true"}).close()
+    return root
+
+
+def of(root: Path, command: tuple[str, ...]) -> list[object]:
+    """The arguments of a command."""
+    name, *options = command
+    given = [f"sqlite:{root.parent / 'records.db'}"] if "--records" in options else []
+    return [name, root, *options, *given]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_workers_tell_the_same(offload: Offload, root: Path, command: tuple[str, ...]) -> None:
+    alone, by_workers = offload(*of(root, command)), offload(*of(root, command), "--workers", "3")
+    assert json.loads(alone.out)
+    assert by_workers == alone
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command[0])
+def test_spark_decides_how_much_runs_at_once(offload: Offload, root: Path, command: tuple[str, ...]) -> None:
+    result = offload(*of(root, command), "--master", "local[1]", "--processes")
+    assert (result.code, "Spark decides how much runs at once" in result.err) == (2, True)
+
+
+def test_processes_are_started(offload_process: Offload, root: Path) -> None:
+    alone, by_processes = (
+        offload_process("verify", root, "--json", *more) for more in ((), ("--processes", "--workers", "1"))
+    )
+    assert alone.code == 1
+    assert by_processes == alone
+
+
+@pytest.mark.parametrize("command", ["ls", "du", "cost", "report"])
+def test_what_records_name_is_looked_up_here(offload: Offload, root: Path, command: str) -> None:
+    output = ("--output", root.parent / "page.html") if command == "report" else ()
+    result = offload(command, root, *output, "--records", root.parent, "--processes")
+    assert (result.code, "--records without --master, --workers, --processes" in result.err) == (2, True)
