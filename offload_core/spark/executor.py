@@ -11,6 +11,7 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark import TaskContext
@@ -44,9 +45,16 @@ class SparkExecutor:
         size = self.processes * _ITEMS_A_CORE
         while wave := [pickle.dumps(item) for item in itertools.islice(rest, size)]:
             for result in self._context.parallelize(wave, len(wave)).map(call).collect():
-                if isinstance(result, OffloadError):
-                    raise result
+                if isinstance(result, _Raised):
+                    raise result.error
                 yield result
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What work raised; an error that it gives is a result like any other."""
+
+    error: OffloadError
 
 
 def start_session(master: str) -> SparkSession:
@@ -64,7 +72,7 @@ def _call(versions: dict[str, str], work: bytes, item: bytes) -> Any:
     except OffloadError as error:
         if error.retryable:
             raise
-        return error
+        return _Raised(error)
 
 
 def _was_tried() -> bool:
