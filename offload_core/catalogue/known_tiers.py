@@ -100,7 +100,9 @@ def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 
 def place_text(recorded: DriverMetadata) -> str:
     """The tier of a record, for people."""
-    return f"{recorded.name} at {recorded.get(_LOCATION) or recorded.get('bucket') or 'nowhere'}"
+    name = recorded.name or "a driver without a name"
+    location, bucket = recorded.get(_LOCATION), recorded.get("bucket")
+    return f"{name} at {location or bucket}" if location or bucket else name
 
 
 def _scheme(location: str) -> str:

@@ -258,8 +258,10 @@ def _topics(options: SourceOptions, tier: TierReader) -> list[str]:
 def open_source(options: SourceOptions) -> TierReader:
     """The tier that a query's options name."""
     if options.path is None:
-        return open_tier(options.driver or "", layers=options.layers, **options.storage)
-    return open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+        tier = open_tier(options.driver or "", layers=options.layers, **options.storage)
+    else:
+        tier = open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+    return tier.also(*options.tiers)
 
 
 @functools.lru_cache(maxsize=8)

@@ -8,6 +8,7 @@ program may rely on it: a driver that gives too few bytes, or nothing at all, is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeVar
@@ -73,7 +74,10 @@ class Tier:
     @classmethod
     def open(cls, spec: TierSpec) -> Tier:
         """Open the Tier that these names and options describe. Nothing is asked of the store."""
-        return cls(registry.make_driver(spec.driver, spec.options), layers_of(spec), spec=spec)
+        tier = cls(
+            registry.make_driver(spec.driver, spec.options), layers_of(spec), spec=replace(spec, others=())
+        )
+        return tier.with_others([Tier.open(each) for each in spec.others]) if spec.others else tier
 
     def describe(self) -> DriverDescription:
         """Who the driver is, where the tier is and what it can do."""
@@ -83,6 +87,12 @@ class Tier:
     def identity(self) -> object:
         """What it has in common with its views, and with no other Tier."""
         return self._chain
+
+    def with_others(self, others: Sequence[Tier]) -> Tier:
+        """This one, to be read together with others: see `several_tiers`. All are closed with it."""
+        from offload_core.tier.several_tiers import SeveralTiers  # which is a Tier
+
+        return SeveralTiers(self, others)
 
     @property
     def spec(self) -> TierSpec | None:
