@@ -52,7 +52,7 @@ from offload_core.scan.tasks import (
 )
 from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
-from offload_core.tier import MeasuredTier, Tier, open_like, open_store
+from offload_core.tier import MeasuredTier, Tier, open_beside, open_store
 from offload_hooks.errors import OptionError
 
 if TYPE_CHECKING:  # imported by whoever exports
@@ -67,23 +67,8 @@ class TierReader:
         self.options = dict(options or {})
 
     def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
-        """This tier, read together with others: for topics of which a part has moved, by their records.
-
-        An object that is not here is read from the first of the others that has it; without `records` nothing can be
-        read so. Closing the one that is given back closes all.
-
-        Args:
-            tiers: URLs or paths, each opened with this one's options if its driver is the same, or open tiers.
-
-        Raises:
-            As `open_tier`.
-        """
-        if not tiers:
-            return self
-        others = [
-            each if isinstance(each, Tier) else open_like(self.store, each, **self.options) for each in tiers
-        ]
-        return TierReader(self.store.with_others(others), options=self.options)
+        """This tier, read by records together with others that have what is not here; closing it closes all."""
+        return TierReader(open_beside(self.store, tiers, self.options), options=self.options)
 
     def records(
         self, source: RecordSource, options: Mapping[str, object] | None = None
@@ -287,11 +272,7 @@ class TierReader:
         mode: Mode = "FAILFAST",
         corrupt_column: str = CORRUPT_RECORD,
     ) -> Payloads:
-        """How the payloads of topics become columns, for `scan` and for the schema before it; arguments as there.
-
-        Raises:
-            OptionError, SchemaError, StoreError, PluginError.
-        """
+        """How the payloads of topics become columns, for `scan` and the schema before; arguments, errors as there."""
         provider = open_provider(schemas, self.store, self.options)
         try:
             return choose_payloads(

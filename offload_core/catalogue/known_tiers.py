@@ -101,8 +101,8 @@ def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 def place_text(recorded: DriverMetadata) -> str:
     """The tier of a record, for people."""
     name = recorded.name or "a driver without a name"
-    location, bucket = recorded.get(_LOCATION), recorded.get("bucket")
-    return f"{name} at {location or bucket}" if location or bucket else name
+    place = recorded.get(_LOCATION) or recorded.get("bucket")
+    return name if place is None else f"{name} at {place}"
 
 
 def _scheme(location: str) -> str:
