@@ -17,6 +17,8 @@ from tiers import TOPIC, lay_out_broker_objects
 
 from offload_core import open_tier
 from offload_core.metadata import OtherRole, other_copies, pack_managed_ledger_info, read_copies
+from offload_core.relocate import throttled
+from offload_core.tier import Tier
 
 
 @pytest.fixture
@@ -278,3 +280,26 @@ def test_a_relocation_is_throttled(
     assert offload(*arguments, "--records", url, "--rate", "1000", *done(tmp_path)).code == 0
     read = sum(world.source.stat(key).size_bytes for key in world.keys(world.source))
     assert max(waited) > read / 1000 - 1, "at the latest the last bytes came when that was due"
+
+
+@pytest.mark.parametrize(
+    ("given", "share"), [([], 1000), (["--processes", "--workers", "4"], 250), (["--workers", "4"], 1000)]
+)
+def test_each_process_has_its_share_of_a_rate(
+    world: World,
+    arguments: list[str],
+    url: str,
+    offload: Offload,
+    monkeypatch: pytest.MonkeyPatch,
+    given: list[str],
+    share: int,
+) -> None:
+    shares: list[int | None] = []
+
+    def note(tier: Tier, bytes_per_s: int | None) -> Tier:
+        shares.append(bytes_per_s)
+        return throttled(tier, bytes_per_s)
+
+    monkeypatch.setattr("offload_core.cli.upkeep.relocate.throttled", note)
+    assert offload(*arguments, "--records", url, "--rate", "1000", *given).code == 1
+    assert shares == [share, share]

@@ -166,7 +166,7 @@ def relocate(
         if master is None and not processes:
             parallel = parallel or DEFAULT_PARALLEL
         executor = held.enter_context(executing(master if yes else None, parallel, processes))
-        share = None if bytes_per_s is None else bytes_per_s // executor.processes
+        share = max(1, bytes_per_s // executor.processes) if bytes_per_s else bytes_per_s
         tiers = [held.enter_context(throttled(each.store, share)) for each in (source, target)]
         if records is None:
             if to_format or ledger or mapping or merge or delete_source:
