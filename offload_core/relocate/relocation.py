@@ -84,15 +84,14 @@ class _Round:
         self._executor = executor
         self._waiting = waiting
         self._under_way: deque[tuple[Begun, ExitStack]] = deque()
-        self._failed: deque[Outcome] = deque()
+        self._not_begun: list[Outcome] = []
 
     def __iter__(self) -> Iterator[Outcome]:
         """What became of each."""
         try:
             for made in self._executor.run(self._mover.maker, self._orders()):
-                yield from self._taken()
                 yield self._end(made)
-            yield from self._taken()
+            yield from self._not_begun
         finally:  # what is under way now is left to the next call, as when this process is killed
             for _, held in self._under_way:
                 held.close()
@@ -104,7 +103,7 @@ class _Round:
                 try:
                     begun = stack.enter_context(self._mover.begin(move))
                 except OffloadError as error:
-                    self._failed.append(Outcome(move=move, error=error))
+                    self._not_begun.append(Outcome(move=move, error=error))
                     continue
                 self._under_way.append((begun, stack.pop_all()))
             yield begun.order
@@ -113,10 +112,6 @@ class _Round:
         begun, held = self._under_way.popleft()
         with held:
             return _outcome(begun.order.move, lambda: self._mover.end(begun, made))
-
-    def _taken(self) -> Iterator[Outcome]:
-        while self._failed:
-            yield self._failed.popleft()
 
 
 def _next(waiting: list[Move], under_way: Collection[Move]) -> Move | None:

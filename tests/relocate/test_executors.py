@@ -227,8 +227,9 @@ def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world: W
     mover = world.mover()
     mover.maker = Dies(world.source, world.target, 700)
     plan = plan_topic(TOPIC_NAME, world.info, world.wanted(ledger_ids=frozenset([0])))
-    with pytest.raises(OffloadError, match="a worker process ended"):
+    with pytest.raises(OffloadError, match="a worker process ended") as raised:
         list(make_moves(mover, [plan], executor=ProcessExecutor(1)))
+    assert raised.tb is not None, "the call's frames are there still, and nobody is at the attempt"
     assert len(other_copies(world.info)) == 1
     assert world.read_all(tiers=[world.source]) == world.entries
     assert [each.error for each in move(world, None)] == [None] * 5

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from crash_points import Points
 from pyspark.sql import SparkSession
-from relocated import TOPIC_NAME, World, half_moved
+from relocated import TOPIC_NAME, World, half_moved, watched
 
 from offload_core import open_tier
 from offload_core.api import TierReader
@@ -99,6 +100,15 @@ def test_an_object_is_read_from_the_first_that_has_it(world: World, both: Tier) 
     world.target.delete(["one"])
     world.source.write_index("one", b"here")
     assert bytes(both.read_range("one", 0, 4)) == b"here", "where it was before it is no more"
+
+
+def test_who_had_an_object_is_asked_first_the_next_time(world: World) -> None:
+    world.target.write_index("one", b"there")
+    points = Points()
+    with watched(world, "source", points).with_others([world.target]) as tier:
+        for _ in range(3):
+            assert bytes(tier.read_range("one", 0, 5)) == b"there"
+    assert points.calls == ["read_range"]
 
 
 def test_others_come_along_where_it_is_pickled_or_measured(world: World, both: Tier) -> None:
