@@ -1,4 +1,4 @@
-"""A Tier that is read together with others: an object that it lacks is read from the first of them that has it.
+"""The hooks of several tiers: an object that the first lacks is read from the first of the others that has it.
 
 Topics that have moved in part have copies in two tiers, each under a uuid of its own. Only tiers that somebody
 configured are asked; what an object or a record says opens none. It is for reading what is known by its key: nothing
@@ -8,11 +8,9 @@ is listed, written or deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import NoReturn, TypeVar, cast
+from typing import NoReturn, TypeVar
 
 from offload_core.tier.chain import Rest
-from offload_core.tier.tier import Tier
 from offload_hooks import ByteRange
 from offload_hooks.errors import ObjectNotFoundError, OptionError
 
@@ -21,24 +19,7 @@ _MOST_KNOWN = 1 << 16
 _T = TypeVar("_T")
 
 
-class SeveralTiers(Tier):
-    """Reads `tier`, and what that lacks from `others`, in their order; all are closed with it."""
-
-    def __init__(self, tier: Tier, others: Sequence[Tier]) -> None:
-        vars(self).update(vars(tier))
-        self._several = (tier, *others)
-        self._hooks = cast("Rest", _FirstThatHas([each._hooks for each in self._several]))
-        specs = [each.spec for each in others]
-        is_named = tier.spec is not None and None not in specs
-        self._spec = replace(tier.spec, others=tuple(specs)) if is_named else None  # type: ignore[type-var]
-
-    def close(self) -> None:
-        """See `Tier`."""
-        for tier in self._several:
-            tier.close()
-
-
-class _FirstThatHas:
+class FirstThatHas:
     """The hooks of several tiers, for reading."""
 
     def __init__(self, all_hooks: Sequence[Rest]) -> None:
@@ -46,12 +27,15 @@ class _FirstThatHas:
         self._known: dict[str, Rest] = {}
 
     def stat(self, *, key: str) -> object:
+        """See the hook."""
         return self._ask(key, lambda hooks: hooks.stat(key=key))
 
     def read_range(self, *, key: str, offset: int, length: int) -> object:
+        """See the hook."""
         return self._ask(key, lambda hooks: hooks.read_range(key=key, offset=offset, length=length))
 
     def read_ranges(self, *, ranges: Sequence[ByteRange]) -> list[object]:
+        """See the hook."""
         found: dict[int, object] = {}
         for key in dict.fromkeys(each.key for each in ranges):
             numbers = [number for number, each in enumerate(ranges) if each.key == key]
@@ -61,6 +45,7 @@ class _FirstThatHas:
         return [found[number] for number in range(len(ranges))]
 
     def list_objects(self, **_: str) -> Iterator[NoReturn]:
+        """Refused."""
         raise OptionError(
             "what lies in several tiers, only records tell", expected="records with further tiers"
         )
