@@ -52,7 +52,7 @@ from offload_core.scan.tasks import (
 )
 from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
-from offload_core.tier import MeasuredTier, Tier, open_store
+from offload_core.tier import MeasuredTier, Tier, open_beside, open_store
 from offload_hooks.errors import OptionError
 
 if TYPE_CHECKING:  # imported by whoever exports
@@ -65,6 +65,10 @@ class TierReader:
     def __init__(self, store: Tier, *, options: Mapping[str, object] | None = None) -> None:
         self.store = store
         self.options = dict(options or {})
+
+    def also(self, *tiers: str | os.PathLike[str] | Tier) -> TierReader:
+        """This tier, read by records together with others that have what is not here; closing it closes all."""
+        return TierReader(open_beside(self.store, tiers, self.options), options=self.options)
 
     def records(
         self, source: RecordSource, options: Mapping[str, object] | None = None
@@ -270,11 +274,7 @@ class TierReader:
         mode: Mode = "FAILFAST",
         corrupt_column: str = CORRUPT_RECORD,
     ) -> Payloads:
-        """How the payloads of topics become columns, for `scan` and for the schema before it; arguments as there.
-
-        Raises:
-            OptionError, SchemaError, StoreError, PluginError.
-        """
+        """How the payloads of topics become columns, for `scan` and the schema before; arguments, errors as there."""
         provider = open_provider(schemas, self.store, self.options)
         try:
             return choose_payloads(

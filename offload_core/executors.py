@@ -13,18 +13,48 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures import Executor as Pool
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol, TypeVar
 
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OffloadError, OptionError
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 
+_is_second_try: ContextVar[bool] = ContextVar("_is_second_try", default=False)
+
+
+def is_second_try() -> bool:
+    """Whether the item in hand was given to another worker before, which may still be at it; only Spark does that."""
+    return _is_second_try.get()
+
+
+@contextmanager
+def trying(is_second: bool) -> Iterator[None]:
+    """In the block, `is_second_try` answers so."""
+    token = _is_second_try.set(is_second)
+    try:
+        yield
+    finally:
+        _is_second_try.reset(token)
+
+
 class Executor(Protocol):
-    """Runs picklable work on picklable items."""
+    """Runs picklable work on picklable items.
+
+    An item may be given to several workers, one after another or at once; work that must not be done twice asks
+    `is_second_try`.
+
+    Attributes:
+        processes: how many work at once, as far as it is known.
+    """
+
+    @property
+    def processes(self) -> int: ...  # noqa: D102 - see the class
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """The results in order of the items; the first error of `work` is raised at its place."""
@@ -35,6 +65,11 @@ class ThreadExecutor:
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = _checked(workers)
+
+    @property
+    def processes(self) -> int:
+        """This one."""
+        return 1
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """See `Executor`."""
@@ -50,6 +85,11 @@ class ProcessExecutor:
 
     def __init__(self, workers: int | None = None) -> None:
         self._workers = _checked(workers)
+
+    @property
+    def processes(self) -> int:
+        """See `Executor`."""
+        return self._workers
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """See `Executor`."""
@@ -81,6 +121,11 @@ def _in_order(
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
+    except BrokenExecutor as error:
+        raise OffloadError(
+            "a worker process ended before its work was done",
+            hint="Was it killed, or is there too little memory?",
+        ) from error
     finally:
         # What nobody ended is ended by whoever collects it as garbage: perhaps a thread of this pool, which would
         # wait for itself.

@@ -100,7 +100,9 @@ def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 
 def place_text(recorded: DriverMetadata) -> str:
     """The tier of a record, for people."""
-    return f"{recorded.name} at {recorded.get(_LOCATION) or recorded.get('bucket') or 'nowhere'}"
+    name = recorded.name or "a driver without a name"
+    place = recorded.get(_LOCATION) or recorded.get("bucket")
+    return name if place is None else f"{name} at {place}"
 
 
 def _scheme(location: str) -> str:

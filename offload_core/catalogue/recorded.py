@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.known_tiers import place_text
 from offload_core.catalogue.listing import Pair, describe_pair
 from offload_core.catalogue.model import (
     Catalogue,
@@ -176,9 +177,7 @@ def _described(tier: Tier, key: ObjectKey, read_indexes: bool) -> StoredObject |
 
 
 def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
-    driver = copy.driver.name if copy.driver else "a driver that it does not name"
-    bucket = copy.driver.get("bucket") if copy.driver else None
-    where = f"{driver} in the bucket {bucket!r}" if bucket is not None else driver
+    where = "a driver that it does not name" if copy.driver is None else place_text(copy.driver)
     nothing = StoredObject(
         key=copy.key,
         cluster=None,

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
@@ -22,7 +23,7 @@ from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
 from offload_core.catalogue.recorded import MAPFILE_DRIVER, RecordedCopy, other_copy_key, recorded_copies
 from offload_core.catalogue.topics import managed_ledger_of_topic
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -32,20 +33,16 @@ from offload_core.metadata import (
     read_copies,
 )
 from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.read_handles import ReadMemory
 from offload_core.relocate.books import Book, as_switched
-from offload_core.relocate.byte_copies import copy_attempt
-from offload_core.relocate.comparison import check_entries, check_objects
-from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES, EntryCopies
-from offload_core.relocate.kept_entries import EntrySums
-from offload_core.relocate.model import How, Move
+from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES
+from offload_core.relocate.making import CopyMaker, CopyOrder, Made
+from offload_core.relocate.model import Move
 from offload_core.tier import Tier
 from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
     LiveAttemptError,
-    ObjectNotFoundError,
     OffloadError,
     OutcomeUnknownError,
     UnknownTopicError,
@@ -71,6 +68,21 @@ class Moved:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A move that is written down, and under way.
+
+    Attributes:
+        order: for whoever makes the new copy.
+        check: raises if it was taken over.
+        before: where the old copies are, for the audit log.
+    """
+
+    order: CopyOrder
+    check: Callable[[], None]
+    before: str
+
+
 class Mover:
     """Moves copies from one tier to another, or within one. Calls may come from many threads at once.
 
@@ -81,6 +93,9 @@ class Mover:
         now_ms: the time, in ms since 1970, UTC.
         block_bytes: of objects that are written in another format.
         listener: told of bytes as they are read; what it raises ends the move.
+
+    Attributes:
+        maker: makes new copies that are begun: all of a move that reads or writes objects, wherever that is done.
     """
 
     def __init__(
@@ -100,9 +115,8 @@ class Mover:
         self._audit = audit
         self._now_ms = now_ms
         self._listener = listener
-        self._from = KnownTiers(source, elsewhere=lambda _: source)
         self._both = KnownTiers(target, [source], elsewhere=lambda _: source)
-        self._entries = EntryCopies(self._from, target, block_bytes=block_bytes, memory=ReadMemory())
+        self.maker = CopyMaker(source, target, block_bytes)
 
     def move(self, move: Move) -> Moved:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
@@ -113,8 +127,35 @@ class Mover:
             DataLossError: the new copy is not what the old one was.
             StoreError, FormatError: of either tier or of where it is written down.
         """
+        with self.begin(move) as begun:
+
+            def watch(size: int) -> None:
+                begun.check()
+                self._listener(size)
+
+            with self._given_up(begun.order):
+                made = self.maker.make(begun.order, watch)
+                self._switch(begun, made)
+        return Moved(move=move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+
+    @contextmanager
+    def begin(self, move: Move) -> Iterator[Begun]:
+        """Write a new copy down, which `maker` is to make, here or elsewhere. In the block it is this process's.
+
+        Errors as `move`, and those of ledgers that were deleted meanwhile.
+        """
         uuid, driver = uuid4(), self._driver(move)
         old = _by_uuid(self._book.info(move.name), move)
+        recorded = old[move.replaces[0]]
+        old_keys = [recorded.key] if recorded.mapfile_key is None else [recorded.key, recorded.mapfile_key]
+        order = CopyOrder(
+            move=move,
+            uuid=uuid,
+            driver=driver,
+            ledgers=(),
+            old_keys=tuple(old_keys),
+            marks=dict(self._book.marks),
+        )
         self._audit.record(
             Change(
                 action=ChangeAction.WRITE,
@@ -122,41 +163,55 @@ class Mover:
                 managed_ledger=move.name,
                 ledger_id=move.ledger_ids[0],
                 uuid=uuid,
-                key=other_copy_key(move.topic, _new_copy(move, uuid, driver)).data_key,
+                key=order.key.data_key,
                 before=_places(old),
             )
         )
         with self._book.attempt(move, uuid, driver) as check:
-            try:
+            with self._given_up(order):
+                ledgers = _ledgers(self._book.info(move.name), move)
+            yield Begun(order=replace(order, ledgers=ledgers), check=check, before=_places(old))
 
-                def watch(size: int) -> None:
-                    check()
-                    self._listener(size)
+    def end(self, begun: Begun, made: Made | OffloadError) -> Moved:
+        """End a move, of which this is what `maker` gave: from now on the new copy is read, or it is deleted.
 
-                size, sums, filters = self._copy(move, uuid, driver, old, watch)
-                check_objects(self._target, other_copy_key(move.topic, _new_copy(move, uuid, driver)))
-                check()
-                switched = as_switched(self._book.info(move.name), move, uuid, driver, filters)
-                check_entries(self._both, move.name, switched, move.ledger_ids, sums)
-                check()
-                self._audit.record(
-                    Change(
-                        action=ChangeAction.RECORD,
-                        why="a copy was moved, and is verified",
-                        managed_ledger=move.name,
-                        ledger_id=move.ledger_ids[0],
-                        uuid=uuid,
-                        before=_places(old),
-                        after=f"{uuid} in {place_text(driver)}",
-                    )
-                )
-                self._book.switch(move, uuid, filters)
-            except OutcomeUnknownError:
-                raise  # it may be the one that is read: nothing is deleted on a guess
-            except Exception as error:
-                self._give_up(move, uuid, driver, error)
-                raise
-        return Moved(move=move, uuid=uuid, size_bytes=size)
+        Errors as `move`.
+        """
+        with self._given_up(begun.order):
+            if isinstance(made, OffloadError):
+                raise made
+            self._listener(made.read_bytes)
+            self._switch(begun, made)
+        return Moved(move=begun.order.move, uuid=begun.order.uuid, size_bytes=made.size_bytes)
+
+    def _switch(self, begun: Begun, made: Made) -> None:
+        """Have the new copy read, if it still may be."""
+        order, move = begun.order, begun.order.move
+        begun.check()
+        as_switched(self._book.info(move.name), move, order.uuid, order.driver, made.filters)
+        self._audit.record(
+            Change(
+                action=ChangeAction.RECORD,
+                why="a copy was moved, and is verified",
+                managed_ledger=move.name,
+                ledger_id=move.ledger_ids[0],
+                uuid=order.uuid,
+                before=begun.before,
+                after=f"{order.uuid} in {place_text(order.driver)}",
+            )
+        )
+        self._book.switch(move, order.uuid, made.filters)
+
+    @contextmanager
+    def _given_up(self, order: CopyOrder) -> Iterator[None]:
+        """In the block, an error ends the attempt, and what it wrote is deleted."""
+        try:
+            yield
+        except OutcomeUnknownError:
+            raise  # it may be the one that is read, or somebody writes it: nothing is deleted on a guess
+        except Exception as error:
+            self._give_up(order, error)
+            raise
 
     def clean(self, topic: TopicName) -> int:
         """Delete what attempts have left that nobody is at any more; how many there were.
@@ -223,45 +278,18 @@ class Mover:
             if copy.unfinished is None
         )
 
-    def _copy(
-        self,
-        move: Move,
-        uuid: UUID,
-        driver: DriverMetadata,
-        old: Mapping[UUID, RecordedCopy],
-        check: Callable[[int], None],
-    ) -> tuple[int, Mapping[int, EntrySums], Mapping[int, str]]:
-        """Bytes that were written; of entries, what was read; and what filters say."""
-        if move.how is How.BYTES:
-            recorded = old[move.replaces[0]]
-            key = recorded.key
-            if recorded.mapfile_key is not None and not _is_there(self._source, key):
-                key = recorded.mapfile_key
-            new_key = other_copy_key(move.topic, _new_copy(move, uuid, driver))
-            marks = self._book.marks
-            copied_bytes = copy_attempt(self._source, key, self._target, new_key, check, marks)
-            return copied_bytes.size_bytes, {}, {}
-        info = self._book.info(move.name)
-        ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
-        present = [ledger for ledger in ledgers if ledger is not None]
-        if len(present) < len(ledgers):
-            raise AttemptError("a ledger was deleted meanwhile", ledger_id=move.ledger_ids[0])
-        copied = self._entries.copy(move.name, present, uuid, move.format, check, self._book.marks)
-        filters = {each: record.pack(short=True) for each, record in copied.filters.items()}
-        return copied.size_bytes, copied.sums, filters
-
-    def _give_up(self, move: Move, uuid: UUID, driver: DriverMetadata, error: Exception) -> None:
+    def _give_up(self, order: CopyOrder, error: Exception) -> None:
         """Clean up after a move that failed; what cannot be cleaned now, the next run cleans."""
-        copy = _new_copy(move, uuid, driver)
+        name, copy = order.move.name, order.copy
         try:
             try:
-                self._book.abandon(move.name, copy, is_mine=True)
+                self._book.abandon(name, copy, is_mine=True)
             except (AttemptError, UnknownTopicError):
-                if self._is_read(move.name, uuid):
+                if self._is_read(name, order.uuid):
                     return
-            self._delete(move.topic, copy, f"a copy could not be moved: {type(error).__name__}")
+            self._delete(order.move.topic, copy, f"a copy could not be moved: {type(error).__name__}")
         except OffloadError as failure:
-            _log.warning("attempt %s of %s is not cleaned up yet: %s", uuid, move.name, failure)
+            _log.warning("attempt %s of %s is not cleaned up yet: %s", order.uuid, name, failure)
 
     def _is_read(self, name: str, uuid: UUID) -> bool:
         try:
@@ -291,16 +319,13 @@ class Mover:
         return found.with_property(_BASE_PATH, unquote(place.path)) if place.scheme == "file" else found
 
 
-def _new_copy(move: Move, uuid: UUID, driver: DriverMetadata) -> OtherCopy:
-    """What a move makes, as its record names it."""
-    return OtherCopy(
-        role=OtherRole.REPLACEMENT,
-        uuid=uuid,
-        form=move.form,
-        driver=driver,
-        since_ms=0,
-        ledger_ids=move.ledger_ids,
-    )
+def _ledgers(info: ManagedLedgerInfo, move: Move) -> tuple[LedgerRecord, ...]:
+    """The records of a move's ledgers."""
+    ledgers = [info.ledger(ledger_id) for ledger_id in move.ledger_ids]
+    present = tuple(ledger for ledger in ledgers if ledger is not None)
+    if len(present) < len(ledgers):
+        raise AttemptError("a ledger was deleted meanwhile", ledger_id=move.ledger_ids[0])
+    return present
 
 
 def _by_uuid(info: ManagedLedgerInfo, move: Move) -> dict[UUID, RecordedCopy]:
@@ -324,11 +349,3 @@ def _places(old: Mapping[UUID, RecordedCopy]) -> str:
         f"{uuid} in {'the source' if copy.driver is None else place_text(copy.driver)}"
         for uuid, copy in old.items()
     )
-
-
-def _is_there(tier: Tier, key: ObjectKey) -> bool:
-    try:
-        tier.stat(key.index_key)
-    except ObjectNotFoundError:
-        return False
-    return True

@@ -9,12 +9,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.listing import Pair, stream_pairs
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
+from offload_core.executors import Executor, ThreadExecutor
 from offload_core.relocate.byte_copies import copy_attempt, same_objects
 from offload_core.relocate.comparison import check_objects, find_pair
 from offload_core.tier import Tier
@@ -22,6 +24,7 @@ from offload_core.verify import VerifiedObjects
 from offload_hooks.errors import ObjectNotFoundError, OffloadError
 
 _TOPIC_KEY = "managedledgername"
+_PAIRS_AT_ONCE = 2048
 
 
 class PlainStatus(enum.Enum):
@@ -52,6 +55,59 @@ class PlainResult:
     error: OffloadError | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """A pair that is copied, or compared; `there` are the keys of those of its objects that the target has."""
+
+    key: ObjectKey
+    there: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PairMaker:
+    """Copies and verifies a pair of objects. It deletes nothing, and writes what is there already: so it may be tried
+    several times, also at once."""
+
+    source: Tier
+    target: Tier
+
+    def __call__(self, task: _Task) -> PlainStatus | OffloadError:
+        """What became of it; what fails of one pair is a value."""
+        try:
+            return self._make(task)
+        except ObjectNotFoundError:
+            return PlainStatus.HALF  # it was deleted meanwhile
+        except OffloadError as failure:
+            return failure
+
+    def _make(self, task: _Task) -> PlainStatus:
+        if not all(same_objects(self.source, self.target, each) for each in task.there):
+            return PlainStatus.CONFLICT
+        is_there = len(task.there) == 2
+        if not is_there:
+            copy_attempt(self.source, task.key, self.target, task.key, lambda _: None)
+        check_objects(self.target, task.key)
+        return PlainStatus.THERE if is_there else PlainStatus.COPIED
+
+
+@dataclass(slots=True, kw_only=True)
+class _UnderWay:
+    """A pair, and what is known of it by now; `status` None: an executor has it."""
+
+    pair: Pair
+    topic: TopicName | None
+    status: PlainStatus | None = None
+    error: OffloadError | None = None
+
+    @property
+    def result(self) -> PlainResult:
+        parts = [each.size_bytes for each in (self.pair.data, self.pair.index) if each is not None]
+        assert self.status is not None
+        return PlainResult(
+            key=self.pair.key, topic=self.topic, size_bytes=sum(parts), status=self.status, error=self.error
+        )
+
+
 class PlainCopy:
     """Copies a tier's objects to another; iterate over it once for what becomes of each pair.
 
@@ -60,7 +116,7 @@ class PlainCopy:
         wants: which topics'; told None for objects that name none.
         audit: each object is recorded there before it is written; None: nothing is written, it is a dry run.
         state: passes over what was verified in the target before and looks as it did.
-        listener: told of bytes as they are read.
+        executor: who copies and verifies; None for a thread a core.
 
     Raises, when it is iterated over:
         StoreError: the source cannot be listed. What fails of a pair is its result.
@@ -75,7 +131,7 @@ class PlainCopy:
         wants: Callable[[TopicName | None], bool] = lambda _: True,
         audit: AuditLog | None,
         state: VerifiedObjects | None = None,
-        listener: Callable[[int], None] = lambda _: None,
+        executor: Executor | None = None,
     ) -> None:
         self._source = source
         self._target = target
@@ -83,23 +139,55 @@ class PlainCopy:
         self._wants = wants
         self._audit = audit
         self._state = state
-        self._listener = listener
+        self._executor = ThreadExecutor() if executor is None else executor
 
     def __iter__(self) -> Iterator[PlainResult]:
         """What becomes of each pair, in the order of keys."""
+        wanted = self._wanted()
+        while some := list(islice(wanted, _PAIRS_AT_ONCE)):
+            yield from self._some(some)
+
+    def _wanted(self) -> Iterator[_UnderWay]:
         for pair in stream_pairs(self._source, self._prefix):
             topic = self._topic(pair)
-            if not self._wants(topic):
-                continue
-            error: OffloadError | None = None
+            if self._wants(topic):
+                yield _UnderWay(pair=pair, topic=topic)
+
+    def _some(self, some: list[_UnderWay]) -> Iterator[PlainResult]:
+        left = iter(some)
+        for made in self._executor.run(
+            _PairMaker(source=self._source, target=self._target), self._tasks(some)
+        ):
+            for each in left:
+                if each.status is None:
+                    self._take(each, made)
+                    yield each.result
+                    break
+                yield each.result
+        yield from (each.result for each in left)
+
+    def _tasks(self, some: list[_UnderWay]) -> Iterator[_Task]:
+        """What an executor is to do; each is recorded before it is given out."""
+        for each in some:
             try:
-                status = self._copy(pair)
-            except ObjectNotFoundError:
-                status = PlainStatus.HALF  # it was deleted meanwhile
-            except OffloadError as failure:
-                status, error = PlainStatus.FAILED, failure
-            parts = [each.size_bytes for each in (pair.data, pair.index) if each is not None]
-            yield PlainResult(key=pair.key, topic=topic, size_bytes=sum(parts), status=status, error=error)
+                judged = self._judge(each.pair)
+            except OffloadError as error:
+                each.status, each.error = PlainStatus.FAILED, error
+                continue
+            if isinstance(judged, PlainStatus):
+                each.status = judged
+            else:
+                yield judged
+
+    def _take(self, each: _UnderWay, made: PlainStatus | OffloadError) -> None:
+        try:
+            if isinstance(made, OffloadError):
+                raise made
+            if self._state is not None and made in (PlainStatus.COPIED, PlainStatus.THERE):
+                self._state.add(find_pair(self._target, each.pair.key), ())
+            each.status = made
+        except OffloadError as error:
+            each.status, each.error = PlainStatus.FAILED, error
 
     def _topic(self, pair: Pair) -> TopicName | None:
         name = pair.key.managed_ledger
@@ -111,18 +199,17 @@ class PlainCopy:
                     continue
         return None if name is None else topic_of_managed_ledger(name)
 
-    def _copy(self, pair: Pair) -> PlainStatus:
+    def _judge(self, pair: Pair) -> PlainStatus | _Task:
+        """What is known of a pair already, or what is to be done."""
         if pair.data is None or pair.index is None:
             return PlainStatus.HALF
         key = pair.key
         known = find_pair(self._target, key)
         if self._state is not None and known.data and known.index and self._state.find(known) is not None:
             return PlainStatus.THERE
-        there = [each.key for each in (known.data, known.index) if each is not None]
+        there = tuple(each.key for each in (known.data, known.index) if each is not None)
         if self._audit is None:
             return PlainStatus.THERE if len(there) == 2 else PlainStatus.MISSING
-        if not all(same_objects(self._source, self._target, each) for each in there):
-            return PlainStatus.CONFLICT
         if len(there) < 2:
             self._audit.record(
                 Change(
@@ -133,8 +220,4 @@ class PlainCopy:
                     key=key.data_key,
                 )
             )
-            copy_attempt(self._source, key, self._target, key, self._listener)
-        check_objects(self._target, key)
-        if self._state is not None:
-            self._state.add(find_pair(self._target, key), ())
-        return PlainStatus.THERE if len(there) == 2 else PlainStatus.COPIED
+        return _Task(key=key, there=there)

@@ -11,10 +11,13 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from offload_core.executors import trying
 from offload_core.spark.versions import check_versions, installed_versions
 from offload_hooks.errors import OffloadError
 
@@ -30,16 +33,28 @@ class SparkExecutor:
     def __init__(self, session: SparkSession) -> None:
         self._context = session.sparkContext
 
+    @property
+    def processes(self) -> int:
+        """The cores there are now, each of which has a process."""
+        return max(1, int(self._context.defaultParallelism))
+
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
         """The results in order of the items; the first error of `work` is raised at its place."""
         call = functools.partial(_call, installed_versions(), pickle.dumps(work))
         rest = iter(items)
-        size = max(1, self._context.defaultParallelism) * _ITEMS_A_CORE
+        size = self.processes * _ITEMS_A_CORE
         while wave := [pickle.dumps(item) for item in itertools.islice(rest, size)]:
             for result in self._context.parallelize(wave, len(wave)).map(call).collect():
-                if isinstance(result, OffloadError):
-                    raise result
+                if isinstance(result, _Raised):
+                    raise result.error
                 yield result
+
+
+@dataclass(frozen=True, slots=True)
+class _Raised:
+    """What work raised; an error that it gives is a result like any other."""
+
+    error: OffloadError
 
 
 def start_session(master: str) -> SparkSession:
@@ -52,11 +67,18 @@ def _call(versions: dict[str, str], work: bytes, item: bytes) -> Any:
     """Errors come back as values: Spark would try again what cannot succeed, and hand over their text only."""
     try:
         check_versions(versions)
-        return _work_of_process(os.getpid(), work)(pickle.loads(item))  # noqa: S301 - from the driver
+        with trying(_was_tried()):
+            return _work_of_process(os.getpid(), work)(pickle.loads(item))  # noqa: S301 - from the driver
     except OffloadError as error:
         if error.retryable:
             raise
-        return error
+        return _Raised(error)
+
+
+def _was_tried() -> bool:
+    """Whether this task is another try of one that failed, was lost, or is slow."""
+    task = TaskContext.get()
+    return task is not None and task.attemptNumber() > 0
 
 
 @functools.lru_cache(maxsize=4)

@@ -11,10 +11,12 @@ from offload_core.spark.options import SourceOptions
 
 
 def open_source(options: SourceOptions) -> TierReader:
-    """The tier that a query's options name."""
+    """The tiers that a query's options name."""
     if options.path is None:
-        return open_tier(options.driver or "", layers=options.layers, **options.storage)
-    return open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+        tier = open_tier(options.driver or "", layers=options.layers, **options.storage)
+    else:
+        tier = open_tier(options.path, driver=options.driver, layers=options.layers, **options.storage)
+    return tier.also(*options.tiers)
 
 
 def read_options(

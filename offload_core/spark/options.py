@@ -40,6 +40,7 @@ class SourceOptions:
         records: path or URL of managed ledgers' records; None to list the tier.
         records_options: the options of that place.
         layers: what stands before the driver, outermost first, each as text; None for what the driver asks for.
+        tiers: URLs or paths of tiers from which is read what this one lacks.
         level: `messages` or `entries`.
         columns: the columns, None for the default ones.
         starting_time, ending_time, time_slack: in milliseconds (since the epoch).
@@ -50,6 +51,7 @@ class SourceOptions:
     driver: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     layers: tuple[str, ...] | None = field(default=None, repr=False)
+    tiers: tuple[str, ...] = ()
     prefix: str = ""
     records: str | None = None
     records_options: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -176,6 +178,7 @@ KNOWN: dict[str, tuple[str, Callable[[str, str], object]]] = {
     "path": ("path", _text),
     "driver": ("driver", _text),
     "layers": ("layers", lambda text, _: parse_layers(text)),
+    "tiers": ("tiers", _names),
     "prefix": ("prefix", _text),
     "records": ("records", _text),
     "topic": ("topics", lambda text, _: (text.strip(),)),

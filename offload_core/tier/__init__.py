@@ -5,7 +5,7 @@ from offload_core.tier.chain import Layer, Rest
 from offload_core.tier.layer_text import parse_layers, parse_plugin
 from offload_core.tier.measured_tier import MeasuredTier, Requests
 from offload_core.tier.memory_budget import MemoryBudget
-from offload_core.tier.opening import open_like, open_store
+from offload_core.tier.opening import open_beside, open_like, open_store
 from offload_core.tier.registry import (
     driver_of_scheme,
     is_schema_provider,
@@ -35,6 +35,7 @@ __all__ = [
     "load_driver",
     "make_key_provider",
     "make_schema_provider",
+    "open_beside",
     "open_like",
     "open_store",
     "open_with_upload_process",

@@ -75,6 +75,20 @@ def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tie
     return open_store(url)
 
 
+def open_beside(
+    tier: Tier, others: Sequence[str | os.PathLike[str] | Tier], options: Mapping[str, object]
+) -> Tier:
+    """A tier with others that are read together with it, see `several_tiers`; itself, if there are none.
+
+    Args:
+        others: open tiers, or URLs and paths, which are opened with these options if their driver is that of `tier`.
+
+    Errors: those of `open_store`.
+    """
+    opened = [each if isinstance(each, Tier) else open_like(tier, each, **options) for each in others]
+    return tier.with_others(opened) if opened else tier
+
+
 def _driver_and_options(
     url_or_driver: str | os.PathLike[str], driver: str | None
 ) -> tuple[str, Mapping[str, object]]:

@@ -19,8 +19,12 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierSpec:
-    """A driver's entry-point name, its options, and the layers over it, outermost first."""
+    """A driver's entry-point name, its options, and the layers over it, outermost first.
+
+    `others` are tiers from which it reads what it lacks.
+    """
 
     driver: str
     options: Mapping[str, object] = field(default_factory=dict, repr=False)
     layers: tuple[LayerSpec, ...] = ()
+    others: tuple[TierSpec, ...] = ()

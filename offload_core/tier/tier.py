@@ -8,16 +8,18 @@ program may rely on it: a driver that gives too few bytes, or nothing at all, is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 
 from offload_core.codec.byte_arrays import Bytes
 from offload_core.tier import registry
-from offload_core.tier.chain import Chain, Layer
+from offload_core.tier.chain import Chain, Layer, Rest
 from offload_core.tier.part_order import PartOrder
+from offload_core.tier.several_tiers import FirstThatHas
 from offload_core.tier.spec import TierSpec
 from offload_hooks import (
     BlockReceipt,
@@ -73,7 +75,10 @@ class Tier:
     @classmethod
     def open(cls, spec: TierSpec) -> Tier:
         """Open the Tier that these names and options describe. Nothing is asked of the store."""
-        return cls(registry.make_driver(spec.driver, spec.options), layers_of(spec), spec=spec)
+        tier = cls(
+            registry.make_driver(spec.driver, spec.options), layers_of(spec), spec=replace(spec, others=())
+        )
+        return tier.with_others([Tier.open(each) for each in spec.others]) if spec.others else tier
 
     def describe(self) -> DriverDescription:
         """Who the driver is, where the tier is and what it can do."""
@@ -83,6 +88,10 @@ class Tier:
     def identity(self) -> object:
         """What it has in common with its views, and with no other Tier."""
         return self._chain
+
+    def with_others(self, others: Sequence[Tier]) -> Tier:
+        """This one, to be read together with others: see `several_tiers`. All are closed with it."""
+        return _SeveralTiers(self, others)
 
     @property
     def spec(self) -> TierSpec | None:
@@ -263,6 +272,23 @@ class Tier:
         layers = f" or a layer over it ({', '.join(self._layers)})" if self._layers else ""
         what = f"the driver {self._name!r}{layers} broke the contract of {hook}"
         return BrokenPluginError(what, expected=expected, found=found)
+
+
+class _SeveralTiers(Tier):
+    """Reads `tier`, and what that lacks from `others`, in their order."""
+
+    def __init__(self, tier: Tier, others: Sequence[Tier]) -> None:
+        vars(self).update(vars(tier))
+        self._several = (tier, *others)
+        self._hooks = cast("Rest", FirstThatHas([each._hooks for each in self._several]))
+        specs = [each.spec for each in others]
+        is_named = tier.spec is not None and None not in specs
+        self._spec = replace(tier.spec, others=tuple(specs)) if is_named else None  # type: ignore[type-var]
+
+    def close(self) -> None:
+        """See `Tier`."""
+        for tier in self._several:
+            tier.close()
 
 
 def layers_of(spec: TierSpec) -> list[Layer]:

@@ -171,7 +171,7 @@ def test_a_copy_that_the_tier_lacks_is_a_problem_that_says_where_the_record_has_
     (stored,) = ledger_of(tmp_path, closed(7, 3, copied(uuid_of(0)))).attempts
     assert stored.problem is Problem.MISSING
     assert (stored.data_bytes, stored.index_bytes, stored.modified_at) == (None, None, None)
-    assert stored.detail == "its record says that aws-s3 in the bucket 'golden' has it; it is not here"
+    assert stored.detail == "its record says that aws-s3 at golden has it; it is not here"
 
 
 @pytest.mark.parametrize(("part", "problem"), [("data", Problem.NO_INDEX), ("index", Problem.NO_DATA)])

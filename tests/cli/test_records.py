@@ -73,7 +73,7 @@ def test_ls_counts_what_is_in_bookkeeper_only_and_names_what_is_missing(
     assert lines[1].rstrip().endswith("2 not readable, 1 in BookKeeper only")
     assert [line.rstrip().split(maxsplit=2) for line in lines[3:]] == [
         ["missing", f"{uuid_of(4)}-ledger-4",
-         "its record says that aws-s3 in the bucket 'golden' has it; it is not here"],
+         "its record says that aws-s3 at golden has it; it is not here"],
         ["unfinished", str(uuid_of(6)), "by its record the offload of this segment failed"],
     ]  # fmt: skip
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from commands import Offload
+from commands import COMMAND, Offload
 from golden import topic_rows
 from managed_ledgers import NAME
 from relocated import World
 from tiers import TOPIC, lay_out_broker_objects
 
 from offload_core import open_tier
-from offload_core.metadata import other_copies, pack_managed_ledger_info
+from offload_core.metadata import OtherRole, other_copies, pack_managed_ledger_info, read_copies
+from offload_core.relocate import throttled
+from offload_core.tier import Tier
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def test_a_dry_run_says_what_would_be_moved_and_moves_nothing(
 ) -> None:
     before = world.info
     result = offload(*arguments, "--records", url)
-    assert result.code == 0
+    assert result.code == 1
     assert "4 copies" in result.out
     assert "would be moved; nothing was" in result.out
     assert world.info == before
@@ -89,6 +93,29 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
     assert world.keys(world.source) == []
     assert other_copies(world.info) == ()
     assert scanned(tmp_path / "target", records=url) == before
+
+
+def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+) -> None:
+    before = scanned(tmp_path / "source", records=url)
+    given = [*arguments, "--records", url, "--processes", "--workers", "2", *done(tmp_path)]
+    process = subprocess.Popen([COMMAND, *given, "--rate", "200"], stdout=subprocess.DEVNULL)
+    while not any(path.is_file() for path in (tmp_path / "target").rglob("*")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    begun = {copy.uuid for copy in other_copies(world.info) if copy.role is OtherRole.REPLACEMENT}
+    assert begun
+    assert world.read_all() == world.entries
+    result = offload(*given, "--json")
+    moves = json.loads(result.out)["topics"][0]["moves"]
+    assert (result.code, [move["error"] for move in moves]) == (0, [None] * len(moves))
+    assert scanned(tmp_path / "target", records=url) == before
+    named = {str(uuid) for uuid in read_copies(world.info)}
+    assert {key[:36] for key in world.keys(world.target)} == named
+    assert begun.isdisjoint(read_copies(world.info))
 
 
 @pytest.mark.parametrize("format_", ["pip17", "streaming", "mapfile"])
@@ -149,7 +176,7 @@ def test_records_that_are_not_ours_stay_and_readers_follow_a_mapping(
     before = scanned(tmp_path / "source", records=records)
     kept = record.read_bytes()
     given = [*arguments, "--records", records, "--mapping", mapping]
-    assert offload(*given).code == 0
+    assert offload(*given).code == 1
     assert not mapping.exists()
     result = offload(*given, "--format", "streaming", *done(tmp_path))
     assert result.code == 0
@@ -182,7 +209,7 @@ def test_a_bucket_alone_is_copied_under_the_same_keys(offload: Offload, tmp_path
     lay_out_broker_objects(source, ["avro", "batch"])
     given = ["relocate", source, "--to", target, "--topic", "acme/cold/avro"]
     dry = offload(*given)
-    assert (dry.code, "missing" in dry.out, list(target.iterdir())) == (0, True, [])
+    assert (dry.code, "missing" in dry.out, list(target.iterdir())) == (1, True, [])
     assert dry.out.splitlines()[-2:] == [
         "2 pairs of objects: 2 missing",
         "198.0 kB would be copied; nothing was",
@@ -234,6 +261,11 @@ def test_what_lies_there_under_the_same_key_is_not_overwritten(
         (["--records", "{url}", "--mapping", "f", "--delete-source"], "a live Pulsar"),
         (["--records", "{url}", "--merge", "--format", "pip17"], "in streaming objects"),
         (["--records", "http://127.0.0.1:1"], "only reads"),
+        (["--records", "{url}", "--topic", "acme/cold/none"], "persistent://acme/cold/orders, found"),
+        (["--records", "{url}", "--topic", TOPIC, "--ledger", "77"], "no such ledger (ledger 77)"),
+        (["--topic", "acme/cold/none"], "found persistent://acme/cold/none"),
+        (["--records", f"{TOPIC}=a-file"], "go with --mapping FILE"),
+        (["--master", "local[2]", "--workers", "2", "--yes", "--audit-log", "log"], "Spark decides"),
         (["--rate", "0"], "at least one byte"),
         (["--rate", "fast"], "not a size"),
         (["--topic", "orders"], "not the name"),
@@ -263,3 +295,26 @@ def test_a_relocation_is_throttled(
     assert offload(*arguments, "--records", url, "--rate", "1000", *done(tmp_path)).code == 0
     read = sum(world.source.stat(key).size_bytes for key in world.keys(world.source))
     assert max(waited) > read / 1000 - 1, "at the latest the last bytes came when that was due"
+
+
+@pytest.mark.parametrize(
+    ("given", "share"), [([], 1000), (["--processes", "--workers", "4"], 250), (["--workers", "4"], 1000)]
+)
+def test_each_process_has_its_share_of_a_rate(
+    world: World,
+    arguments: list[str],
+    url: str,
+    offload: Offload,
+    monkeypatch: pytest.MonkeyPatch,
+    given: list[str],
+    share: int,
+) -> None:
+    shares: list[int | None] = []
+
+    def note(tier: Tier, bytes_per_s: int | None) -> Tier:
+        shares.append(bytes_per_s)
+        return throttled(tier, bytes_per_s)
+
+    monkeypatch.setattr("offload_core.cli.upkeep.relocate.throttled", note)
+    assert offload(*arguments, "--records", url, "--rate", "1000", *given).code == 1
+    assert shares == [share, share]

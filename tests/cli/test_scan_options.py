@@ -23,7 +23,7 @@ OF_SPARK_ONLY = {
     *("maxBytesPerTrigger", "maxOffsetsPerTrigger", "refreshIntervalMs"),
 }
 OF_CAT_ONLY = {"ledger", "level"}
-OTHERWISE = {"path": "URL", "layers": "--layer", "topics": "--topic"}
+OTHERWISE = {"path": "URL", "layers": "--layer", "topics": "--topic", "tiers": "--also-tier"}
 
 
 @pytest.mark.parametrize("command", ["cat", "export"])

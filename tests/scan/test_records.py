@@ -173,9 +173,7 @@ def test_a_recorded_copy_that_is_not_there_is_loss_at_the_end_as_well(
 ) -> None:
     lay_out(tmp_path, pip17_object([b"a"], ledger_id=1), attempt=1)
     one, two = (closed(number, 1, copied(uuid_of(number))) for number in (1, 2))
-    with pytest.raises(
-        DataLossError, match=r"\(ledger 2\).*aws-s3 in the bucket 'golden' has it; it is not here"
-    ):
+    with pytest.raises(DataLossError, match=r"\(ledger 2\).*aws-s3 at golden has it; it is not here"):
         entry_ids(tmp_path, one, two, *behind)
     assert entry_ids(tmp_path, one, two, *behind, fail_on_data_loss=False) == [(1, 0)]
 

@@ -193,6 +193,19 @@ def moved_by_mapping(folder: Path) -> World:
     return world
 
 
+def half_moved(folder: Path) -> tuple[World, str]:
+    """Two ledgers of one object each, and one in two segments, of which one each is in the target; the records' URL."""
+    url = f"sqlite:{folder}/records.db"
+    made = World.make(folder, url)
+    ledgers = [made.add_ledger(count) for count in (20, 10, 15)]
+    for ledger_id in ledgers[:2]:
+        made.offload(ledger_id)
+    made.stream((ledgers[2], 9), (ledgers[2], 14))
+    for move in made.plan().moves[1:3]:
+        made.mover().move(move)
+    return made, url
+
+
 def watched(world: World, name: str, points: Points) -> Tier:
     """One of the two tiers, whose calls are points."""
     return Tier(LocalDriver(world.folder / name), [Layer(name="watch", make=lambda _: Watch(points))])

@@ -82,7 +82,7 @@ def cat(
                 "a table is for the terminal", expected="--format jsonl or parquet with --output"
             )
         row_level: Level = "entries" if level is LevelName.ENTRIES else "messages"
-        with opened(url, driver, option, layer) as tier:
+        with opened(url, driver, option, layer).also(*scan.also_tier or ()) as tier:
             arguments = scan.arguments()
             if arguments["columns"] is None and scan.schemas is None:
                 arguments["columns"] = _columns(row_level, format_)

@@ -74,7 +74,7 @@ def export(
         if not scan.topic and scan.topics_pattern is None:
             raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
         with (
-            opened(url, driver, option, layer) as tier,
+            opened(url, driver, option, layer).also(*scan.also_tier or ()) as tier,
             executing(master, workers, processes) as executor,
             _bar() as bar,
             _ended_by_signal() as ended,

@@ -112,6 +112,13 @@ class ScanOptions:
             metavar="PATH", help="Keep ledgers' summaries there, to look up transactions only once."
         ),
     ] = None
+    also_tier: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="With --records: read what is not here from there; may be given again.",
+        ),
+    ] = None
     prefix: Prefix = ""
     records: Records = None
     records_option: RecordsOptions = None
@@ -158,6 +165,7 @@ class ScanOptions:
             OptionError: positions, a time or an option that is none.
         """
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        del given["also_tier"]  # says where to read, as the URL does
         time_slack, records_option = given.pop("time_slack"), given.pop("records_option")
         return given | {
             "topic": tuple(self.topic or ()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from offload_core.catalogue.topics import (
     topics_wanted,
 )
 from offload_core.cli.amounts import parse_seconds, parse_size
+from offload_core.cli.executors import Master, Processes, executing
 from offload_core.cli.progress import byte_bar
 from offload_core.cli.shared import (
     AsJson,
@@ -64,7 +65,9 @@ from offload_core.relocate import (
 )
 from offload_core.tier import Tier
 from offload_core.verify import VerifiedObjects
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import OptionError, UnknownPluginError
+
+_SHOWN_TOPICS = 10
 
 
 class Format(enum.Enum):
@@ -114,10 +117,21 @@ def relocate(
     rate: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="At most so many bytes a second from or to each of the two tiers: 50M."
+            metavar="SIZE",
+            help="At most so many bytes a second from or to each of the two tiers: 50M; processes have a share each.",
         ),
     ] = None,
-    parallel: Annotated[int, typer.Option(min=1, help="So many copies at once.")] = DEFAULT_PARALLEL,
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "--parallel",
+            min=1,
+            help="So many copies at once; 4 by default, processes one a core.",
+        ),
+    ] = None,
+    master: Master = None,
+    processes: Processes = False,
     state: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Without --records: pass over what was verified the last time."),
@@ -139,16 +153,21 @@ def relocate(
 
     Without --yes it is shown what would be moved. It can be broken off at any time, and goes on when it is called
     again. Without --records all objects are copied as they are, under the same keys. The exit code is 1 if something
-    is left.
+    is left, or in a dry run would be done.
     """
     with reported(debug), ExitStack() as held:
         log = audit_of(yes, audit_log)
-        asked = topics_wanted([parse_topic(each) for each in topic or ()], namespace or ())
+        topics = [parse_topic(each) for each in topic or ()]
+        asked = topics_wanted(topics, namespace or ())
         wants = asked or (lambda _: True)
         bytes_per_s = None if rate is None else parse_size(rate)
         source = held.enter_context(opened(url, driver, option, layer))
         target = held.enter_context(opened(to, to_driver, to_option, layer))
-        tiers = [held.enter_context(throttled(each.store, bytes_per_s)) for each in (source, target)]
+        if master is None and not processes:
+            parallel = parallel or DEFAULT_PARALLEL
+        executor = held.enter_context(executing(master if yes else None, parallel, processes))
+        share = max(1, bytes_per_s // executor.processes) if bytes_per_s else bytes_per_s
+        tiers = [held.enter_context(throttled(each.store, share)) for each in (source, target)]
         if records is None:
             if to_format or ledger or mapping or merge or delete_source:
                 raise OptionError(
@@ -158,7 +177,16 @@ def relocate(
             kept = None if state is None or not yes else _state(state, target.store)
             known = None if kept is None else held.enter_context(kept)
             _copy(
-                PlainCopy(tiers[0], tiers[1], prefix=prefix, wants=wants, audit=log, state=known),
+                PlainCopy(
+                    tiers[0],
+                    tiers[1],
+                    prefix=prefix,
+                    wants=wants,
+                    audit=log,
+                    state=known,
+                    executor=executor,
+                ),
+                topics,
                 as_json=as_json,
             )
             return
@@ -182,8 +210,12 @@ def relocate(
         )
         grace_ms = 1000 * parse_seconds(grace)
         options = named(records_option, "the records")
-        book, topics = held.enter_context(_opened(source, records, options, mapping, is_dry=not yes))
-        infos = {topic: book.info(managed_ledger_of_topic(topic)) for topic in sorted(topics) if wants(topic)}
+        book, recorded = held.enter_context(_opened(source, records, options, mapping, is_dry=not yes))
+        _check_known(topics, recorded)
+        infos = {each: book.info(managed_ledger_of_topic(each)) for each in sorted(recorded) if wants(each)}
+        for ledger_id in ledger or ():
+            if all(info.ledger(ledger_id) is None for info in infos.values()):
+                raise OptionError("the topic has no such ledger", ledger_id=ledger_id)
         done = Relocated(
             plans=[plan_topic(topic, info, wanted) for topic, info in infos.items()], is_dry=not yes
         )
@@ -199,7 +231,9 @@ def relocate(
         )
         try:
             if log is not None:
-                done.outcomes.extend(make_moves(mover, done.plans, parallel=parallel))
+                elsewhere = executor if processes or master is not None else None
+                threads = parallel or DEFAULT_PARALLEL
+                done.outcomes.extend(make_moves(mover, done.plans, parallel=threads, executor=elsewhere))
             for each in infos if delete_source else ():
                 delete = mover.replaced if log is None else mover.delete_replaced
                 done.deleted.extend((each, copy) for copy in delete(each, grace_ms))
@@ -210,11 +244,27 @@ def relocate(
             raise typer.Exit(1)
 
 
-def _copy(copies: PlainCopy, *, as_json: bool) -> None:
+def _check_known(topics: Sequence[TopicName], known: Collection[TopicName]) -> None:
+    """Refuse topics that there is nothing of."""
+    for topic in topics:
+        if not any(topic.full in (each.full, each.base) for each in known):
+            some = [str(each) for each in sorted(known)[:_SHOWN_TOPICS]]
+            more = f" and {len(known) - len(some):,} others" if len(known) > len(some) else ""
+            raise OptionError(
+                "nothing is known of this topic",
+                expected=f"{', '.join(some) or 'none'}{more}",
+                found=str(topic),
+            )
+
+
+def _copy(copies: PlainCopy, topics: Sequence[TopicName], *, as_json: bool) -> None:
     """Copy objects as they are, and say what became of each pair."""
     counts: Counter[PlainStatus] = Counter()
     missing_bytes = 0
+    seen: set[TopicName] = set()
     for result in copies:
+        if topics and result.topic is not None:
+            seen.add(result.topic)
         counts[result.status] += 1
         if result.status is PlainStatus.MISSING:
             missing_bytes += result.size_bytes
@@ -224,7 +274,8 @@ def _copy(copies: PlainCopy, *, as_json: bool) -> None:
         out.print(f"{counts.total():,} pairs of objects{f': {said}' if said else ''}", highlight=False)
         if counts[PlainStatus.MISSING]:
             out.print(f"{size(missing_bytes)} would be copied; nothing was", highlight=False)
-    if counts[PlainStatus.HALF] or counts[PlainStatus.CONFLICT] or counts[PlainStatus.FAILED]:
+    _check_known(topics, seen)
+    if counts.keys() - {PlainStatus.COPIED, PlainStatus.THERE}:
         raise typer.Exit(1)
 
 
@@ -245,7 +296,14 @@ def _opened(
 ) -> Iterator[tuple[Book, list[TopicName]]]:
     """Where it is written down what moved, and the topics that there are."""
     if mapping is None:
-        with closing(open_metadata_store(records, options)) as store:
+        try:
+            opened_store = open_metadata_store(records, options)
+        except (OptionError, UnknownPluginError) as error:
+            theirs = (
+                "Records that are not ours to write, as files or a live Pulsar's, go with --mapping FILE."
+            )
+            raise OptionError(error.what, expected=error.expected, found=error.found, hint=theirs) from error
+        with closing(opened_store) as store:
             ours = ManagedLedgerRecords(store)
             yield RecordBook(ours, system_now_ms), [topic_of_managed_ledger(each) for each in ours.names()]
         return

@@ -37,7 +37,9 @@ class Relocated:
 
     @property
     def is_left(self) -> bool:
-        """Whether something stays that was to be moved."""
+        """Whether something stays that was to be moved or deleted; in a dry run, whatever would be."""
+        if self.is_dry and (self.deleted or any(plan.moves for plan in self.plans)):
+            return True
         failed = any(each.error is not None for each in self.outcomes)
         return failed or any(plan.left for plan in self.plans)
 

@@ -85,7 +85,7 @@ def _run(words: Sequence[str], world: World, *, finds: bool) -> str:
             _serve(arguments, world)
         case ["offload", *arguments] if "--follow" in arguments:
             _follow(arguments)
-        case ["offload", "export" | "verify", *arguments] if _needs_process(arguments):
+        case ["offload", "export" | "relocate" | "verify", *arguments] if _needs_process(arguments):
             return _quietly([str(COMMAND), *words[1:]])
         case ["offload", *arguments]:
             return _offload(arguments, finds=finds)

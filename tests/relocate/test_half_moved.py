@@ -1,0 +1,147 @@
+"""Topics of which a part has moved: one tier alone says what it lacks and where that is; several are read together."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crash_points import Points
+from pyspark.sql import SparkSession
+from relocated import TOPIC_NAME, World, half_moved, watched
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.scan import Position
+from offload_core.spark import PulsarOffloadDataSource
+from offload_core.tier import MeasuredTier, Tier, open_store
+from offload_hooks import ByteRange
+from offload_hooks.errors import DataLossError, ObjectNotFoundError, OptionError
+
+TOPIC = "persistent://acme/cold/orders"
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made, _ = half_moved(tmp_path)
+    yield made
+    made.records.store.close()
+
+
+@pytest.fixture
+def records(world: World) -> str:
+    return f"sqlite:{world.folder}/records.db"
+
+
+def rows(tier: TierReader, records: str | None, **given: object) -> list[tuple[int, int]]:
+    with tier:
+        table = tier.scan(topic=TOPIC, level="entries", records=records, **given).to_table()  # type: ignore[arg-type]
+    return [(row["__ledgerId"], row["__entryId"]) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize(("place", "ledger_id", "other"), [("source", 1, "target"), ("target", 0, "source")])
+def test_one_tier_alone_says_which_ledger_is_in_which_other_one(
+    world: World, records: str, place: str, ledger_id: int, other: str
+) -> None:
+    with pytest.raises(DataLossError) as raised:
+        rows(open_tier(world.folder / place), records)
+    assert raised.value.ledger_id == ledger_id
+    assert f"its record says that local at file://{world.folder}/{other}" in str(raised.value)
+
+
+@pytest.mark.parametrize("asked", [{"start": {TOPIC_NAME: Position(1, 2)}}, {"ledger": 1}])
+def test_a_part_that_is_elsewhere_is_missed_as_well(
+    world: World, records: str, asked: dict[str, object]
+) -> None:
+    with pytest.raises(DataLossError, match=f"local at file://{world.folder}/target"):
+        rows(open_tier(world.folder / "source"), records, **asked)
+
+
+@pytest.mark.parametrize("places", [("source", "target"), ("target", "source")])
+def test_both_tiers_together_have_all(world: World, records: str, places: tuple[str, str]) -> None:
+    first, second = (world.folder / place for place in places)
+    assert rows(open_tier(first).also(second), records) == sorted(world.entries)
+    assert rows(open_tier(first).also(open_store(second)), records) == sorted(world.entries)
+
+
+def test_a_tier_that_is_not_named_is_not_opened(world: World, records: str, tmp_path: Path) -> None:
+    """Whatever a record says."""
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataLossError, match=f"local at file://{world.folder}/target"):
+        rows(open_tier(world.folder / "source").also(tmp_path / "empty"), records)
+
+
+def test_several_tiers_are_read_by_records_only(world: World) -> None:
+    with pytest.raises(OptionError, match="only records tell"):
+        rows(open_tier(world.folder / "source").also(world.folder / "target"), None)
+
+
+@pytest.fixture
+def both(world: World) -> Iterator[Tier]:
+    with open_store(world.folder / "source").with_others([open_store(world.folder / "target")]) as tier:
+        yield tier
+
+
+def test_an_object_is_read_from_the_first_that_has_it(world: World, both: Tier) -> None:
+    for tier, data in ((world.target, b"there, only"), (world.source, b"here")):
+        tier.write_index("both", data)
+    world.target.write_index("one", b"there, only")
+    assert [bytes(both.read_range(key, 0, 4)) for key in ("both", "one", "both")] == [
+        b"here",
+        b"ther",
+        b"here",
+    ]
+    ranges = [ByteRange(key=key, offset=offset, length=2) for offset in (0, 2) for key in ("one", "both")]
+    assert [bytes(each) for each in both.read_ranges(ranges)] == [b"th", b"he", b"er", b"re"]
+    with pytest.raises(ObjectNotFoundError) as raised:
+        both.stat("none")
+    assert raised.value.key == "none"
+    world.target.delete(["one"])
+    world.source.write_index("one", b"here")
+    assert bytes(both.read_range("one", 0, 4)) == b"here", "where it was before it is no more"
+
+
+def test_who_had_an_object_is_asked_first_the_next_time(world: World) -> None:
+    world.target.write_index("one", b"there")
+    points = Points()
+    with watched(world, "source", points).with_others([world.target]) as tier:
+        for _ in range(3):
+            assert bytes(tier.read_range("one", 0, 5)) == b"there"
+    assert points.calls == ["read_range"]
+
+
+def test_others_come_along_where_it_is_pickled_or_measured(world: World, both: Tier) -> None:
+    world.target.write_index("one", b"there")
+    with pickle.loads(pickle.dumps(both)) as again:
+        assert bytes(again.read_range("one", 0, 5)) == b"there"
+    measured = MeasuredTier(both)
+    assert measured.stat("one").size_bytes == 5
+    assert measured.requests.heads == 1
+    assert "there" not in repr(both)
+
+
+def test_several_tiers_are_not_written(both: Tier) -> None:
+    for write in (
+        lambda: both.write_index("a", b""),
+        lambda: both.begin_data("a"),
+        lambda: both.delete(["a"]),
+        lambda: list(both.list_uploads()),
+    ):
+        with pytest.raises(OptionError, match="only read"):
+            write()
+
+
+@pytest.mark.spark
+def test_spark_reads_several_tiers(world: World, records: str, spark: SparkSession) -> None:
+    spark.dataSource.register(PulsarOffloadDataSource)
+
+    def count(**more: str) -> int:
+        options = {"topic": TOPIC, "records": records, "level": "entries", **more}
+        return (
+            spark.read.format("pulsar_offload").options(**options).load(str(world.folder / "source")).count()
+        )
+
+    assert count(tiers=str(world.folder / "target")) == len(world.entries)
+    with pytest.raises(Exception, match=f"local at file://{world.folder}/target"):
+        count()
