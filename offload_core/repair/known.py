@@ -46,19 +46,20 @@ def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
     found: dict[UUID, Known] = {}
     topics = iter(records.topics())
     while some := list(islice(topics, _TOPICS_AT_ONCE)):
-        for topic, info in _read(records, some):
+        for topic, info in read_some(records, some):
             for ledger in info.ledgers:
                 _take(found, uuids, topic, ledger)
     return found
 
 
-def _read(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+def read_some(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+    """The records of these topics that can be read. `StoreError`."""
     try:
         yield from records.read(topics).items()
     except FormatError:
         if len(topics) > 1:
             for topic in topics:
-                yield from _read(records, [topic])
+                yield from read_some(records, [topic])
 
 
 def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord) -> None:
