@@ -96,11 +96,12 @@ class PairChanges:
         return self._put_aside(judged.key, _reason(judged))
 
     def put_pair_aside(
-        self, key: ObjectKey, findings: Sequence[Finding], why: str, new: ObjectKey
+        self, key: ObjectKey, findings: Sequence[Finding], why: str, new: ObjectKey | None = None
     ) -> tuple[str, ...]:
         """The same of a pair, whatever there is of it, that another one took the place of."""
+        replaced_by = None if new is None else new.data_key
         codes = tuple(sorted({each.code.value for each in findings}))
-        reason = Reason(codes=codes, why=why, replaced_by=new.data_key, ledger_id=key.ledger_id)
+        reason = Reason(codes=codes, why=why, replaced_by=replaced_by, ledger_id=key.ledger_id)
         return self._put_aside(key, reason)
 
     def _put_aside(self, key: ObjectKey, reason: Reason) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import AttemptError
 
 _COUNTS = (Code.RECORD_ENTRIES, Code.RECORD_SIZE)
+_OF_DAMAGE = (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
 _LOST_CODES = frozenset({Code.NO_OBJECT, Code.NO_DATA, Code.LOST})
 
 
@@ -141,6 +142,9 @@ class Repair:
         changes = PairChanges(self._tier, audit, self._now_ms)
         if planned.choice.action is Action.OFFLOAD_AGAIN:
             return self._offload_again(planned, task, changes, audit)
+        if task.known is not None and task.known.is_replaced and planned.is_moved:
+            moved = changes.put_pair_aside(key, task.findings, planned.choice.why)
+            return Repaired(planned=planned, moved=moved)
         judged = judge_pair(self._tier, task, self._now_ms())
         if judged is None or judged.choice.action is not planned.choice.action:
             return Repaired(planned=planned)
@@ -202,6 +206,9 @@ class Repair:
 
     def _planned(self, task: JudgeTask, judged: JudgedPair) -> PlannedRepair:
         key, known = task.key, task.known
+        if known is not None and known.is_replaced and judged.choice.action in _OF_DAMAGE:
+            why = "another copy took its place, as its record says"
+            judged = JudgedPair(choice=Choice(action=Action.OTHER_COPY, why=why))
         if judged.failure is None and self._is_offloaded_again(task, judged.choice):
             why = "its copy is damaged or gone, and its hot copy has all of it"
             judged = JudgedPair(choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
@@ -288,8 +295,8 @@ class Repair:
 
     def _moves(self, choice: Choice, known: Known | None) -> bool:
         """Whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
-        goes = choice.action in (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
-        return self._quarantine and goes and known is None
+        is_named = known is not None and not known.is_replaced
+        return self._quarantine and choice.action in _OF_DAMAGE and not is_named
 
 
 def _pair_key(key: str) -> ObjectKey | None:
