@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ def main() -> None:
     except ModuleNotFoundError as error:
         sys.stderr.write(f"offload: {error.name} is not installed. Run: pip install 'pulsar-offload[cli]'\n")
         raise SystemExit(1) from None
+    # Else numba, where colorama is installed, resets the terminal's colours at the exit, behind what is for machines.
+    os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
     make_app()()
 
 
