@@ -11,16 +11,25 @@ from functools import partial
 import pytest
 from crash_points import Killed, Metadata, PointedAudit, Points
 from damage import DAMAGES, Scene, scenes
-from damage.scenes import FOLLOWING, LEDGER, NOW_MS, PAYLOADS, TOPIC
+from damage.in_records import change_context
+from damage.scenes import FOLLOWING, LEDGER, NOW_MS, PAYLOADS, TOPIC, closed_in_index
 from repairs import Lines, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, Deletion
+from offload_core.catalogue import parse_topic
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.cli.upkeep.repair_views import by_hand
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata import (
+    LedgerRecord,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    OffloadContext,
+    OffloadSegment,
+)
 from offload_core.metadata.ledger_counts import LedgerCounts, correct_counts
 from offload_core.repair import Action, PlannedRepair
+from offload_core.repair.counts import Counted, CountLedgers, CountTask
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import AttemptError, OffloadError
@@ -183,6 +192,53 @@ def test_a_copy_that_does_not_tell_changes_no_record(name: str) -> None:
     assert work.do(planned[0], lines).corrected is False
     assert said(store).size_bytes == 17
     assert lines.lines == []
+
+
+def test_a_segment_that_its_ledger_went_on_behind_does_not_tell_the_whole() -> None:
+    scene = SOUND["segments"]()
+    change_context(scene, segments=first_share(scene))
+    assert counted(scene).why == "its copy does not tell that it has all of its entries"
+
+
+def test_segments_tell_it_together_and_in_order_only() -> None:
+    scene = SOUND["segments"]()
+    assert counted(scene).counts == RIGHT
+    change_context(scene, segments=tuple(reversed(context_of(scene).segments)))
+    assert counted(scene).why == "its copies do not have every entry once"
+    change_context(scene, segments=first_share(scene, complete=False))
+    assert counted(scene).why == "it is not read from complete copies"
+
+
+def test_an_index_that_counts_other_bytes_does_not_tell_it() -> None:
+    scene = SOUND["segments"]()
+    written = closed_in_index(scene.written[1], {LEDGER: [*PAYLOADS[:-1], b""], 8: FOLLOWING})
+    scene.with_index(written.index, 1)
+    assert counted(scene).why == "the index of its copy counts other bytes"
+
+
+def context_of(scene: Scene) -> OffloadContext:
+    assert scene.records is not None
+    info = scene.records[TOPIC]
+    assert isinstance(info, ManagedLedgerInfo)
+    record = info.ledger(LEDGER)
+    assert record is not None
+    assert record.context is not None
+    return record.context
+
+
+def first_share(scene: Scene, **changes: object) -> tuple[OffloadSegment, ...]:
+    """Only the first segment is named."""
+    return (replace(context_of(scene).segments[0], **changes),)  # type: ignore[arg-type]
+
+
+def counted(scene: Scene) -> Counted:
+    """What the copies tell that the record names."""
+    assert scene.records is not None
+    info = scene.records[TOPIC]
+    assert isinstance(info, ManagedLedgerInfo)
+    record = info.ledger(LEDGER)
+    assert record is not None
+    return CountLedgers(tier=scene.tier())(CountTask.of(parse_topic(TOPIC), record))
 
 
 class Meddling:

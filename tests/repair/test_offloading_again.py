@@ -40,6 +40,7 @@ from offload_core.metadata import (
 from offload_core.offload import LedgerOffloader, OffloadedLedger
 from offload_core.offload.running_attempt import at_attempt, lease_from
 from offload_core.repair import Action
+from offload_core.repair.hot_copies import find_hot
 from offload_core.tier import Tier
 from offload_core.verify import Code
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
@@ -154,6 +155,15 @@ def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
     planned = [each for each in repair_of(world).plan() if each.key == key_of(world, ledger_id).data_key]
     assert Action.SALVAGE in {each.choice.action for each in planned}
     assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
+
+
+def test_a_hot_ledger_says_whose_it_is(world: World) -> None:
+    ledger_id = first(world)
+    found = find_hot(world.hot, NAME, ledger_id)
+    assert found is not None
+    assert found.entry_count == 30
+    assert find_hot(world.hot, f"{NAME}-others", ledger_id) is None
+    assert find_hot(world.hot, NAME, 4711) is None
 
 
 class Spoiled(LedgerOffloader):
