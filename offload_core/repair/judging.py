@@ -39,7 +39,7 @@ from offload_hooks.errors import FormatError, ObjectNotFoundError
 YOUNG = timedelta(minutes=10)
 """Of a data object without an index that is newer, or a MapFile, an offload may be under way."""
 
-_AS_WRITTEN = frozenset(
+AS_WRITTEN = frozenset(
     {
         Code.MESSAGE_BAD_METADATA,
         Code.MESSAGE_BAD_LENGTH,
@@ -182,7 +182,7 @@ def is_whole(tier: Tier, salvage: Salvage) -> bool:
     result = DeepCheck(tier=tier)(task)
     if result.failure is not None:
         raise result.failure
-    if result.is_gone or any(each.code not in _AS_WRITTEN for each in result.findings):
+    if result.is_gone or any(each.code not in AS_WRITTEN for each in result.findings):
         return False
     return has_entries(tier, pair.key.data_key, examined.index, salvage.contents)
 
@@ -303,7 +303,7 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
     result = DeepCheck(tier=tier)(task)
     if result.failure is not None:
         raise result.failure
-    return not result.is_gone and all(each.code in _AS_WRITTEN for each in result.findings)
+    return not result.is_gone and all(each.code in AS_WRITTEN for each in result.findings)
 
 
 def _is_sure(scan: MapFileScan, contents: Contents) -> bool:

@@ -10,9 +10,9 @@ from uuid import UUID
 from offload_core.catalogue import Records, TopicName
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OtherCopy, replaced_of
 from offload_core.repair.contents import Expected
-from offload_hooks.errors import FormatError
+from offload_hooks.errors import FormatError, MetadataError
 
 _TOPICS_AT_ONCE = 256
 
@@ -23,6 +23,7 @@ class Known:
 
     Attributes:
         is_complete: a record says that it may be read.
+        was_replaced: a record remembers that another copy took its place.
         expected, infos: of each ledger that has a share of it.
         hot: ledgers of it whose hot copies are there, by their records.
         driver: which driver wrote it, and where.
@@ -31,10 +32,16 @@ class Known:
     managed_ledger: str
     topic: str
     is_complete: bool = False
+    was_replaced: bool = False
     expected: dict[int, Expected] = field(default_factory=dict)
     infos: dict[int, LedgerInfo] = field(default_factory=dict)
     hot: list[int] = field(default_factory=list)
     driver: DriverMetadata | None = None
+
+    @property
+    def is_replaced(self) -> bool:
+        """Whether another copy took its place, and no record reads it."""
+        return self.was_replaced and not self.is_complete
 
 
 def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
@@ -46,25 +53,32 @@ def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
     found: dict[UUID, Known] = {}
     topics = iter(records.topics())
     while some := list(islice(topics, _TOPICS_AT_ONCE)):
-        for topic, info in _read(records, some):
+        for topic, info in read_some(records, some):
             for ledger in info.ledgers:
                 _take(found, uuids, topic, ledger)
     return found
 
 
-def _read(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+def read_some(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+    """The records of these topics that can be read. `StoreError`."""
     try:
         yield from records.read(topics).items()
     except FormatError:
         if len(topics) > 1:
             for topic in topics:
-                yield from _read(records, [topic])
+                yield from read_some(records, [topic])
 
 
 def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord) -> None:
     context, info = ledger.context, ledger.info
     if context is None:
         return
+    for copy in _replaced(ledger):
+        if copy.uuid in uuids:
+            known = found.setdefault(
+                copy.uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic))
+            )
+            known.was_replaced = True
     shares = [
         (
             share.uuid,
@@ -88,3 +102,11 @@ def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, l
         known.driver = driver or context.driver
         if not context.bookkeeper_deleted:
             known.hot.append(info.ledger_id)
+
+
+def _replaced(ledger: LedgerRecord) -> tuple[OtherCopy, ...]:
+    """The copies that a ledger's record remembers; none if that cannot be read."""
+    try:
+        return replaced_of(ledger)
+    except MetadataError:
+        return ()

@@ -96,6 +96,11 @@ def move(tier: Tier, keys: Sequence[str], reason: Reason, audit: AuditLog, now_m
     return [target for target in places.values() if target is not None]
 
 
+def is_put_aside(tier: Tier, key: str) -> bool:
+    """Whether an object of this key was moved there before. `StoreError`."""
+    return _stat(tier, f"{FOLDER}{key}{_SUFFIX}") is not None
+
+
 def _place(tier: Tier, key: str, digest: str) -> tuple[str, bool]:
     """Where an object of these bytes goes, and whether it is there."""
     number = 1

@@ -1,87 +1,41 @@
 """Repairing a tier: verify it, decide of each pair of objects that is damaged, and do it.
 
 Nothing is changed before it is in the audit log; no original is touched before the copy that takes its place was read
-back and verified; and all can be done again after a crash, since what is made has the same key each time. Source:
-docs/repair.md.
+back and verified; and all can be done again after a crash, since what is made has the same key each time. Verifying and
+judging go to executors; all else, and every decision, stays here. Source: docs/repair.md.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from uuid import UUID
 
-from offload_core.audit import AuditLog, Change, ChangeAction
-from offload_core.catalogue import Records, TopicName, parse_topic
+from offload_core.audit import AuditLog
+from offload_core.catalogue import TopicName
 from offload_core.catalogue.listing import find_pair
-from offload_core.catalogue.topics import is_wanted, topic_of_managed_ledger
-from offload_core.codec.mapfile.checksums import make_checksums
 from offload_core.codec.object_format import ObjectKey, parse_key
-from offload_core.codec.salvaged_objects import LostEntries
+from offload_core.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
-from offload_core.repair.companions import checksums_with_index
-from offload_core.repair.judging import Judged, is_whole, judge
+from offload_core.repair.count_correction import CountCorrection
+from offload_core.repair.judging import Judged
 from offload_core.repair.known import Known, known_of
-from offload_core.repair.other_copies import copies_of, find_other
+from offload_core.repair.offloading_again import HotCopies
+from offload_core.repair.other_copies import copies_of
+from offload_core.repair.pair_changes import PairChanges
+from offload_core.repair.pair_judging import JudgedPair, JudgePairs, JudgeTask, judge_pair
 from offload_core.repair.plan import Action, Choice
-from offload_core.repair.quarantine import Reason, keep_copy, move
-from offload_core.repair.switching import RecordSwitch, can_name
+from offload_core.repair.planned import PlannedRepair, Repaired
+from offload_core.repair.switching import can_name, replacement_for
+from offload_core.repair.wanted import OpenRecords, Wanted
 from offload_core.tier import Tier
-from offload_core.verify import Finding, Verification
-from offload_core.verify.objects import examine
-from offload_hooks.errors import DataLossError, ObjectNotFoundError
+from offload_core.verify import Code, Finding, Verification
+from offload_hooks.errors import AttemptError
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedRepair:
-    """What is done about one pair of objects, or what a record says of it.
-
-    Attributes:
-        key: the data object's; None where only a record is wrong.
-        findings: what verification found.
-        entries, lost: entries that can be saved, and those that cannot, where that was counted.
-        target: where the entries go, by the data object's key.
-        other: another copy that has all of it, by the same.
-        is_done: that is there already, and verified.
-        recorded: the topic whose record names the pair as a copy that may be read.
-        hot: its ledgers whose hot copies are there, by their records.
-        is_moved: the original goes to the quarantine.
-        is_switched: its record goes on to what takes its place.
-    """
-
-    key: str | None
-    findings: tuple[Finding, ...]
-    choice: Choice
-    entries: int | None = None
-    lost: LostEntries | None = None
-    target: str | None = None
-    other: str | None = None
-    is_done: bool = False
-    recorded: str | None = None
-    hot: tuple[int, ...] = ()
-
-    is_moved: bool = False
-    is_switched: bool = False
-
-    @property
-    def changes(self) -> bool:
-        """Whether there is something to be done."""
-        return (self.choice.action in _DOES and not self.is_done) or self.is_moved or self.is_switched
-
-
-_DOES = (Action.REBUILD_INDEX, Action.REWRITE_CHECKSUMS, Action.SALVAGE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
-    """What was done about a pair: objects that were written, and originals that were moved, by where they are now."""
-
-    planned: PlannedRepair
-    written: tuple[str, ...] = ()
-    moved: tuple[str, ...] = ()
+_COUNTS = (Code.RECORD_ENTRIES, Code.RECORD_SIZE)
+_OF_DAMAGE = (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
+_LOST_CODES = frozenset({Code.NO_OBJECT, Code.NO_DATA, Code.LOST})
 
 
 class Repair:
@@ -93,8 +47,12 @@ class Repair:
         ledger_ids: only objects of these ledgers; none: all.
         topics: only these, and partitions of them, by what objects or records say; none: all.
         records: opens managed ledgers' records; None for none.
-        ours: the same records where they can be written: those of copies that are saved go on to the new ones.
+        ours: the same records where they can be written: those of copies that are saved go on to the new ones, and
+            counts are corrected.
+        hot: where the hot copies are, to be asked for counts; None where that is not known.
+        offload_again: copies whose hot ones are there are offloaded again; needs `ours` and `hot`.
         quarantine: move away what is replaced or cannot be saved, unless a record names it.
+        executor: who verifies and judges; None for a thread a core.
         now_ms: the time, since 1970, UTC.
     """
 
@@ -106,113 +64,135 @@ class Repair:
         keys: Sequence[ObjectKey] = (),
         ledger_ids: Sequence[int] = (),
         topics: Sequence[TopicName] = (),
-        records: Callable[[], AbstractContextManager[Records]] | None = None,
+        records: OpenRecords | None = None,
         ours: ManagedLedgerRecords | None = None,
+        hot: HotCopies | None = None,
+        offload_again: bool = False,
         quarantine: bool = False,
+        executor: Executor | None = None,
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
         self._tier = tier
-        self._prefix = prefix
-        self._keys = keys
-        self._ledger_ids = frozenset(ledger_ids)
-        self._topics = topics
+        self._wanted = Wanted(prefix=prefix, keys=keys, ledger_ids=frozenset(ledger_ids), topics=topics)
         self._records = records
         self._ours = ours
+        self._again = hot if offload_again else None
         self._quarantine = quarantine
+        self._executor = ThreadExecutor() if executor is None else executor
         self._now_ms = now_ms
         self._copies: Mapping[int, list[ObjectKey]] = {}
+        self._counts = CountCorrection(
+            tier,
+            records,
+            ours,
+            None if hot is None else hot.store,
+            self._executor,
+            folder=f"{prefix.removesuffix('/')}/" if prefix else "",
+        )
 
     def plan(self) -> Iterator[PlannedRepair]:
         """What there is to be done; nothing is changed.
 
         Raises:
-            StoreError: the tier or the records cannot be read, or an object could not be verified.
+            OptionError: there is nothing of what was asked for by name.
+            StoreError: the tier or the records cannot be read, or an object could not be verified. What fails of
+                judging a single object is said of that.
         """
-        by_key, others = self._found()
+        wanted = self._wanted
+        wanted.check(self._tier, self._records)
+        by_key, counts, others = self._found()
         known = self._known(by_key)
-        if self._topics:
-            by_key = {key: by_key[key] for key in by_key if self._is_of_topics(key, known.get(key.uuid))}
-            others = [each for each in others if self._is_named(each.topic)]
+        if wanted.topics:
+            by_key = {
+                key: by_key[key]
+                for key in by_key
+                if (
+                    wanted.has_topic(known[key.uuid].topic)
+                    if key.uuid in known
+                    else wanted.has_object(self._tier, key)
+                )
+            }
+            others = [each for each in others if wanted.has_topic(each.topic)]
         self._copies = copies_of(self._tier, {key.ledger_id for key in by_key if key.ledger_id is not None})
-        for key, findings in by_key.items():
-            judged = self._judge(key, findings, known)
-            yield self._planned(key, findings, judged)
+        tasks = [self._task(key, findings, known) for key, findings in by_key.items()]
+        work = JudgePairs(tier=self._tier, now_ms=self._now_ms())
+        for task, judged in zip(tasks, self._executor.run(work, tasks), strict=True):
+            yield self._planned(task, judged)
+        yield from self._counts.plan(counts)
         for finding in others:
             choice = Choice(action=Action.LEAVE, why=finding.code.helps)
             yield PlannedRepair(key=finding.key, findings=(finding,), choice=choice, recorded=finding.topic)
 
     def do(self, planned: PlannedRepair, audit: AuditLog) -> Repaired:
-        """Do what was planned of one pair, if it still is to be done: it is judged once more.
+        """Do what was planned of one pair, or one record, if it still is to be done: it is judged once more.
 
         Raises:
+            LiveAttemptError: somebody else is at a new copy of the same ledger.
+            AttemptError: the record does not allow it any more.
             DataLossError: what was written is not what it must be; the original was not touched.
-            StoreError: the tier fails, or the audit log. It can be called again.
+            StoreError: a store fails, or the audit log. It can be called again, as after each of these.
         """
+        if planned.choice.action is Action.CORRECT_COUNTS:
+            return self._counts.correct(planned, audit)
         key = None if planned.key is None else parse_key(planned.key)
         if key is None or planned.choice.action is Action.LEAVE:
             return Repaired(planned=planned)
         findings = list(planned.findings)
-        judged = self._judge(key, findings, self._known({key: findings}))
+        task = self._task(key, findings, self._known({key: findings}))
+        changes = PairChanges(self._tier, audit, self._now_ms)
+        if planned.choice.action is Action.OFFLOAD_AGAIN:
+            return self._offload_again(planned, task, changes, audit)
+        if task.known is not None and task.known.is_replaced and planned.is_moved:
+            moved = changes.put_pair_aside(key, task.findings, planned.choice.why)
+            return Repaired(planned=planned, moved=moved)
+        judged = judge_pair(self._tier, task, self._now_ms())
         if judged is None or judged.choice.action is not planned.choice.action:
             return Repaired(planned=planned)
         written: tuple[str, ...] = ()
         if judged.choice.action is Action.REBUILD_INDEX:
-            written = self._write_index(judged, audit)
+            written = changes.write_index(judged)
         elif judged.choice.action is Action.REWRITE_CHECKSUMS:
-            written = self._write_checksums(judged, audit)
-        elif judged.replacement is not None:
-            switch = self._switch(judged, audit)
-            if switch is not None:
-                switch.begin()
-            if judged.choice.action is Action.SALVAGE:
-                written = self._write_salvaged(judged, audit)
-            if switch is not None:
-                switch.switch()
-                moved = self._move(judged, audit) if self._quarantine else ()
-                if moved:
-                    switch.forget()
-                return Repaired(planned=planned, written=written, moved=moved)
-        moved = self._move(judged, audit) if self._moves(judged) else ()
+            written = changes.write_checksums(judged)
+        elif judged.replacement is not None and self._can_switch(key, judged.known, judged.replacement):
+            return self._replace(planned, judged, changes, audit)
+        elif judged.choice.action is Action.SALVAGE:
+            written = changes.write_salvaged(judged)
+        moves = self._moves(judged.choice, judged.known)
+        moved = changes.put_aside(judged) if moves else ()
         return Repaired(planned=planned, written=written, moved=moved)
 
     # --- judging -------------------------------------------------------------------------------
 
-    def _found(self) -> tuple[dict[ObjectKey, list[Finding]], list[Finding]]:
-        """Findings by the pair that they are about, and those about none that is here."""
+    def _found(self) -> tuple[dict[ObjectKey, list[Finding]], list[Finding], list[Finding]]:
+        """Findings by the pair that they are about; those of counts in records; and those about none of both."""
+        wanted = self._wanted
         by_key: dict[ObjectKey, list[Finding]] = defaultdict(list)
-        others = []
-        stems = {_stem(key) for key in self._keys}
-        prefixes = sorted(stems) if stems else [self._prefix]
-        for prefix in prefixes:
-            records = None if stems else self._records
+        counts, others = [], []
+        for prefix in wanted.prefixes:
             verification = Verification(
-                self._tier, prefix=prefix, records=records, deep=True, now_ms=self._now_ms
+                self._tier,
+                prefix=prefix,
+                records=None if wanted.keys else self._records,
+                deep=True,
+                executor=self._executor,
+                now_ms=self._now_ms,
             )
             for finding in verification:
                 key = None if finding.key is None else _pair_key(finding.key)
-                if key is None or finding.code.value.startswith("upload."):
+                if finding.code in _COUNTS:
+                    if wanted.has_ledger(finding.topic, finding.ledger_id):
+                        counts.append(finding)
+                elif key is None or finding.code.value.startswith("upload."):
                     others.append(finding)
-                elif self._is_wanted(key):
+                elif wanted.has_key(key):
                     by_key[key].append(finding)
             if verification.summary.failures:
                 raise verification.summary.failures[0]
-        return dict(by_key), others
-
-    def _is_wanted(self, key: ObjectKey) -> bool:
-        if self._keys and key.data_key not in {each.data_key for each in self._keys}:
-            return False
-        return not self._ledger_ids or key.ledger_id is None or key.ledger_id in self._ledger_ids
-
-    def _is_of_topics(self, key: ObjectKey, known: Known | None) -> bool:
-        if known is not None:
-            return self._is_named(known.topic)
-        pair = find_pair(self._tier, key)
-        examined = None if pair is None else examine(self._tier, pair)
-        name = None if examined is None else examined.managed_ledger
-        return name is not None and is_wanted(topic_of_managed_ledger(name), self._topics)
-
-    def _is_named(self, topic: str | None) -> bool:
-        return not self._topics or (topic is not None and is_wanted(parse_topic(topic), self._topics))
+        for key in wanted.keys:
+            if find_pair(self._tier, key) is None:
+                code = Code.NO_OBJECT
+                by_key[key].append(Finding(code=code, what=code.meaning, key=key.data_key))
+        return dict(by_key), counts, others
 
     def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, Known]:
         if self._records is None or not by_key:
@@ -220,149 +200,103 @@ class Repair:
         with self._records() as records:
             return dict(known_of(records, {key.uuid for key in by_key}))
 
-    def _judge(self, key: ObjectKey, findings: list[Finding], known: dict[UUID, Known]) -> Judged | None:
-        pair = find_pair(self._tier, key)
-        if pair is None:
-            return None
-        judged = judge(self._tier, pair, findings, known.get(key.uuid), now_ms=self._now_ms())
-        if judged.choice.action in (Action.SALVAGE, Action.NOT_SAVABLE) and judged.salvage is not None:
-            name = None if judged.known is None else judged.known.managed_ledger
-            copies = () if key.ledger_id is None else self._copies.get(key.ledger_id, ())
-            judged.other = find_other(self._tier, judged.salvage, name, copies)
-            if judged.other is not None:
-                why = f"it is damaged; {judged.other.data_key} has all of it, and is right"
-                judged.choice = Choice(action=Action.OTHER_COPY, why=why)
-        return judged
+    def _task(self, key: ObjectKey, findings: list[Finding], known: Mapping[UUID, Known]) -> JudgeTask:
+        copies = () if key.ledger_id is None else self._copies.get(key.ledger_id, ())
+        return JudgeTask(key=key, findings=tuple(findings), known=known.get(key.uuid), copies=tuple(copies))
 
-    def _planned(self, key: ObjectKey, findings: list[Finding], judged: Judged | None) -> PlannedRepair:
-        if judged is None:
-            choice = Choice(action=Action.LEAVE, why=findings[0].code.helps)
-            return PlannedRepair(key=key.data_key, findings=tuple(findings), choice=choice)
-        known = judged.known
-        salvage = judged.salvage if judged.choice.action is Action.SALVAGE else None
-        switches = self._can_switch(judged)
+    def _planned(self, task: JudgeTask, judged: JudgedPair) -> PlannedRepair:
+        key, known = task.key, task.known
+        if known is not None and known.is_replaced and judged.choice.action in _OF_DAMAGE:
+            why = "another copy took its place, as its record says"
+            judged = JudgedPair(choice=Choice(action=Action.OTHER_COPY, why=why))
+        if judged.failure is None and self._is_offloaded_again(task, judged.choice):
+            why = "its copy is damaged or gone, and its hot copy has all of it"
+            judged = JudgedPair(choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
+        switches = judged.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
+            key, known, judged.replacement
+        )
+        moves = self._moves(judged.choice, known)
         return PlannedRepair(
             key=key.data_key,
-            findings=tuple(findings),
+            findings=task.findings,
             choice=judged.choice,
             entries=judged.entries,
             lost=judged.lost,
-            target=None if salvage is None else salvage.target.data_key,
+            target=None if judged.target is None else judged.target.data_key,
             other=None if judged.other is None else judged.other.data_key,
-            is_done=salvage is not None
-            and is_whole(self._tier, salvage)
-            and not self._moves(judged)
-            and not switches,
+            is_done=judged.is_saved and not moves and not switches,
             recorded=known.topic if known is not None and known.is_complete else None,
             hot=tuple(sorted(known.hot)) if known is not None else (),
-            is_moved=self._moves(judged),
+            is_moved=moves,
             is_switched=switches,
+            failure=judged.failure,
         )
+
+    def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
+        """Whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
+        known, ledger_id = task.known, task.key.ledger_id
+        is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
+        if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE) and not (
+            choice.action is Action.LEAVE and is_lost
+        ):
+            return False
+        if self._again is None or self._ours is None or known is None or ledger_id is None:
+            return False
+        if not known.is_complete or ledger_id not in known.hot:
+            return False
+        read = self._ours.read(known.managed_ledger)
+        ledger = None if read is None else read.info.ledger(ledger_id)
+        return ledger is not None and self._again.why_not(known.managed_ledger, ledger) is None
 
     # --- doing ---------------------------------------------------------------------------------
 
-    def _write_index(self, judged: Judged, audit: AuditLog) -> tuple[str, ...]:
-        assert judged.index is not None
-        key, reason = judged.key, _reason(judged)
-        keep_copy(self._tier, key.index_key, reason, audit, self._now_ms())
-        checksums = key.checksum_keys if judged.pair.index_checksums or judged.pair.data_checksums else None
-        made = make_checksums(judged.index)
-        if checksums is not None and not self._has(checksums[1], made):
-            keep_copy(self._tier, checksums[1], reason, audit, self._now_ms())
-        audit.record(_write(judged, key.index_key, "an index made anew from its data object"))
-        # The checksums first: an index that they do not fit is found, and made anew by the next call.
-        companion = checksums_with_index(self._tier, judged.pair, judged.index)
-        if companion is not None and not self._has(key.block_checksums_key, companion):
-            said = self._tier.stat(key.block_checksums_key).user_metadata
-            keep_copy(self._tier, key.block_checksums_key, reason, audit, self._now_ms())
-            audit.record(
-                _write(judged, key.block_checksums_key, "checksums with that of the index made anew")
-            )
-            self._tier.write_index(key.block_checksums_key, companion, user_metadata=said)
-        if checksums is not None:
-            self._tier.write_index(checksums[1], made)
-        self._tier.write_index(key.index_key, judged.index, user_metadata=judged.index_metadata or {})
-        return (key.index_key,)
-
-    def _has(self, key: str, data: bytes) -> bool:
-        """Whether these bytes are under a key already."""
-        try:
-            size = self._tier.stat(key).size_bytes
-        except ObjectNotFoundError:
-            return False
-        return size == len(data) and bytes(self._tier.read_range(key, 0, size)) == data
-
-    def _write_checksums(self, judged: Judged, audit: AuditLog) -> tuple[str, ...]:
-        checksums, data = judged.key.checksum_keys, judged.pair.data
-        assert checksums is not None
-        assert data is not None
-        keep_copy(self._tier, checksums[0], _reason(judged), audit, self._now_ms())
-        audit.record(_write(judged, checksums[0], "checksums made anew from the data file"))
-        whole = self._tier.read_range(judged.key.data_key, 0, data.size_bytes)
-        self._tier.write_index(checksums[0], make_checksums(whole))
-        return (checksums[0],)
-
-    def _write_salvaged(self, judged: Judged, audit: AuditLog) -> tuple[str, ...]:
-        salvage = judged.salvage
-        assert salvage is not None
-        target = salvage.target
-        if is_whole(self._tier, salvage):
-            return ()
-        audit.record(_write(judged, target.data_key, f"{judged.entries} entries of {judged.key.data_key}"))
-        salvage.write(self._tier)
-        if not is_whole(self._tier, salvage):
-            raise DataLossError(
-                "what was saved of an object is not what it holds; the object was not touched",
-                key=target.data_key,
-            )
-        return (target.data_key, target.index_key)
-
-    def _switch(self, judged: Judged, audit: AuditLog) -> RecordSwitch | None:
-        """What has the record name the new copy, where it is ours, and names the old one."""
+    def _replace(
+        self, planned: PlannedRepair, judged: Judged, changes: PairChanges, audit: AuditLog
+    ) -> Repaired:
+        """Another copy takes its place, in a record of ours."""
         known, new = judged.known, judged.replacement
-        if self._ours is None or known is None or new is None or not self._can_switch(judged):
-            return None
-        return RecordSwitch(self._ours, known, judged.key, new, audit, self._now_ms)
+        assert self._ours is not None
+        assert known is not None
+        assert new is not None
+        steps = replacement_for(self._ours, known, judged.key, new, self._tier, audit, self._now_ms)
+        written: tuple[str, ...] = ()
+        if judged.choice.action is Action.SALVAGE:
+            with steps.attempt() as check:
+                written = changes.write_salvaged(judged)
+                check()
+                steps.switch()
+        else:
+            steps.at_once()
+        moved = changes.put_aside(judged) if self._quarantine else ()
+        if moved:
+            steps.forget_old()
+        return Repaired(planned=planned, written=written, moved=moved)
 
-    def _can_switch(self, judged: Judged) -> bool:
+    def _offload_again(
+        self, planned: PlannedRepair, task: JudgeTask, changes: PairChanges, audit: AuditLog
+    ) -> Repaired:
+        known, key = task.known, task.key
+        if self._again is None or self._ours is None or known is None or key.ledger_id is None:
+            raise AttemptError("no record names the copy any more", key=key.data_key)
+        new, steps = self._again.offload(
+            self._ours, self._tier, known.managed_ledger, key.ledger_id, key.uuid, audit, self._now_ms
+        )
+        moved: tuple[str, ...] = ()
+        if self._quarantine:
+            moved = changes.put_pair_aside(key, task.findings, planned.choice.why, new)
+            steps.forget_old()
+        return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
+
+    def _can_switch(self, key: ObjectKey, known: Known | None, new: ObjectKey | None) -> bool:
         """Whether a record of ours reads it, and can name what takes its place."""
-        known, new = judged.known, judged.replacement
         if self._ours is None or known is None or not known.is_complete or new is None:
             return False
-        return can_name(self._ours, known, judged.key, new)
+        return can_name(self._ours, known, key, new)
 
-    def _moves(self, judged: Judged) -> bool:
+    def _moves(self, choice: Choice, known: Known | None) -> bool:
         """Whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
-        goes = judged.choice.action in (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
-        return self._quarantine and goes and judged.known is None
-
-    def _move(self, judged: Judged, audit: AuditLog) -> tuple[str, ...]:
-        key = judged.key
-        keys = [key.data_key, key.index_key, *key.companion_keys]  # an index alone is put aside as well
-        return tuple(move(self._tier, keys, _reason(judged), audit, self._now_ms()))
-
-
-def _reason(judged: Judged) -> Reason:
-    return Reason(
-        codes=tuple(sorted(code.value for code in judged.codes)),
-        why=judged.choice.why,
-        replaced_by=None if judged.replacement is None else judged.replacement.data_key,
-        managed_ledger=judged.key.managed_ledger or (judged.known.managed_ledger if judged.known else None),
-        ledger_id=judged.key.ledger_id,
-    )
-
-
-def _write(judged: Judged, key: str, after: str) -> Change:
-    reason = _reason(judged)
-    return Change(
-        action=ChangeAction.WRITE,
-        why=f"{judged.choice.why}: {', '.join(reason.codes)}",
-        managed_ledger=reason.managed_ledger,
-        ledger_id=reason.ledger_id,
-        uuid=judged.key.uuid,
-        key=key,
-        after=after,
-    )
+        is_named = known is not None and not known.is_replaced
+        return self._quarantine and choice.action in _OF_DAMAGE and not is_named
 
 
 def _pair_key(key: str) -> ObjectKey | None:
@@ -374,7 +308,3 @@ def _pair_key(key: str) -> ObjectKey | None:
     if parsed is None or not parsed.is_index:
         return parsed
     return parse_key(parsed.data_key)
-
-
-def _stem(key: ObjectKey) -> str:
-    return key.data_key.removesuffix("data") if key.is_mapfile else key.data_key

@@ -14,12 +14,13 @@ _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 
 _INDEX = "`offload repair URL KEY` makes the index anew if the data object is right"
 _DATA = (
-    "put the object back from a backup or versioned bucket, or offload again where the hot copy is there; else "
-    "`offload repair URL KEY` saves what it still holds"
+    "put the object back from a backup or versioned bucket, or offload again where the hot copy is there "
+    "(`offload repair … --offload-again`); else `offload repair URL KEY` saves what it still holds"
 )
 _LEFT = "nothing needs it: `offload gc URL --records …` deletes it"
 _UPGRADE = "take a newer version of this program"
 _MAKE_ANEW = "`offload verify --deep --seal` makes them anew"
+_COUNTS = "`offload repair URL --records …` counts them, and corrects the record or tells what it must say"
 _RECORD = "compare `offload inspect URL KEY --records …`, and correct the record, or offload again"
 
 
@@ -207,7 +208,7 @@ class Code(enum.Enum):
         "record.no-object",
         _ERROR,
         "a record says that a copy is complete, and it is not here; the hot copy is",
-        "offload the ledger again before its hot copy is deleted",
+        "`offload repair URL --records … --offload-again` before its hot copy is deleted",
     )
     LOST = (
         "record.lost",
@@ -225,7 +226,7 @@ class Code(enum.Enum):
         "record.broken-copy",
         _ERROR,
         "a record says that a copy is complete, and it cannot be read; what is wrong with it is told as well",
-        "offload again where the hot copy is there; else `offload repair URL KEY --records …`",
+        "`offload repair URL --records …`, with `--offload-again` where the hot copy is there",
     )
     RECORD_OTHER_FORMAT = (
         "record.other-format",
@@ -249,13 +250,13 @@ class Code(enum.Enum):
         "record.entries",
         _ERROR,
         "record and index do not have as many entries of a ledger",
-        _RECORD,
+        _COUNTS,
     )
     RECORD_SIZE = (
         "record.size",
         _WARNING,
         "record and index do not have as many bytes of a ledger",
-        "verify with `--deep`, which counts them",
+        _COUNTS,
     )
     SEGMENT_GAP = (
         "record.segment-gap",

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import subprocess
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from commands import Offload
+from commands import COMMAND, Offload
+from configured import configuration_file
+from damage.scenes import first_segment
 from entries import entry, pip17_object
 from tiers import TOPIC, lay_out
 
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import RolloverPolicy, open_environment, open_managed_ledger
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.sqlite import SqliteStore
+from offload_core.policy_store import open_policies
 from offload_core.tier import open_store
 
 PAYLOADS = [entry(b"%04d" % i * 20) for i in range(40)]
@@ -86,7 +99,7 @@ def test_only_what_is_named_is_repaired(
     assert offload("verify", root, "--prefix", two, "--deep").code == 0
 
 
-@pytest.mark.parametrize(("topic", "count"), [(TOPIC, 2), ("acme/cold/others", 0)])
+@pytest.mark.parametrize(("topic", "count"), [(TOPIC, 2)])
 def test_only_the_topics_that_are_named_are_repaired(
     offload: Offload, damaged: tuple[Path, str, str], topic: str, count: int
 ) -> None:
@@ -128,3 +141,149 @@ def test_a_sound_tier_needs_nothing(offload: Offload, tmp_path: Path) -> None:
     lay_out(tmp_path, LEDGER)
     result = offload("repair", tmp_path)
     assert (result.code, result.out) == (0, "0 damaged, 0 would be repaired; nothing was changed\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("11111111-2222-3333-4444-555555555555-ledger-7",), "11111111-2222-3333-4444-555555555555-ledger-7"),
+        (("--ledger", "4711"), "ledger 4711"),
+        (("--topic", "acme/cold/others"), "persistent://acme/cold/others"),
+    ],
+)
+def test_what_is_named_must_be_there(
+    offload: Offload, damaged: tuple[Path, str, str], arguments: tuple[str, ...], named: str
+) -> None:
+    for more in ((), ("--json",)):
+        result = offload("repair", damaged[0], *arguments, *more)
+        assert (result.code, result.out) == (2, "")
+        assert named in result.err
+    assert offload("repair", damaged[0], "--ledger", "7", "--ledger", "8").code == 1
+
+
+def test_a_key_that_was_put_aside_is_no_error(
+    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    root, one, _ = damaged
+    for _ in range(2):
+        done = offload("repair", root, one, "--quarantine", "--yes", "--audit-log", tmp_path / "audit.jsonl")
+        assert done.code in (0, 1), done.err
+
+
+def test_a_streaming_objects_ledgers_are_there(offload: Offload, tmp_path: Path) -> None:
+    lay_out(tmp_path, first_segment())
+    assert offload("repair", tmp_path, "--ledger", "7").code == 0
+    assert offload("repair", tmp_path, "--ledger", "9").code == 2
+
+
+def test_json_on_a_terminal_is_json_only(damaged: tuple[Path, str, str]) -> None:
+    reader, writer = pty.openpty()
+    with subprocess.Popen(
+        [COMMAND, "repair", damaged[0], "--json"], stdout=writer, stderr=subprocess.DEVNULL
+    ) as running:
+        os.close(writer)
+        said = b""
+        with contextlib.suppress(OSError):  # the terminal is gone when the process is
+            while part := os.read(reader, 65536):
+                said += part
+    os.close(reader)
+    assert running.returncode == 1
+    assert len(json.loads(said)["repairs"]) == 2
+    assert b"\x1b" not in said
+
+
+def test_one_object_that_fails_does_not_keep_the_others(
+    offload: Offload, damaged: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    root, one, two = damaged
+    fault = "fault-plan:faults=fail-before begin_data #1"
+    log = tmp_path / "audit.jsonl"
+    result = offload("repair", root, "--layer", fault, "--yes", "--audit-log", log, "--json")
+    assert result.code == 1
+    by_key = {each["key"]: each for each in json.loads(result.out)["repairs"]}
+    assert by_key[one]["error"] is not None
+    assert one in by_key[one]["error"]
+    assert by_key[one]["is_done"] is False
+    assert (by_key[two]["error"], by_key[two]["is_done"]) == (None, True)
+
+
+def test_so_many_at_once_as_one_likes(offload: Offload, damaged: tuple[Path, str, str]) -> None:
+    plain = offload("repair", damaged[0], "--json")
+    chosen = offload("repair", damaged[0], "--json", "--workers", "2")
+    assert (chosen.code, chosen.out) == (plain.code, plain.out)
+
+
+# --- with the service's hot tier ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> tuple[Path, Path, str]:
+    """A topic of two ledgers that are offloaded, of one the cold copy is damaged: configuration, tier, its key."""
+    config = configuration_file(tmp_path)
+    configuration = load_configuration(config)
+    with ExitStack() as stack:
+        store, policies = stack.enter_context(open_policies(configuration))
+        environment = stack.enter_context(open_environment(configuration, store, policies))
+        rollover = RolloverPolicy(max_entries=3, min_age_s=0)
+        name = "acme/n/persistent/orders"
+        topic = stack.enter_context(open_managed_ledger(environment, name, rollover=rollover))
+        for number in range(7):
+            topic.add_entry(entry(b"%04d" % number * 30))
+        topic.offload_prefix(EntryPosition(topic.read_info().in_order[2].ledger_id, 0))
+        context = topic.read_info().in_order[0].context
+        assert context is not None
+        key = f"{context.uuid}-ledger-{topic.read_info().in_order[0].ledger_id}"
+    data = bytearray((tmp_path / "cold" / key).read_bytes())
+    data[200] ^= 1
+    (tmp_path / "cold" / key).write_bytes(data)
+    return config, tmp_path / "cold", key
+
+
+def test_a_damaged_copy_is_offloaded_again_by_the_services_configuration(
+    offload: Offload, service: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    config, cold, key = service
+    records = f"sqlite:{tmp_path}/records.db"
+    given = ("--records", records, "--switch-records", "--offload-again", "--config", config)
+    dry = offload("repair", cold, *given)
+    assert dry.code == 1
+    assert any(key in line and "offload-again" in line for line in dry.out.splitlines())
+    log = tmp_path / "repairs.jsonl"
+    done = offload("repair", cold, *given, "--quarantine", "--yes", "--audit-log", log, "--json")
+    assert done.code == 0, done.err
+    (repair,) = json.loads(done.out)["repairs"]
+    assert (repair["action"], repair["is_done"], len(repair["written"])) == ("offload-again", True, 2)
+    assert offload("verify", cold, "--records", records, "--deep").code == 0
+
+
+def test_counts_are_corrected_once_the_hot_tier_says_the_same(
+    offload: Offload, service: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    config, cold, key = service
+    url = f"sqlite:{tmp_path}/records.db"
+    ledger_id = int(key.rpartition("-")[2]) + 1  # the sound one
+    with closing(SqliteStore(url)) as store:
+
+        def lie(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            ledger = info.in_order[1]
+            assert ledger.ledger_id == ledger_id
+            return info.with_ledger(replace(ledger, info=replace(ledger.info, entries=9, size=1)))
+
+        ManagedLedgerRecords(store).update("acme/n/persistent/orders", lie)
+    told = offload("repair", cold, "--records", url, "--topic", "acme/n/orders")
+    assert "must say of ledger" in told.out
+    given = ("--records", url, "--switch-records", "--ledger", ledger_id)
+    log = tmp_path / "repairs.jsonl"
+    without = offload("repair", cold, *given, "--yes", "--audit-log", log)
+    assert (without.code, log.read_bytes()) == (1, b"")
+    assert "was not asked: --config" in without.out
+    done = offload("repair", cold, *given, "--config", config, "--yes", "--audit-log", log)
+    assert done.code == 0, done.out
+    assert "entries 9, size 1 becomes entries 3, size" in done.out
+    assert len(log.read_text().splitlines()) == 1
+    assert offload("repair", cold, *given, "--config", config).code == 0
+
+
+def test_offloading_again_needs_records_that_are_ours(offload: Offload, tmp_path: Path) -> None:
+    result = offload("repair", tmp_path, "--offload-again")
+    assert (result.code, "--switch-records" in result.err) == (2, True)

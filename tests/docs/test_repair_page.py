@@ -14,7 +14,8 @@ from entries import entry, pip17_object
 from repairs import contents_of, repaired
 from tiers import lay_out
 
-from offload_core.cli.upkeep.repair import repair, to_json
+from offload_core.cli.upkeep.repair import repair
+from offload_core.cli.upkeep.repair_views import to_json
 from offload_core.repair import Action
 
 TEXT = (Path(__file__).parents[2] / "docs" / "repair.md").read_text()

@@ -3,16 +3,33 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 
+import pytest
 from damage import DAMAGES, scenes
 from damage.scenes import LEDGER, NOW_MS, TOPIC, Scene
-from repairs import contents_of, context, recorded, repaired
+from repairs import Lines, contents_of, context, recorded, repair_of, repaired
+from tiers import MANAGED_LEDGER
 
+from offload_core.audit import Change, ChangeAction, Deletion
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.codec.object_format import parse_key
-from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata import (
+    CopyForm,
+    DriverMetadata,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    OtherCopy,
+    OtherRole,
+    abandon_replacement,
+    begin_replacement,
+    other_copies,
+)
+from offload_core.metadata.attempt_lease import lease_of
+from offload_core.repair import Action
 from offload_core.repair.switching import pulsars_bits
 from offload_core.verify import Code, Verification
+from offload_hooks.errors import AttemptError, LiveAttemptError, StoreUnavailableError
 
 
 def damaged(name: str, scene: Scene) -> Scene:
@@ -79,3 +96,95 @@ def test_checksums_of_blocks_are_put_aside_with_what_they_are_of() -> None:
     tier.write_index(f"{scene.key()}-checksums", b"of a copy that is damaged")
     repaired(scene, tier, quarantine=True)
     assert [key for key in contents_of(tier) if key.endswith("-checksums")] == []
+
+
+def ours_of(name: str) -> tuple[Scene, ManagedLedgerRecords]:
+    """A scene with a damaged copy, and its records where they can be written."""
+    scene = damaged(name, scenes.pip17())
+    return scene, ManagedLedgerRecords(recorded(scene))
+
+
+def attempt_of(records: ManagedLedgerRecords) -> OtherCopy:
+    """The new copy that is recorded as under way."""
+    found = records.read(MANAGED_LEDGER)
+    assert found is not None
+    (copy,) = other_copies(found.info)
+    assert copy.role is OtherRole.REPLACEMENT
+    return copy
+
+
+def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_away() -> None:
+    scene, records = ours_of("a-block-is-zeros")
+    tier, seen = scene.tier(), []
+    (planned,) = repair_of(scene, tier, ours=records).plan()
+
+    class Watching(Lines):
+        def record(self, change: Deletion | Change) -> None:
+            super().record(change)
+            if change.action is ChangeAction.WRITE and not seen:  # type: ignore[union-attr]
+                seen.append(lease_of(attempt_of(records).driver))
+                with pytest.raises(LiveAttemptError):
+                    repair_of(scene, tier, ours=records).do(planned, Lines())
+
+    repair_of(scene, tier, ours=records).do(planned, Watching())
+    assert seen[0] is not None
+    assert str(context(records).uuid) in (planned.target or "")
+
+
+def test_an_attempt_that_was_broken_off_is_gone_on_with() -> None:
+    scene, records = ours_of("a-block-is-zeros")
+    tier = scene.tier()
+    (planned,) = repair_of(scene, tier, ours=records).plan()
+
+    class Failing(Lines):
+        def record(self, change: Deletion | Change) -> None:
+            if change.action is ChangeAction.WRITE:  # type: ignore[union-attr]
+                raise StoreUnavailableError("the log is full")
+
+    with pytest.raises(StoreUnavailableError):
+        repair_of(scene, tier, ours=records).do(planned, Failing())
+    key = parse_key(planned.target or "")
+    assert key is not None
+    assert attempt_of(records).uuid == key.uuid
+    repair_of(scene, tier, ours=records).do(planned, Lines())
+    assert context(records).uuid == key.uuid
+
+
+def test_an_attempt_that_somebody_abandoned_is_not_taken_up() -> None:
+    scene, records = ours_of("a-block-is-zeros")
+    tier = scene.tier()
+    (planned,) = repair_of(scene, tier, ours=records).plan()
+    key = parse_key(planned.target or "")
+    assert key is not None
+    begin = partial(
+        begin_replacement,
+        ledger_ids=[LEDGER],
+        uuid=key.uuid,
+        form=CopyForm.LEDGER,
+        driver=DriverMetadata(name="memory"),
+        since_ms=0,
+    )
+    records.update(MANAGED_LEDGER, begin)
+    records.update(MANAGED_LEDGER, partial(abandon_replacement, uuid=key.uuid))
+    before = contents_of(tier)
+    with pytest.raises(AttemptError, match="abandoned"):
+        repair_of(scene, tier, ours=records).do(planned, Lines())
+    assert contents_of(tier) == before
+
+
+def test_another_copy_is_named_in_one_step_so_that_nobody_cleans_it_up() -> None:
+    scene = damaged("a-block-is-zeros", scenes.pip17())
+    other = scene.add(scenes.one_ledger(), 5)
+    records = ManagedLedgerRecords(recorded(scene))
+    seen: list[tuple[OtherCopy, ...]] = []
+
+    class Watched(ManagedLedgerRecords):
+        def write(self, name: str, info: ManagedLedgerInfo, expected: object) -> object:  # type: ignore[override]
+            seen.append(tuple(each for each in other_copies(info) if each.role is OtherRole.REPLACEMENT))
+            return super().write(name, info, expected)  # type: ignore[arg-type]
+
+    planned, _, lines = repaired(scene, scene.tier(), ours=Watched(records.store))
+    assert Action.OTHER_COPY in {each.choice.action for each in planned}
+    assert context(records).uuid == other.uuid
+    assert seen == [()]
+    assert [line.action.value for line in lines.lines] == ["record"]  # type: ignore[union-attr]

@@ -20,6 +20,7 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters import FilterMode, FilterRun
 from offload_core.ledgers import FileLedgerStore
+from offload_core.managed_ledger import HotLedgers
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.relocations import MappingFile
 from offload_core.metadata.sqlite import SqliteStore
@@ -71,7 +72,7 @@ class World:
 
     def add_ledger(self, count: int, size: int = 60) -> int:
         """A ledger of so many entries, closed and recorded; its id."""
-        with closing(self.hot.create({})) as writer:
+        with closing(HotLedgers(self.hot).create(NAME)) as writer:
             payloads = [
                 pulsar_entry(bytes([number % 251]) * (size + number % 7), sequence_id=number)
                 for number in range(count)

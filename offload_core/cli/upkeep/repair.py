@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from offload_core.api import TierReader
+from offload_core.audit import AuditLog
 from offload_core.catalogue import Records as RecordsOfTopics
 from offload_core.catalogue import open_records, parse_topic
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.cli.configured import ConfigFile, metadata_flags
+from offload_core.cli.executors import Master, Processes, Workers, executing
 from offload_core.cli.shared import (
     AsJson,
     AuditLogFile,
@@ -25,22 +29,21 @@ from offload_core.cli.shared import (
     Url,
     Yes,
     audit_of,
-    cell,
     err,
     named,
     opened,
-    out,
-    printable,
     reported,
-    table_of,
 )
+from offload_core.cli.upkeep.repair_views import is_left, show
 from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import open_environment
 from offload_core.metadata import ManagedLedgerRecords, open_metadata_store
-from offload_core.repair import Action, PlannedRepair, Repair, Repaired
-from offload_core.repair.switching import pulsars_bits
-from offload_hooks.errors import OptionError
-
-REPORT_VERSION = 1
+from offload_core.offload import LedgerOffloader
+from offload_core.policy_store import open_policies
+from offload_core.repair import HotCopies, PlannedRepair, Repair, Repaired
+from offload_core.tier import Tier
+from offload_hooks.errors import OffloadError, OptionError
 
 
 def repair(
@@ -68,12 +71,24 @@ def repair(
         bool,
         typer.Option(
             "--switch-records",
-            help="Records that name a copy that is saved are to name the new one; --records is the URL of a metadata "
-            "store that is ours, not a broker's.",
+            help="Records that name a copy that is saved are to name the new one, and those that count wrongly are "
+            "corrected; --records is the URL of a metadata store that is ours, not a broker's.",
         ),
     ] = False,
+    offload_again: Annotated[
+        bool,
+        typer.Option(
+            "--offload-again",
+            help="Copies that are damaged or gone, and whose hot ones are there, are offloaded again; with "
+            "--switch-records, and the service's configuration.",
+        ),
+    ] = False,
+    config: ConfigFile = None,
     yes: Yes = False,
     audit_log: AuditLogFile = None,
+    master: Master = None,
+    workers: Workers = None,
+    processes: Processes = False,
     prefix: Prefix = "",
     records: Records = None,
     records_option: RecordsOptions = None,
@@ -88,44 +103,73 @@ def repair(
     Everything is verified first, to the last byte. Without --yes it is shown what would be done. The exit code is 0 if
     nothing is left to be done, 1 if something is, 2 if something failed.
     """
-    with reported(debug, failed=2):
+    with reported(debug, failed=2), ExitStack() as held:
         if switch_records and records is None:
             raise OptionError("where are the records that are to name new copies?", expected="--records URL")
+        if offload_again and not switch_records:
+            raise OptionError("records are to name what is offloaded again", expected="--switch-records")
         log = audit_of(yes, audit_log)
         own = named(records_option, "the records")
-        with opened(url, driver, option, layer) as tier, _ours(records, own, switch_records) as ours:
-            work = Repair(
-                tier.store,
-                prefix=prefix,
-                keys=[_key(each) for each in keys or ()],
-                ledger_ids=ledger or (),
-                topics=[parse_topic(each) for each in topic or ()],
-                records=_opener(records, tier, own),
-                ours=ours,
-                quarantine=quarantine,
-            )
-            with err.status("verifying"):
-                planned = list(work.plan())
-            done: list[Repaired] = []
-            try:
-                if log is not None:
-                    for each in planned:
-                        if each.changes:
-                            done.append(work.do(each, log))
-            finally:
-                _show(planned, done if yes else None, as_json=as_json)
-        changed = {each.planned.key for each in done}
-        if any(each.key not in changed and not each.is_done for each in planned):
+        tier = held.enter_context(opened(url, driver, option, layer))
+        ours = None
+        if switch_records and records is not None:
+            ours = ManagedLedgerRecords(held.enter_context(closing(open_metadata_store(records, own))))
+        hot = None
+        if offload_again or config is not None:
+            hot = held.enter_context(_hot(config, metadata_flags(records, records_option)))
+        work = Repair(
+            tier.store,
+            prefix=prefix,
+            keys=[_key(each) for each in keys or ()],
+            ledger_ids=ledger or (),
+            topics=[parse_topic(each) for each in topic or ()],
+            records=_opener(records, tier, own),
+            ours=ours,
+            hot=hot,
+            offload_again=offload_again,
+            quarantine=quarantine,
+            executor=held.enter_context(executing(master, workers, processes)),
+        )
+        with err.status("verifying"):
+            planned = list(work.plan())
+        done: dict[int, Repaired | OffloadError] = {}
+        try:
+            for number, each in enumerate(planned):
+                if log is not None and each.changes:
+                    done[number] = _do(work, each, log)
+        finally:
+            show(planned, done if yes else None, as_json=as_json)
+        if any(is_left(each, done.get(number)) for number, each in enumerate(planned)):
             raise typer.Exit(1)
 
 
+def _do(work: Repair, planned: PlannedRepair, log: AuditLog) -> Repaired | OffloadError:
+    """What was done of one; its error, which is not that of the others."""
+    try:
+        return work.do(planned, log)
+    except OffloadError as error:
+        return error.at(key=planned.key)
+
+
 @contextmanager
-def _ours(source: str | None, own: dict[str, Any], wanted: bool) -> Iterator[ManagedLedgerRecords | None]:
-    if not wanted or source is None:
-        yield None
-        return
-    with closing(open_metadata_store(source, own)) as store:
-        yield ManagedLedgerRecords(store)
+def _hot(config: Path | None, metadata: dict[str, Any]) -> Iterator[HotCopies]:
+    """The hot copies of the service that is configured so."""
+    configuration = load_configuration(config, metadata)
+    with (
+        open_policies(configuration) as (store, policies),
+        open_environment(configuration, store, policies) as environment,
+    ):
+
+        def offloader_of(tier: Tier, name: str) -> LedgerOffloader:
+            holding = policies.resolve(topic_of_managed_ledger(name)).offload
+            return LedgerOffloader(
+                tier,
+                max_block_bytes=holding.max_block_bytes,
+                parts_in_flight=holding.max_threads,
+                checksums=holding.writes_checksums,
+            )
+
+        yield HotCopies(environment=environment, offloader_of=offloader_of)
 
 
 def _opener(
@@ -139,102 +183,3 @@ def _key(text: str) -> ObjectKey:
     if key is None:
         raise OptionError("this is no key of an offloaded object", key=text)
     return key
-
-
-def to_json(planned: PlannedRepair, done: Repaired | None) -> dict[str, Any]:
-    """One repair as the report has it; docs/repair.md."""
-    lost = planned.lost
-    return {
-        "key": planned.key,
-        "topic": planned.recorded,
-        "codes": sorted({finding.code.value for finding in planned.findings}),
-        "action": planned.choice.action.value,
-        "why": planned.choice.why,
-        "entries": planned.entries,
-        "lost": None if lost is None else lost.count,
-        "lost_entries": None if lost is None or not lost.count else lost.pack(),
-        "target": planned.target,
-        "other": planned.other,
-        "is_done": planned.is_done or done is not None,
-        "written": [] if done is None else list(done.written),
-        "moved": [] if done is None else list(done.moved),
-        "by_hand": by_hand(planned),
-    }
-
-
-def by_hand(planned: PlannedRepair) -> list[str]:
-    """What is left to whoever calls it."""
-    said = []
-    new = planned.target or planned.other
-    if planned.recorded is not None and new is not None and not planned.is_switched:
-        key = parse_key(new)
-        assert key is not None
-        most, least = pulsars_bits(key.uuid)
-        lost = "" if planned.other else "; a broker fails at lost entries"
-        said.append(
-            f"the record of {planned.recorded} names the damaged copy; --switch-records changes one that is ours, of a "
-            f"copy that is no MapFile. In a broker's, its offload context must have uidMsb {most} and uidLsb "
-            f"{least}{lost}"
-        )
-    if planned.choice.action is Action.OTHER_COPY and planned.recorded is None and not planned.is_moved:
-        said.append("readers without records read the newest copy: --quarantine puts this one aside")
-    if planned.hot and planned.choice.action in (Action.NOT_SAVABLE, Action.SALVAGE):
-        ids = ", ".join(map(str, planned.hot))
-        said.append(
-            f"by its record the hot copy of ledger {ids} is there: keep it, and offload it again{_again(planned)}"
-        )
-    return said
-
-
-def _again(planned: PlannedRepair) -> str:
-    """How a ledger whose segment is damaged is offloaded again; one in an object of its own stays offloaded."""
-    key = None if planned.key is None else parse_key(planned.key)
-    if key is None or key.ledger_id is not None or planned.recorded is None:
-        return ""
-    return (
-        f": `offload rollback delete URL --records RECORDS --topic {planned.recorded} --release --yes "
-        f"--audit-log FILE`, then `offload topics offload {planned.recorded}`"
-    )
-
-
-def _show(planned: list[PlannedRepair], done: list[Repaired] | None, *, as_json: bool) -> None:
-    by_key = {each.planned.key: each for each in done or ()}
-    if as_json:
-        report = {
-            "version": REPORT_VERSION,
-            "dry_run": done is None,
-            "repairs": [to_json(each, by_key.get(each.key)) for each in planned],
-        }
-        typer.echo(json.dumps(report, indent=2))
-        return
-    if planned:
-        table = table_of("object", "found", "what is done", "saved", "lost", "why", right=("saved", "lost"))
-        for each in planned:
-            codes = sorted({finding.code.value for finding in each.findings})
-            lost = "" if each.lost is None else str(each.lost.count)
-            table.add_row(
-                cell(each.key or each.recorded),
-                cell(", ".join(codes)),
-                cell(_what(each, by_key.get(each.key))),
-                cell("" if each.entries is None else str(each.entries)),
-                cell(lost),
-                cell(each.choice.why),
-            )
-        out.print(table)
-    for each in planned:
-        for line in by_hand(each):
-            out.print(printable(f"{each.key}: {line}"), markup=False, highlight=False, soft_wrap=True)
-        if each.lost is not None and each.lost.count and each.target is not None:
-            line = printable(f"{each.key}: lost: {each.lost.pack()}")
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
-    would = sum(each.changes for each in planned) if done is None else len(done)
-    what = "would be repaired; nothing was changed" if done is None else "repaired"
-    out.print(f"{len(planned)} damaged, {would} {what}", highlight=False)
-
-
-def _what(planned: PlannedRepair, done: Repaired | None) -> str:
-    action = planned.choice.action.value
-    moved = " and quarantine" if planned.is_moved else ""
-    if planned.is_done or done is not None:
-        return f"{action}{moved}: done"
-    return f"{action}{moved}"

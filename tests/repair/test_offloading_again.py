@@ -1,0 +1,320 @@
+"""A ledger whose cold copy is damaged or gone goes to a new copy from its hot one, and its record names that."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from crash_points import Fault, Killed, Points
+from filtered import PlainFilter
+from managed_ledgers import NAME
+from offloaded_again import (
+    damage,
+    findings,
+    hot_copies,
+    key_of,
+    ledger_of,
+    offloader_of,
+    path_of,
+    remove,
+    repair_of,
+    repaired,
+)
+from relocated import World
+from repairs import Lines
+
+from offload_core.catalogue.known_tiers import tier_record
+from offload_core.codec.object_format import ObjectKey
+from offload_core.filters import ChosenFilter, FilterMode
+from offload_core.metadata import (
+    CopyForm,
+    begin_replacement,
+    other_copies,
+    read_copies,
+)
+from offload_core.offload import LedgerOffloader, OffloadedLedger
+from offload_core.offload.running_attempt import at_attempt, lease_from
+from offload_core.repair import Action
+from offload_core.repair.hot_copies import find_hot
+from offload_core.tier import Tier
+from offload_core.verify import Code
+from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError
+from offload_hooks.ledger_stores import EntryBatch
+
+
+def cut_index(world: World, key: ObjectKey) -> None:
+    """What is left of a pair whose index is garbage, and whose data is too."""
+    damage(world, key)
+    path_of(world, key.index_key).write_bytes(b"nothing of an index")
+
+
+def remove_data(world: World, key: ObjectKey) -> None:
+    """Only the index is left."""
+    world.source.delete([key.data_key])
+
+
+HARM: dict[str, Callable[[World, ObjectKey], None]] = {
+    "damaged": damage,
+    "gone": remove,
+    "data-gone": remove_data,
+    "both-damaged": cut_index,
+}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two ledgers that are offloaded, and hot as well."""
+    return make(tmp_path)
+
+
+def make(folder: Path) -> World:
+    world = World.make(folder)
+    for count in (30, 20):
+        world.offload(world.add_ledger(count))
+    return world
+
+
+def first(world: World) -> int:
+    return world.info.in_order[0].ledger_id
+
+
+@pytest.mark.parametrize("harm", HARM)
+def test_a_copy_is_made_anew_from_the_hot_one(world: World, harm: str) -> None:
+    ledger_id = first(world)
+    old = key_of(world, ledger_id)
+    HARM[harm](world, old)
+    (planned,), lines = repaired(world)
+    assert planned.choice.action is Action.OFFLOAD_AGAIN
+    new = key_of(world, ledger_id)
+    assert new != old
+    assert world.read_all(tiers=[world.source]) == world.entries
+    assert [each.uuid for each in other_copies(world.info)] == [old.uuid]  # it is remembered, to be collected
+    assert findings(world) == [] or harm != "gone"
+    assert [line.action.value for line in lines.lines] == ["record", "write", "record"]  # type: ignore[union-attr]
+    again, no_lines = repaired(world)
+    assert [each for each in again if each.changes] == []
+    assert no_lines.lines == []
+
+
+def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: World) -> None:
+    old = key_of(world, first(world))
+    remove(world, old)
+    (planned,), _ = repaired(world, keys=[old])
+    assert planned.choice.action is Action.OFFLOAD_AGAIN
+    assert world.read_all(tiers=[world.source]) == world.entries
+
+
+def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None:
+    old = key_of(world, first(world))
+    damage(world, old)
+    repaired(world, quarantine=True)
+    assert f"quarantine/{old.data_key}.quarantined" in world.keys(world.source)
+    assert old.data_key not in world.keys(world.source)
+    assert other_copies(world.info) == ()
+    assert findings(world) == []
+
+
+def test_without_being_asked_what_is_left_is_saved(world: World) -> None:
+    damage(world, key_of(world, first(world)))
+    (planned,) = repair_of(world, offload_again=False).plan()
+    assert planned.choice.action is Action.SALVAGE
+
+
+def hot_is_not_there(world: World, ledger_id: int) -> None:
+    """The hot tier lacks it, whatever the record says."""
+    world.hot.delete(ledger_id)
+
+
+def counts_otherwise(world: World, ledger_id: int) -> None:
+    """The record counts more entries than the hot copy has."""
+    record = ledger_of(world, ledger_id)
+    changed = replace(record, info=replace(record.info, entries=31))
+    world.records.update(NAME, lambda info: info.with_ledger(changed))
+
+
+def hot_is_gone(world: World, ledger_id: int) -> None:
+    """By the record there is no hot copy."""
+    record = ledger_of(world, ledger_id)
+    assert record.context is not None
+    changed = replace(record, context=replace(record.context, bookkeeper_deleted=True))
+    world.records.update(NAME, lambda info: info.with_ledger(changed))
+
+
+@pytest.mark.parametrize("why", [hot_is_not_there, counts_otherwise, hot_is_gone])
+def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
+    world: World, why: Callable[[World, int], None]
+) -> None:
+    ledger_id = first(world)
+    damage(world, key_of(world, ledger_id))
+    why(world, ledger_id)
+    planned = [each for each in repair_of(world).plan() if each.key == key_of(world, ledger_id).data_key]
+    assert Action.SALVAGE in {each.choice.action for each in planned}
+    assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
+
+
+def test_a_hot_ledger_says_whose_it_is(world: World) -> None:
+    ledger_id = first(world)
+    found = find_hot(world.hot, NAME, ledger_id)
+    assert found is not None
+    assert found.entry_count == 30
+    assert find_hot(world.hot, f"{NAME}-others", ledger_id) is None
+    assert find_hot(world.hot, NAME, 4711) is None
+
+
+class Spoiled(LedgerOffloader):
+    """Writes something else than it was given."""
+
+    def offload(
+        self, ledger: object, uuid: UUID, extra: Mapping[str, str], **given: object
+    ) -> OffloadedLedger:  # type: ignore[override]
+        """See `LedgerOffloader`."""
+        return super().offload(_Other(ledger), uuid, extra, **given)  # type: ignore[arg-type]
+
+
+class _Other:
+    """A reader whose first entry has another byte."""
+
+    def __init__(self, reader: object) -> None:
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._reader, name)
+
+    def read(self, *given: object) -> object:
+        """See `LedgerReader`."""
+        batch = self._reader.read(*given)  # type: ignore[attr-defined]
+        payloads = [bytes(each) for each in batch]
+        if batch.first_entry_id == 0:
+            payloads[0] = payloads[7]  # of the same length
+        return EntryBatch.of(batch.first_entry_id, payloads)
+
+
+def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: World) -> None:
+    ledger_id = first(world)
+    old = key_of(world, ledger_id)
+    damage(world, old)
+    before = world.keys(world.source)
+    hot = hot_copies(world, offloader_of=lambda tier, _: Spoiled(tier, max_block_bytes=700))
+    work, lines = repair_of(world, hot=hot), Lines()
+    (planned,) = work.plan()
+    with pytest.raises(DataLossError, match="not that of the hot one"):
+        work.do(planned, lines)
+    assert key_of(world, ledger_id) == old
+    assert world.keys(world.source) == before
+    assert other_copies(world.info) == ()
+    actions = [getattr(line, "action", None) for line in lines.lines]
+    assert [None if each is None else each.value for each in actions] == [
+        "record",
+        "write",
+        "record",
+        None,  # the deletion
+        "record",
+    ]
+
+
+def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
+    world = World.make(tmp_path)
+    ledger_id = world.add_ledger(24)
+    world.offload(ledger_id, drops=lambda payload: int(payload[-1] % 4 == 0))
+    damage(world, key_of(world, ledger_id))
+    hot = hot_copies(world)
+    drops = PlainFilter(lambda payload: int(payload[-1] % 4 == 0))
+    chosen = ChosenFilter(name="by-test", mode=FilterMode.GAP, filter=drops)
+    environment = replace(hot.environment, filter_of=lambda _: chosen)
+    repaired(world, hot=replace(hot, environment=environment))
+    assert world.read_all(tiers=[world.source]) == world.entries
+    (left,) = repair_of(world).plan()  # the old one is no more than remembered
+    assert (left.choice.action, left.changes) == (Action.OTHER_COPY, False)
+    repaired(world, quarantine=True)
+    assert findings(world) == []
+
+
+def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> None:
+    world = World.make(tmp_path)
+    ledger_id = world.add_ledger(12)
+    world.stream((ledger_id, 11))
+    (share,) = ledger_of(world, ledger_id).context.segments  # type: ignore[union-attr]
+    damage(world, ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False))
+    (planned,) = repair_of(world).plan()
+    assert planned.choice.action is Action.SALVAGE
+
+
+def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: World) -> None:
+    ledger_id, uuid = first(world), uuid4()
+    damage(world, key_of(world, ledger_id))
+    lease = lease_from(world.clock(), 60)
+    begin = partial(
+        begin_replacement,
+        ledger_ids=[ledger_id],
+        uuid=uuid,
+        form=CopyForm.LEDGER,
+        driver=tier_record(world.source),
+        since_ms=world.clock(),
+        lease=lease,
+    )
+    world.records.update(NAME, begin)
+    left = f"{uuid}-ledger-{ledger_id}"
+    world.source.write_index(left, b"half of a copy")
+    work, lines = repair_of(world), Lines()
+    planned = [each for each in work.plan() if each.changes]
+    before, state = world.info, world.keys(world.source)
+    with at_attempt(uuid), pytest.raises(LiveAttemptError):
+        work.do(planned[0], lines)
+    assert (world.info, world.keys(world.source), lines.lines) == (before, state, [])
+    work.do(planned[0], lines)
+    assert left not in world.keys(world.source)
+    assert uuid not in {each.uuid for each in other_copies(world.info)}
+    assert world.read_all(tiers=[world.source]) == world.entries
+
+
+FAULT_KINDS: tuple[Fault, ...] = ("before", "unknown after", "kill before", "kill after")
+
+
+def broken(folder: Path) -> World:
+    world = World.make(folder)
+    world.offload(world.add_ledger(9))
+    damage(world, key_of(world, first(world)))
+    return world
+
+
+@pytest.mark.parametrize("fault", FAULT_KINDS)
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_every_call_may_be_the_last(tmp_path: Path, fault: Fault, every: int) -> None:
+    counted = Points()
+    repaired(broken(tmp_path / "counted"), counted, quarantine=True)
+    assert len(counted.calls) > 25
+    for at in range(1 + FAULT_KINDS.index(fault), len(counted.calls) + 1, every):
+        world = broken(tmp_path / str(at))
+        old = key_of(world, first(world))
+        with contextlib.suppress(Killed, OffloadError):
+            repaired(world, Points(at, fault), quarantine=True)
+        read = key_of(world, first(world))
+        if read == old:
+            assert world.hot.open(first(world)).status().entry_count == 9
+        else:
+            assert world.read_all(tiers=[world.source]) == world.entries, at
+        world.clock.pass_s(700)  # the attempt is over
+        repaired(world, quarantine=True)
+        assert world.read_all(tiers=[world.source]) == world.entries, (at, fault)
+        named = {str(uuid) for uuid in read_copies(world.info)}
+        known = named | {str(each.uuid) for each in other_copies(world.info)}
+        there = {key[:36] for key in world.keys(world.source) if not key.startswith("quarantine/")}
+        assert named <= there <= known, (at, fault)
+        assert Code.LOST_ENTRIES not in {each.code for each in findings(world)}
+
+
+def test_offloads_are_made_as_the_topics_policies_say(world: World) -> None:
+    made: list[tuple[Tier, str]] = []
+
+    def make_offloader(tier: Tier, name: str) -> LedgerOffloader:
+        made.append((tier, name))
+        return offloader_of(tier, name)
+
+    damage(world, key_of(world, first(world)))
+    repaired(world, hot=hot_copies(world, offloader_of=make_offloader))
+    assert made == [(world.source, NAME)]

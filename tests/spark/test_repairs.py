@@ -1,0 +1,22 @@
+"""Repairs whose verifying, judging and counting Spark's executors do: the same plan as with threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from repair_executors import lay_out_damage, planned
+
+from offload_core.executors import ThreadExecutor
+from offload_core.repair import Action
+from offload_core.spark.executor import SparkExecutor
+
+pytestmark = pytest.mark.spark
+
+
+def test_spark_plans_what_threads_plan(spark: SparkSession, tmp_path: Path) -> None:
+    lay_out_damage(tmp_path)
+    by_spark = planned(tmp_path, SparkExecutor(spark))
+    assert by_spark == planned(tmp_path, ThreadExecutor(2))
+    assert Action.CORRECT_COUNTS in {each.choice.action for each in by_spark}
