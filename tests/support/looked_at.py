@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from collected import Log, clock
+from collected import clock
 from damage.scenes import FOLLOWING, NOW_MS, PAYLOADS, closed_ledger, first_segment, second_segment
 from entries import pip17_object
+from managed_ledgers import Audit
 from mapfiles import lay_out_mapfile, mapfile
 from records import copied
 from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
@@ -149,7 +150,7 @@ def gc(tier: Tier, executor: Executor | None) -> object:
 
 def gc_yes(tier: Tier, executor: Executor | None) -> object:
     """The same, deleted; and what the audit log tells."""
-    collection, log = collected(tier, executor), Log()
+    collection, log = collected(tier, executor), Audit()
     found = [(each.garbage.key, each.garbage.kind, each.is_deleted) for each in collection.collect(log)]
     left = [each.key for each in Tier.list_objects(tier)]
     return found, told(collection.summary), sorted(map(str, log.changes)), left
