@@ -75,10 +75,18 @@ class _PairMaker:
         """What became of it; what fails of one pair is a value."""
         try:
             return self._make(task)
-        except ObjectNotFoundError:
-            return PlainStatus.HALF  # it was deleted meanwhile
+        except ObjectNotFoundError as failure:
+            return self._half_or(failure, task)
         except OffloadError as failure:
             return failure
+
+    def _half_or(self, failure: OffloadError, task: _Task) -> PlainStatus | OffloadError:
+        """Half, if the source's was deleted meanwhile; the failure, if it is the target where something is missing."""
+        try:
+            left = find_pair(self.source, task.key)
+        except OffloadError as other:
+            return other
+        return PlainStatus.HALF if left.data is None or left.index is None else failure
 
     def _make(self, task: _Task) -> PlainStatus:
         if not all(same_objects(self.source, self.target, each) for each in task.there):

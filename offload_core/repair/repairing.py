@@ -13,6 +13,7 @@ from uuid import UUID
 
 from offload_core.audit import AuditLog
 from offload_core.catalogue import TopicName
+from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.catalogue.listing import find_pair
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.executors import Executor, ThreadExecutor
@@ -242,7 +243,7 @@ class Repair:
             return False
         if self._again is None or self._ours is None or known is None or ledger_id is None:
             return False
-        if not known.is_complete or ledger_id not in known.hot:
+        if not known.is_complete or ledger_id not in known.hot or not self._is_here(known):
             return False
         read = self._ours.read(known.managed_ledger)
         ledger = None if read is None else read.info.ledger(ledger_id)
@@ -291,7 +292,11 @@ class Repair:
         """Whether a record of ours reads it, and can name what takes its place."""
         if self._ours is None or known is None or not known.is_complete or new is None:
             return False
-        return can_name(self._ours, known, key, new)
+        return self._is_here(known) and can_name(self._ours, known, key, new)
+
+    def _is_here(self, known: Known) -> bool:
+        """Whether a record that names a copy means this tier; what lies here under its key may be another's."""
+        return known.driver is None or not is_another_place(tier_record(self._tier), known.driver)
 
     def _moves(self, choice: Choice, known: Known | None) -> bool:
         """Whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""

@@ -283,7 +283,7 @@ class _SeveralTiers(Tier):
         self._hooks = cast("Rest", FirstThatHas([each._hooks for each in self._several]))
         specs = [each.spec for each in others]
         is_named = tier.spec is not None and None not in specs
-        self._spec = replace(tier.spec, others=tuple(specs)) if is_named else None  # type: ignore[type-var]
+        self._spec = replace(tier.spec, others=(*tier.spec.others, *specs)) if is_named else None  # type: ignore[union-attr,type-var]
 
     def close(self) -> None:
         """See `Tier`."""

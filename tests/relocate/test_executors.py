@@ -23,10 +23,18 @@ from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor, tr
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, other_copies
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.copy_replacement import abandon_replacement
-from offload_core.relocate import Outcome, PlainCopy, RecordBook, make_moves, plan_topic
+from offload_core.relocate import Outcome, PlainCopy, PlainStatus, RecordBook, make_moves, plan_topic
 from offload_core.relocate.making import CopyMaker
 from offload_core.tier import Tier, open_store
-from offload_hooks.errors import AttemptError, DataLossError, OffloadError, OutcomeUnknownError
+from offload_drivers.local import LocalDriver
+from offload_hooks import Upload, hookimpl
+from offload_hooks.errors import (
+    AttemptError,
+    DataLossError,
+    ObjectNotFoundError,
+    OffloadError,
+    OutcomeUnknownError,
+)
 from offload_hooks.testing import MemoryMetadataStore
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -288,6 +296,20 @@ def test_a_bucket_is_copied_the_same_whoever_does_it(world: World, executor: Exe
     assert {key: data for key, data in here[1].items() if kept[:36] not in key} == {
         key: data for key, data in found[1].items() if kept[:36] not in key
     }
+
+
+class NoBucket(LocalDriver):
+    """The place where all is to go is not there, as stores say that."""
+
+    @hookimpl
+    def begin_data(self, key: str) -> Upload:  # type: ignore[override]
+        raise ObjectNotFoundError("cannot write: there is no bucket 'new'", key=key)
+
+
+def test_a_target_that_is_not_there_is_not_taken_for_half_a_pair(world: World) -> None:
+    plain = list(PlainCopy(world.source, Tier(NoBucket(world.folder / "target")), audit=world.audit))
+    assert {each.status for each in plain} == {PlainStatus.FAILED}
+    assert {"no bucket" in str(each.error) for each in plain} == {True}
 
 
 def _objects(tier: Tier) -> dict[str, bytes]:

@@ -121,6 +121,15 @@ def test_others_come_along_where_it_is_pickled_or_measured(world: World, both: T
     assert "there" not in repr(both)
 
 
+def test_tiers_that_are_added_one_after_another_all_come_along(world: World, tmp_path: Path) -> None:
+    (tmp_path / "third").mkdir()
+    world.target.write_index("one", b"there")
+    reader = open_tier(world.folder / "source").also(world.folder / "target").also(tmp_path / "third")
+    with reader, pickle.loads(pickle.dumps(reader.store)) as again:
+        assert bytes(reader.store.read_range("one", 0, 5)) == b"there"
+        assert bytes(again.read_range("one", 0, 5)) == b"there"
+
+
 def test_several_tiers_are_not_written(both: Tier) -> None:
     for write in (
         lambda: both.write_index("a", b""),

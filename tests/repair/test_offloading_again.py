@@ -109,6 +109,30 @@ def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: World)
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
+def names_target(world: World, ledger_id: int) -> None:
+    """The record names the other tier, as after a copy of the bucket that keeps its keys."""
+    record = ledger_of(world, ledger_id)
+    assert record.context is not None
+    context = replace(record.context, driver=tier_record(world.target))
+    world.records.update(NAME, lambda info: info.with_ledger(replace(record, context=context)))
+
+
+@pytest.mark.parametrize("harm", [damage, remove])
+@pytest.mark.parametrize("offload_again", [True, False])
+@pytest.mark.parametrize("by_key", [True, False])
+def test_what_a_record_names_in_another_tier_is_not_replaced(
+    world: World, harm: Callable[[World, ObjectKey], None], *, offload_again: bool, by_key: bool
+) -> None:
+    """Whatever lies here under its key: there it may be sound."""
+    old = key_of(world, first(world))
+    names_target(world, first(world))
+    harm(world, old)
+    before = world.info
+    planned, _ = repaired(world, offload_again=offload_again, keys=[old] if by_key else ())
+    assert [each.is_switched for each in planned] == [False]
+    assert world.info == before
+
+
 def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None:
     old = key_of(world, first(world))
     damage(world, old)
