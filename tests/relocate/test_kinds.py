@@ -62,7 +62,7 @@ class Moving:
     def delete_old(self) -> None:
         """Delete what was moved, so that nothing is left."""
         for topic in self.topics:
-            self.mover.delete_replaced(topic, 0)
+            assert self.mover.delete_replaced(topic, 0).error is None
         assert list(self.source.list_objects()) == []
 
     @property
