@@ -37,6 +37,7 @@ from offload_core.metadata.replacement_record import (
     CopyForm,
     OtherCopy,
     OtherRole,
+    find_replacement,
     other_copies,
     read_copies,
     replaced_of,
@@ -166,7 +167,7 @@ def forget_replacement(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo
     """
     if uuid in read_copies(info):
         raise AttemptError("the copy is read, and not forgotten", found=uuid)
-    if _find(info, uuid) is None:
+    if find_replacement(info, uuid) is None:
         return info
     copy = _recorded(info, uuid)
     if not copy.is_abandoned:
@@ -349,15 +350,8 @@ def _extent(info: ManagedLedgerInfo, copy: OtherCopy) -> tuple[EntryPosition, En
     return EntryPosition(copy.ledger_ids[0], 0), EntryPosition(last.ledger_id, (last.info.entries or 0) - 1)
 
 
-def _find(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:
-    return next(
-        (each for each in other_copies(info) if each.uuid == uuid and each.role is OtherRole.REPLACEMENT),
-        None,
-    )
-
-
 def _recorded(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy:
-    copy = _find(info, uuid)
+    copy = find_replacement(info, uuid)
     if copy is None:
         raise AttemptError(
             "the replacement is not recorded: it was cleaned up, or has taken its place",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -24,7 +24,7 @@ from offload_core.metadata.offload_context import (
     DriverMetadata,
 )
 from offload_core.metadata.segment_shares import shares_of
-from offload_hooks.errors import MetadataError, placed
+from offload_hooks.errors import AttemptError, MetadataError, placed
 
 
 class CopyForm(enum.Enum):
@@ -117,6 +117,27 @@ def other_copies(info: ManagedLedgerInfo) -> tuple[OtherCopy, ...]:
                 copy if known is None else replace(known, ledger_ids=(*known.ledger_ids, ledger.ledger_id))
             )
     return tuple(found.values())
+
+
+def find_replacement(info: ManagedLedgerInfo, uuid: UUID) -> OtherCopy | None:
+    """The replacement of this uuid, under way or abandoned; None if there is none."""
+    return next(
+        (each for each in other_copies(info) if each.uuid == uuid and each.role is OtherRole.REPLACEMENT),
+        None,
+    )
+
+
+def check_reads(info: ManagedLedgerInfo, ledger_ids: Sequence[int], uuids: Sequence[UUID]) -> None:
+    """Refuse to go on if the ledgers are not read from these copies any more (`AttemptError`)."""
+    ledgers = [info.ledger(ledger_id) for ledger_id in ledger_ids]
+    found = read_copies(ManagedLedgerInfo(ledgers=tuple(each for each in ledgers if each is not None)))
+    if not found.issuperset(uuids):
+        raise AttemptError(
+            "the ledgers have other copies by now",
+            ledger_id=ledger_ids[0],
+            expected=", ".join(map(str, uuids)),
+            found=", ".join(sorted(map(str, found))) or "none",
+        )
 
 
 def read_copies(info: ManagedLedgerInfo) -> frozenset[UUID]:

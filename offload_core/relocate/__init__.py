@@ -2,7 +2,7 @@
 
 from offload_core.relocate.books import Book, MappingBook, RecordBook
 from offload_core.relocate.model import How, Left, Move, TopicPlan
-from offload_core.relocate.moving import Moved, Mover
+from offload_core.relocate.moving import Moved, Mover, OldCopies
 from offload_core.relocate.plain import PlainCopy, PlainResult, PlainStatus
 from offload_core.relocate.planning import DEFAULT_SEGMENT_BYTES, Wanted, plan_topic
 from offload_core.relocate.relocation import DEFAULT_PARALLEL, Outcome, make_moves, throttled
@@ -17,6 +17,7 @@ __all__ = [
     "Move",
     "Moved",
     "Mover",
+    "OldCopies",
     "Outcome",
     "PlainCopy",
     "PlainResult",

@@ -1,45 +1,46 @@
 """Where it is written down that a copy has moved: in records that are ours, or in a mapping beside those that are not.
 
-Both do the same steps: an attempt is written down before its first byte, and the new copy when it is verified. A record
-is changed by compare-and-set, and an attempt has a lease there; a mapping is locked by whoever adds to it.
+Both do the same steps: an attempt is written down before its first byte, and the new copy when it is verified. Those in
+records are `managed_ledger.replacement_steps`; a mapping is locked by whoever adds to it.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Protocol
 from uuid import UUID
 
+from offload_core.audit import AuditLog
 from offload_core.codec.stand_ins import MAPPED_KEY
+from offload_core.managed_ledger.replacement_steps import ReplacementSteps, step_line
 from offload_core.metadata import (
     DriverMetadata,
     ManagedLedgerInfo,
     ManagedLedgerRecords,
     OtherCopy,
     OtherRole,
-    abandon_replacement,
     begin_replacement,
-    forget_replaced,
-    forget_replacement,
     other_copies,
-    read_copies,
-    renew_replacement,
     switch_replacement,
 )
-from offload_core.metadata.attempt_lease import AttemptLease
 from offload_core.metadata.relocations import MappingFile, Relocation, relocated
-from offload_core.offload.running_attempt import DEFAULT_LEASE_S, RunningAttempt, check_over
+from offload_core.metadata.replacement_record import check_reads
+from offload_core.offload.running_attempt import DEFAULT_LEASE_S
 from offload_core.relocate.model import Move
-from offload_hooks.errors import AttemptError, UnknownTopicError
+from offload_hooks.errors import UnknownTopicError
+
+_MOVED = "a copy is moved"
+_VERIFIED = "a copy was moved, and is verified"
 
 
 class Book(Protocol):
     """Writes down new copies. Calls may come from many threads at once.
+
+    Each step is audited before it is made.
 
     Attributes:
         marks: user metadata of new copies, beside that of the old ones.
@@ -52,20 +53,23 @@ class Book(Protocol):
         """A managed ledger's record, as of now; with what a mapping says. `UnknownTopicError` if there is none."""
 
     def attempt(
-        self, move: Move, uuid: UUID, driver: DriverMetadata
+        self, move: Move, copy: OtherCopy, audit: AuditLog
     ) -> AbstractContextManager[Callable[[], None]]:
         """Write an attempt down; in the block it is this process's. Gives what raises if it was taken over."""
 
-    def switch(self, move: Move, uuid: UUID, filters: Mapping[int, str]) -> None:
+    def switch(self, move: Move, copy: OtherCopy, filters: Mapping[int, str], audit: AuditLog) -> None:
         """Write down that the new copy is the one to be read. `AttemptError` if it may not be."""
 
-    def abandon(self, name: str, copy: OtherCopy, *, is_mine: bool) -> None:
-        """Write down that a copy never is the one to be read, before its objects are deleted.
+    def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
+        """Write down that what was left of an attempt is never read, before its objects are deleted.
 
-        `LiveAttemptError` if somebody is at it, and it is not `is_mine`.
+        `LiveAttemptError` if somebody is at it.
         """
 
-    def forget(self, name: str, copy: OtherCopy) -> None:
+    def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
+        """The same of an attempt of this process; whether its objects may be deleted: not if it is read."""
+
+    def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """Write down that the objects of one that was abandoned or replaced are deleted."""
 
     def others(self, name: str) -> tuple[OtherCopy, ...]:
@@ -106,73 +110,37 @@ class RecordBook:
             raise UnknownTopicError("there is no record of this managed ledger", found=name)
         return known.info
 
-    @contextmanager
-    def attempt(self, move: Move, uuid: UUID, driver: DriverMetadata) -> Iterator[Callable[[], None]]:
+    def attempt(
+        self, move: Move, copy: OtherCopy, audit: AuditLog
+    ) -> AbstractContextManager[Callable[[], None]]:
         """See `Book`."""
+        recorded = replace(copy, since_ms=self._now_ms())
+        return self._steps(move.name, audit).attempt(recorded, move.replaces, _MOVED)
 
-        def renew(info: ManagedLedgerInfo, lease: AttemptLease) -> ManagedLedgerInfo:
-            return renew_replacement(info, uuid, lease)
-
-        running = RunningAttempt(
-            self._records,
-            move.name,
-            move.ledger_ids[0],
-            uuid,
-            lease_s=self._lease_s,
-            now_ms=self._now_ms,
-            renew=renew,
-        )
-        with running:
-            since = self._now_ms()
-
-            def begin(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-                check_replaces(info, move)
-                return begin_replacement(
-                    info,
-                    move.ledger_ids,
-                    uuid,
-                    move.form,
-                    driver,
-                    since,
-                    segment=move.segment,
-                    lease=running.lease(),
-                )
-
-            self._records.update(move.name, begin)
-            running.keep_lease()
-            yield running.check
-
-    def switch(self, move: Move, uuid: UUID, filters: Mapping[int, str]) -> None:
+    def switch(self, move: Move, copy: OtherCopy, filters: Mapping[int, str], audit: AuditLog) -> None:
         """See `Book`."""
-        now = self._now_ms()
+        self._steps(move.name, audit).switch(copy, move.replaces, _VERIFIED, filters)
 
-        def switch(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            if uuid not in read_copies(info):
-                check_replaces(info, move)
-            return switch_replacement(info, uuid, now, filters)
-
-        self._records.update(move.name, switch)
-
-    def abandon(self, name: str, copy: OtherCopy, *, is_mine: bool) -> None:
+    def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """See `Book`."""
+        self._steps(name, audit).abandon(copy, why)
 
-        def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            for known in () if is_mine else other_copies(info):
-                if known.uuid == copy.uuid and known.role is OtherRole.REPLACEMENT:
-                    check_over(known.uuid, known.driver, self._now_ms(), known.ledger_ids[0])
-            return abandon_replacement(info, copy.uuid)
-
-        self._records.update(name, abandon)
-
-    def forget(self, name: str, copy: OtherCopy) -> None:
+    def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
         """See `Book`."""
-        forget = forget_replaced if copy.role is OtherRole.REPLACED else forget_replacement
-        with suppress(UnknownTopicError):
-            self._records.update(name, partial(forget, uuid=copy.uuid))
+        return self._steps(name, audit).give_up(copy, why)
+
+    def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
+        """See `Book`."""
+        self._steps(name, audit).forget(copy, why)
 
     def others(self, name: str) -> tuple[OtherCopy, ...]:
         """See `Book`."""
         return other_copies(self.info(name))
+
+    def _steps(self, name: str, audit: AuditLog) -> ReplacementSteps:
+        return ReplacementSteps(
+            records=self._records, name=name, audit=audit, now_ms=self._now_ms, lease_s=self._lease_s
+        )
 
 
 class MappingBook:
@@ -204,43 +172,51 @@ class MappingBook:
         return relocated(found, self._file.mapped.of(name))
 
     @contextmanager
-    def attempt(self, move: Move, uuid: UUID, driver: DriverMetadata) -> Iterator[Callable[[], None]]:
+    def attempt(self, move: Move, copy: OtherCopy, audit: AuditLog) -> Iterator[Callable[[], None]]:
         """See `Book`."""
-        info = self.info(move.name)
-        check_replaces(info, move)
-        as_switched(info, move, uuid, driver, dict.fromkeys(move.ledger_ids, "{}"))  # it would be allowed
+        info, uuid = self.info(move.name), copy.uuid
+        check_reads(info, move.ledger_ids, move.replaces)
+        filters = dict.fromkeys(move.ledger_ids, "{}")
+        as_switched(info, move, uuid, copy.driver, filters)  # it would be allowed
         relocation = Relocation(
             managed_ledger=move.name,
             ledger_ids=move.ledger_ids,
             uuid=uuid,
             form=move.form,
             replaces=move.replaces,
-            driver=driver,
+            driver=copy.driver,
             segment=move.segment,
             since_ms=self._now_ms(),
         )
+        audit.record(step_line(move.name, copy, f"{_MOVED}: the mapping has its attempt", move.replaces))
         with self._lock:
             self._begun[uuid] = relocation
             self._file.add("begin", relocation)
         yield lambda: None
 
-    def switch(self, move: Move, uuid: UUID, filters: Mapping[int, str]) -> None:
+    def switch(self, move: Move, copy: OtherCopy, filters: Mapping[int, str], audit: AuditLog) -> None:
         """See `Book`."""
-        check_replaces(self.info(move.name), move)
+        check_reads(self.info(move.name), move.ledger_ids, move.replaces)
+        audit.record(step_line(move.name, copy, f"{_VERIFIED}: the mapping names it", move.replaces))
         with self._lock:
-            begun = self._begun[uuid]
+            begun = self._begun[copy.uuid]
             self._file.add("done", replace(begun, done_ms=self._now_ms(), filters=dict(filters)))
-            del self._begun[uuid]  # not before: what may be done is none that was left
+            del self._begun[copy.uuid]  # not before: what may be done is none that was left
 
-    def abandon(self, name: str, copy: OtherCopy, *, is_mine: bool) -> None:
+    def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """Nobody else is at it: the mapping is locked. What is not done is never read."""
 
-    def forget(self, name: str, copy: OtherCopy) -> None:
+    def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:  # noqa: ARG002
+        """Always: what is not done is never read."""
+        return True
+
+    def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """See `Book`."""
         with self._lock:
             self._begun.pop(copy.uuid, None)
             for relocation in self._file.mapped.under_way:
                 if relocation.uuid == copy.uuid and relocation.managed_ledger == name:
+                    audit.record(step_line(name, copy, f"{why}: the mapping forgets it"))
                     self._file.add("dropped", relocation)
 
     def others(self, name: str) -> tuple[OtherCopy, ...]:
@@ -259,21 +235,3 @@ class MappingBook:
                 for each in self._file.mapped.under_way
                 if each.managed_ledger == name and each.uuid not in self._begun
             )
-
-
-def check_replaces(info: ManagedLedgerInfo, move: Move) -> None:
-    """Refuse to go on if the copies are others by now (`AttemptError`)."""
-    found: list[UUID] = []
-    for ledger_id in move.ledger_ids:
-        ledger = info.ledger(ledger_id)
-        context = None if ledger is None else ledger.context
-        if context is None or context.uuid is None:
-            continue
-        found += [share.uuid for share in context.segments] or [context.uuid]
-    if not set(found).issuperset(move.replaces):
-        raise AttemptError(
-            "the ledgers have other copies by now",
-            ledger_id=move.ledger_ids[0],
-            expected=", ".join(map(str, move.replaces)),
-            found=", ".join(map(str, found)) or "none",
-        )

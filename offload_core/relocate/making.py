@@ -58,6 +58,7 @@ class CopyOrder:
             form=self.move.form,
             driver=self.driver,
             since_ms=0,
+            segment=self.move.segment,
             ledger_ids=self.move.ledger_ids,
         )
 

@@ -18,12 +18,13 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 from uuid import UUID, uuid4
 
-from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
+from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
-from offload_core.catalogue.recorded import MAPFILE_DRIVER, RecordedCopy, other_copy_key, recorded_copies
+from offload_core.catalogue.recorded import MAPFILE_DRIVER, RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
+from offload_core.managed_ledger.replacement_steps import delete_copy
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
@@ -32,7 +33,6 @@ from offload_core.metadata import (
     OtherRole,
     read_copies,
 )
-from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.relocate.books import Book, as_switched
 from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES
 from offload_core.relocate.making import CopyMaker, CopyOrder, Made
@@ -45,7 +45,6 @@ from offload_hooks.errors import (
     LiveAttemptError,
     OffloadError,
     OutcomeUnknownError,
-    UnknownTopicError,
 )
 
 _log = logging.getLogger(__name__)
@@ -75,12 +74,23 @@ class Begun:
     Attributes:
         order: for whoever makes the new copy.
         check: raises if it was taken over.
-        before: where the old copies are, for the audit log.
     """
 
     order: CopyOrder
     check: Callable[[], None]
-    before: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldCopies:
+    """What became of a topic's copies that were replaced.
+
+    Attributes:
+        error: why others of them stay; `DataLossError` if what took their place is not there as a whole.
+    """
+
+    topic: TopicName
+    deleted: tuple[OtherCopy, ...]
+    error: OffloadError | None = None
 
 
 class Mover:
@@ -167,10 +177,10 @@ class Mover:
                 before=_places(old),
             )
         )
-        with self._book.attempt(move, uuid, driver) as check:
+        with self._book.attempt(move, order.copy, self._audit) as check:
             with self._given_up(order):
                 ledgers = _ledgers(self._book.info(move.name), move)
-            yield Begun(order=replace(order, ledgers=ledgers), check=check, before=_places(old))
+            yield Begun(order=replace(order, ledgers=ledgers), check=check)
 
     def end(self, begun: Begun, made: Made | OffloadError) -> Moved:
         """End a move, of which this is what `maker` gave: from now on the new copy is read, or it is deleted.
@@ -189,18 +199,7 @@ class Mover:
         order, move = begun.order, begun.order.move
         begun.check()
         as_switched(self._book.info(move.name), move, order.uuid, order.driver, made.filters)
-        self._audit.record(
-            Change(
-                action=ChangeAction.RECORD,
-                why="a copy was moved, and is verified",
-                managed_ledger=move.name,
-                ledger_id=move.ledger_ids[0],
-                uuid=order.uuid,
-                before=begun.before,
-                after=f"{order.uuid} in {place_text(order.driver)}",
-            )
-        )
-        self._book.switch(move, order.uuid, made.filters)
+        self._book.switch(move, order.copy, made.filters, self._audit)
 
     @contextmanager
     def _given_up(self, order: CopyOrder) -> Iterator[None]:
@@ -222,12 +221,13 @@ class Mover:
         for copy in self._book.others(name):
             if copy.role is not OtherRole.REPLACEMENT or not self._is_ours(copy.driver):
                 continue
+            why = "an attempt to move a copy was broken off"
             try:
-                self._book.abandon(name, copy, is_mine=False)
+                self._book.abandon(name, copy, why, self._audit)
             except LiveAttemptError as error:
                 _log.warning("%s: %s", topic, error)
                 continue
-            self._delete(topic, copy, "an attempt to move a copy was broken off")
+            self._delete(topic, copy, why)
             cleaned += 1
         return cleaned
 
@@ -235,28 +235,30 @@ class Mover:
         """The copies in these tiers that were replaced for so long, and that no ledger reads or lacks."""
         return [copy for copy, is_held in self._due(topic, grace_ms) if is_held]
 
-    def delete_replaced(self, topic: TopicName, grace_ms: int) -> list[OtherCopy]:
-        """Delete the objects of copies that were replaced for so long; which they were.
+    def delete_replaced(self, topic: TopicName, grace_ms: int) -> OldCopies:
+        """Delete the objects of copies that were replaced for so long, as far as what took their place is whole.
 
-        Raises:
-            DataLossError: what took the place of one is not there as a whole, so it stays; the others are deleted.
-            StoreError: of a tier or the record; it can be called again.
+        What a tier, the record or the audit log refuse is an error in the value; it can be called again.
         """
-        deleted, left = [], []
-        for copy, is_held in self._due(topic, grace_ms):
-            if not is_held:
-                left.append(copy)
-                continue
-            self._delete(topic, copy, "another copy took its place")
-            deleted.append(copy)
-        if left:
-            raise DataLossError(
-                f"copies of {topic} stay that were replaced: what took their place is not there as a whole",
-                ledger_id=left[0].ledger_ids[0],
-                found=", ".join(str(copy.uuid) for copy in left),
-                hint="`offload verify` tells what is wrong with the copy that is read.",
-            )
-        return deleted
+        deleted, left = list[OtherCopy](), list[OtherCopy]()
+        try:
+            for copy, is_held in self._due(topic, grace_ms):
+                if not is_held:
+                    left.append(copy)
+                    continue
+                self._delete(topic, copy, "another copy took its place")
+                deleted.append(copy)
+        except OffloadError as error:
+            return OldCopies(topic=topic, deleted=tuple(deleted), error=error)
+        if not left:
+            return OldCopies(topic=topic, deleted=tuple(deleted))
+        lost = DataLossError(
+            f"copies of {topic} stay that were replaced: what took their place is not there as a whole",
+            ledger_id=left[0].ledger_ids[0],
+            found=", ".join(str(copy.uuid) for copy in left),
+            hint="`offload verify` tells what is wrong with the copy that is read.",
+        )
+        return OldCopies(topic=topic, deleted=tuple(deleted), error=lost)
 
     def _due(self, topic: TopicName, grace_ms: int) -> Iterator[tuple[OtherCopy, bool]]:
         """The copies that were replaced for so long; and whether what is read now has all of it, and is here."""
@@ -281,29 +283,17 @@ class Mover:
     def _give_up(self, order: CopyOrder, error: Exception) -> None:
         """Clean up after a move that failed; what cannot be cleaned now, the next run cleans."""
         name, copy = order.move.name, order.copy
+        why = f"a copy could not be moved: {type(error).__name__}"
         try:
-            try:
-                self._book.abandon(name, copy, is_mine=True)
-            except (AttemptError, UnknownTopicError):
-                if self._is_read(name, order.uuid):
-                    return
-            self._delete(order.move.topic, copy, f"a copy could not be moved: {type(error).__name__}")
+            if self._book.give_up(name, copy, why, self._audit):
+                self._delete(order.move.topic, copy, why)
         except OffloadError as failure:
             _log.warning("attempt %s of %s is not cleaned up yet: %s", order.uuid, name, failure)
 
-    def _is_read(self, name: str, uuid: UUID) -> bool:
-        try:
-            return uuid in read_copies(self._book.info(name))
-        except UnknownTopicError:
-            return False
-
     def _delete(self, topic: TopicName, copy: OtherCopy, why: str) -> None:
         name = managed_ledger_of_topic(topic)
-        self._audit.record(
-            Deletion(managed_ledger=name, ledger_id=copy.ledger_ids[0], copy="cold", why=why, uuid=copy.uuid)
-        )
-        delete_attempt(self._both.find(copy.driver), other_copy_key(topic, copy))
-        self._book.forget(name, copy)
+        delete_copy(self._both.find(copy.driver), name, copy, self._audit, why)
+        self._book.forget(name, copy, why, self._audit)
 
     def _is_ours(self, driver: DriverMetadata) -> bool:
         """Whether a copy lies in one of the two tiers."""

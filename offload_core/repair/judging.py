@@ -18,7 +18,7 @@ from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.mapfile.layout import parse_mapfile
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
-from offload_core.codec.salvaged_objects import LostEntries, lost_of
+from offload_core.codec.salvaged_objects import LostEntries, lost_of, skips_ids
 from offload_core.filters.indexed import indexed_filter
 from offload_core.offload.object_metadata import SOFTWARE_VERSION_KEY
 from offload_core.repair.contents import Contents, Expected, read_contents
@@ -296,7 +296,7 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
         index=index,
         data_bytes=data.size,
         is_filtered=is_filtered(said),
-        has_gaps=has_gaps(said) or prior is not None,
+        has_gaps=skips_ids(said),
         checksum_key=None,
         lost=0 if prior is None else prior.count,
     )

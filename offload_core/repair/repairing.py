@@ -15,7 +15,7 @@ from offload_core.audit import AuditLog
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.catalogue.listing import find_pair
-from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.codec.object_format import ObjectKey, parse_checksum_key, parse_key
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
@@ -306,10 +306,7 @@ class Repair:
 
 def _pair_key(key: str) -> ObjectKey | None:
     """The key of the pair that an object belongs to, also of a `.crc` file."""
-    folder, _, name = key.rpartition("/")
-    if name in (".data.crc", ".index.crc"):
-        key = f"{folder}/data"
-    parsed = parse_key(key)
+    parsed = parse_checksum_key(key) or parse_key(key)
     if parsed is None or not parsed.is_index:
         return parsed
     return parse_key(parsed.data_key)

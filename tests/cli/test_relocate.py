@@ -6,7 +6,9 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from commands import COMMAND, Offload
@@ -16,7 +18,13 @@ from relocated import World
 from tiers import TOPIC, lay_out_broker_objects
 
 from offload_core import open_tier
-from offload_core.metadata import OtherRole, other_copies, pack_managed_ledger_info, read_copies
+from offload_core.metadata import (
+    ManagedLedgerInfo,
+    OtherRole,
+    other_copies,
+    pack_managed_ledger_info,
+    read_copies,
+)
 from offload_core.relocate import throttled
 from offload_core.tier import Tier
 
@@ -80,7 +88,7 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
     assert all(move["error"] is None and move["uuid"] for move in topic["moves"])
     assert scanned(tmp_path / "target", records=url) == before
     actions = [json.loads(line)["action"] for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    assert sorted(actions) == ["record"] * 4 + ["write"] * 4
+    assert sorted(actions) == ["record"] * 8 + ["write"] * 4
     again = offload(*arguments, "--records", url, *done(tmp_path))
     assert (again.code, "0 of 0 copies" in again.out, "3 ledgers were there already" in again.out) == (
         0,
@@ -93,6 +101,32 @@ def test_copies_are_moved_and_scans_by_the_records_follow(
     assert world.keys(world.source) == []
     assert other_copies(world.info) == ()
     assert scanned(tmp_path / "target", records=url) == before
+
+
+def test_old_copies_of_later_topics_go_though_one_stays(
+    world: World, arguments: list[str], url: str, offload: Offload, tmp_path: Path
+) -> None:
+    assert offload(*arguments, "--records", url, *done(tmp_path)).code == 0
+    world.records.write(NAME.replace("orders", "archive"), gone_copies(world.info), None)
+    given = ["--delete-source", "--grace", "0", "--json"]
+    result = offload(*arguments, "--records", url, *done(tmp_path), *given)
+    said = json.loads(result.out)
+    assert result.code == 1
+    assert [each["topic"] for each in said["deleted"]] == [TOPIC] * 4
+    [left] = said["not_deleted"]
+    assert left["topic"] == TOPIC.replace("orders", "archive")
+    assert "what took their place is not there as a whole" in left["error"]
+    assert world.keys(world.source) == []
+    assert other_copies(world.info) == ()
+    people = offload(*arguments, "--records", url, *done(tmp_path), *given[:-1])
+    assert (people.code, "archive: old copies are not deleted: " in people.err) == (1, True)
+
+
+def gone_copies(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    """The ledgers in one object, whose copies took the place of others, and are not there."""
+    first = info.in_order[0]
+    assert first.context is not None
+    return ManagedLedgerInfo(ledgers=(replace(first, context=replace(first.context, uuid=uuid4())),))
 
 
 def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Fault, Killed, Metadata, Points
+from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points
 from relocated import TOPIC_NAME, World, watched
 
 from offload_core.codec.object_format import ObjectFormat
@@ -32,6 +32,7 @@ def move(world: World, points: Points) -> None:
         book=RecordBook(ManagedLedgerRecords(store), world.clock),  # type: ignore[arg-type]
         source=watched(world, "source", points),
         target=watched(world, "target", points),
+        audit=PointedAudit(world.audit, points),  # type: ignore[arg-type]
     )
     with suppress(OffloadError):
         list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, wanted)], parallel=1))

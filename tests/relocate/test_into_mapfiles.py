@@ -93,7 +93,7 @@ def test_they_are_read_verified_and_done(world: World) -> None:
     plan = world.plan(world.wanted(MAPFILE))
     assert (plan.moves, plan.left, plan.done) == ((), (), (0, 1, 2))
     world.clock.pass_s(1)
-    assert len(world.mover().delete_replaced(TOPIC_NAME, 0)) == 4
+    assert len(world.mover().delete_replaced(TOPIC_NAME, 0).deleted) == 4
     assert world.keys(world.source) == []
 
 
@@ -105,7 +105,7 @@ def test_ledgers_go_into_mapfiles_and_back(world: World, back: ObjectFormat) -> 
     assert world.read_all(tiers=[world.target]) == world.entries
     assert {driver.name for driver in drivers(world.info) if driver is not None} <= {"local", ""}
     world.clock.pass_s(1)
-    world.mover().delete_replaced(TOPIC_NAME, 0)
+    assert world.mover().delete_replaced(TOPIC_NAME, 0).error is None
     assert world.keys(world.source) == [], "with the .crc files"
 
 

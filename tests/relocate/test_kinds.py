@@ -61,8 +61,9 @@ class Moving:
 
     def delete_old(self) -> None:
         """Delete what was moved, so that nothing is left."""
-        for topic in self.topics:
-            self.mover.delete_replaced(topic, 0)
+        for old in [self.mover.delete_replaced(topic, 0) for topic in self.topics]:
+            if old.error is not None:
+                raise old.error
         assert list(self.source.list_objects()) == []
 
     @property
@@ -145,5 +146,7 @@ def test_of_a_copy_that_lost_entries_all_others_are_moved(moving: Moving) -> Non
     assert [each.code for each in Verification(moving.target, deep=True)] == [Code.LOST_ENTRIES]
     with pytest.raises(DataLossError, match="not there as a whole"):
         moving.delete_old()  # nobody but its operator says that the lost entries are lost
+    left = {each.key[:36] for each in moving.source.list_objects()}
+    assert len(left) == 1
     for kind in set(KINDS) - {"encrypted"}:
         assert_is_as_clients_read(TierReader(moving.target), kind, records=moving.infos)

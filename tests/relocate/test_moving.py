@@ -165,12 +165,12 @@ def test_who_has_the_old_copy_open_goes_on(world: World) -> None:
 def test_old_copies_are_deleted_after_the_grace_if_asked_for(world: World) -> None:
     world.move_all()
     mover = world.mover()
-    assert mover.delete_replaced(TOPIC_NAME, 60_000) == []
+    assert mover.delete_replaced(TOPIC_NAME, 60_000).deleted == ()
     before = world.keys(world.source)
     world.clock.pass_s(61)
     assert len(mover.replaced(TOPIC_NAME, 60_000)) == 5
     assert world.keys(world.source) == before
-    assert len(mover.delete_replaced(TOPIC_NAME, 60_000)) == 5
+    assert len(mover.delete_replaced(TOPIC_NAME, 60_000).deleted) == 5
     assert world.keys(world.source) == []
     assert other_copies(world.info) == ()
     assert len([each for each in world.audit.deletions if getattr(each, "copy", None) == "cold"]) == 5
@@ -180,11 +180,11 @@ def test_old_copies_are_deleted_after_the_grace_if_asked_for(world: World) -> No
 def test_a_segment_stays_as_long_as_one_of_its_ledgers_reads_it(world: World) -> None:
     world.move_all(world.wanted(PIP17, ledger_ids=frozenset([3])))
     world.clock.pass_s(1)
-    assert [each.ledger_ids for each in world.mover().delete_replaced(TOPIC_NAME, 0)] == [(3,)]
+    assert [each.ledger_ids for each in world.mover().delete_replaced(TOPIC_NAME, 0).deleted] == [(3,)]
     assert world.read_all() == world.entries
     world.move_all(world.wanted(PIP17))
     world.clock.pass_s(1)
-    world.mover().delete_replaced(TOPIC_NAME, 0)
+    assert world.mover().delete_replaced(TOPIC_NAME, 0).error is None
     assert world.keys(world.source) == []
     assert is_moved(world)
 

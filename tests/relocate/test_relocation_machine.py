@@ -134,7 +134,7 @@ class RelocationMachine(TopicMachine):
     def delete_replaced(self, back: bool) -> None:
         """After a grace, in which all that read the old copies have ended."""
         self.open_anew(3, 0)
-        self.mover(Points(), back=back).delete_replaced(TOPIC_NAME, 0)
+        assert self.mover(Points(), back=back).delete_replaced(TOPIC_NAME, 0).error is None
 
     @rule(back=st.booleans())
     def clean(self, back: bool) -> None:

@@ -55,6 +55,7 @@ from offload_core.relocate import (
     Book,
     MappingBook,
     Mover,
+    OldCopies,
     PlainCopy,
     PlainStatus,
     RecordBook,
@@ -235,8 +236,11 @@ def relocate(
                 threads = parallel or DEFAULT_PARALLEL
                 done.outcomes.extend(make_moves(mover, done.plans, parallel=threads, executor=elsewhere))
             for each in infos if delete_source else ():
-                delete = mover.replaced if log is None else mover.delete_replaced
-                done.deleted.extend((each, copy) for copy in delete(each, grace_ms))
+                if log is None:
+                    found = OldCopies(topic=each, deleted=tuple(mover.replaced(each, grace_ms)))
+                else:
+                    found = mover.delete_replaced(each, grace_ms)
+                done.old.append(found)
         finally:
             changes = () if mapping is None or not mapping.exists() else read_mapping(mapping).done
             show(done, changes, as_json=as_json)

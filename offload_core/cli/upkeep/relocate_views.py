@@ -16,7 +16,7 @@ from offload_core.cli.shared import cell, err, out, printable, size, table_of
 from offload_core.metadata import OtherCopy
 from offload_core.metadata.record_paths import record_path
 from offload_core.metadata.relocations import Relocation
-from offload_core.relocate import Move, Outcome, PlainResult, PlainStatus, TopicPlan
+from offload_core.relocate import Move, OldCopies, Outcome, PlainResult, PlainStatus, TopicPlan
 
 _LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)
 
@@ -28,7 +28,12 @@ class Relocated:
     plans: Sequence[TopicPlan]
     is_dry: bool
     outcomes: list[Outcome] = field(default_factory=list)
-    deleted: list[tuple[TopicName, OtherCopy]] = field(default_factory=list)
+    old: list[OldCopies] = field(default_factory=list)
+
+    @property
+    def deleted(self) -> list[tuple[TopicName, OtherCopy]]:
+        """The old copies that were deleted, or in a dry run would be."""
+        return [(each.topic, copy) for each in self.old for copy in each.deleted]
 
     @property
     def planned_bytes(self) -> int:
@@ -40,7 +45,8 @@ class Relocated:
         """Whether something stays that was to be moved or deleted; in a dry run, whatever would be."""
         if self.is_dry and (self.deleted or any(plan.moves for plan in self.plans)):
             return True
-        failed = any(each.error is not None for each in self.outcomes)
+        errors = [each.error for each in self.outcomes] + [each.error for each in self.old]
+        failed = any(error is not None for error in errors)
         return failed or any(plan.left for plan in self.plans)
 
 
@@ -64,6 +70,10 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
         ledgers = id_ranges(copy.ledger_ids)
         would = "would be deleted" if done.is_dry else "deleted"
         _line(f"{topic}: the old copy {copy.uuid} of ledger {ledgers} {would}")
+    for old in done.old:
+        if old.error is not None:
+            text = f"offload: {old.topic}: old copies are not deleted: {old.error}"
+            err.print(printable(text), style="red", markup=False, highlight=False, soft_wrap=True)
     if changes:
         _line("To be changed in the records, which are not ours:")
         for change in changes:
@@ -138,6 +148,11 @@ def _to_json(done: Relocated, changes: Sequence[Relocation]) -> dict[str, Any]:
             for plan in done.plans
         ],
         "deleted": [{"topic": str(topic), "uuid": str(copy.uuid)} for topic, copy in done.deleted],
+        "not_deleted": [
+            {"topic": str(each.topic), "error": str(each.error)}
+            for each in done.old
+            if each.error is not None
+        ],
         "changes": [
             _change_to_json(change, ledger_id) for change in changes for ledger_id in change.ledger_ids
         ],

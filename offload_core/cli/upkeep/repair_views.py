@@ -92,10 +92,7 @@ def _again(planned: PlannedRepair) -> str:
     if key is None or planned.recorded is None:
         return ""
     if key.ledger_id is not None:
-        return (
-            ": `--offload-again` where the records are ours; a broker does it once its offload context has complete "
-            "false"
-        )
+        return ": `--offload-again` where the records are ours"
     return (
         f": `offload rollback delete URL --records RECORDS --topic {planned.recorded} --release --yes "
         f"--audit-log FILE`, then `offload topics offload {planned.recorded}`"
