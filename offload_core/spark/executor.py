@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from offload_core.executors import trying
@@ -39,12 +41,20 @@ class SparkExecutor:
         return max(1, int(self._context.defaultParallelism))
 
     def run(self, work: Callable[[_Item], _Result], items: Iterable[_Item]) -> Iterator[_Result]:
-        """The results in order of the items; the first error of `work` is raised at its place."""
+        """See `Executor`; what Spark itself fails with is an `OffloadError` that has Spark's own as its cause."""
         call = functools.partial(_call, installed_versions(), pickle.dumps(work))
         rest = iter(items)
         size = self.processes * _ITEMS_A_CORE
         while wave := [pickle.dumps(item) for item in itertools.islice(rest, size)]:
-            for result in self._context.parallelize(wave, len(wave)).map(call).collect():
+            try:
+                results = self._context.parallelize(wave, len(wave)).map(call).collect()
+            except (Py4JError, PySparkException) as error:
+                raise OffloadError(
+                    "Spark has not done the work",
+                    found=_reason(error),
+                    hint="Its log says more, and --debug all of it. The command can be called again.",
+                ) from error
+            for result in results:
                 if isinstance(result, _Raised):
                     raise result.error
                 yield result
@@ -55,6 +65,13 @@ class _Raised:
     """What work raised; an error that it gives is a result like any other."""
 
     error: OffloadError
+
+
+def _reason(error: Exception) -> str:
+    """The one line of Spark's text that says why: Java's message, or the last line of a worker's traceback."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    of_java = (line.removeprefix(": ") for line in lines if line.startswith(": "))
+    return next(of_java, lines[-1] if lines else type(error).__name__)
 
 
 def start_session(master: str) -> SparkSession:
