@@ -88,14 +88,17 @@ def is_same_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
 def is_another_place(ours: DriverMetadata, recorded: DriverMetadata) -> bool:
     """Whether a record surely means another tier than that of which `tier_record` says `ours`.
 
-    A record of a bucket says nothing about a folder: that may hold a copy of the bucket."""
+    A record of a bucket says nothing about a folder: that may hold a copy of the bucket. One of a folder surely means
+    no bucket."""
     location, ours_at = recorded.get(_LOCATION), ours.get(_LOCATION)
     if location is not None and ours_at is not None and _scheme(location) == _scheme(ours_at):
         return location != ours_at
     bucket, ours_in = recorded.get("bucket"), ours.get("bucket")
     if ours_in is None:
         return False
-    return recorded.name == "filesystem" if bucket is None else bucket != ours_in
+    if bucket is not None:
+        return bucket != ours_in
+    return recorded.name == "filesystem" or (location is not None and ours_at is not None)
 
 
 def place_text(recorded: DriverMetadata) -> str:

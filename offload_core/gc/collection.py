@@ -11,6 +11,7 @@ from offload_core.catalogue import Records, require_complete
 from offload_core.catalogue.record_store import StoreRecords
 from offload_core.executors import Executor
 from offload_core.gc.finding import Finder
+from offload_core.gc.garbage import Garbage
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Outcome, Summary
@@ -91,20 +92,32 @@ class Collection:
                 topics = records.topics() if audit is None else require_complete(records)
                 summary.why_incomplete = summary.why_incomplete or records.why_incomplete
                 finder.read_records(records, topics)
-                garbage = finder.garbage(records)
+                drawn = 0
+
+                def counted() -> Iterator[Garbage]:
+                    nonlocal drawn
+                    for each in finder.garbage(records):
+                        drawn += 1
+                        yield each
+
+                garbage = counted()
                 if audit is None or summary.why_incomplete is not None:
                     outcomes: Iterator[Outcome | OffloadError] = (
                         Outcome(garbage=each) for each in islice(garbage, limit)
                     )
                 else:
                     outcomes = self._removal(records, audit).remove(garbage, at_once=at_once, limit=limit)
+                came = 0
                 for outcome in outcomes:
+                    came += 1
                     if isinstance(outcome, OffloadError):
                         summary.fail(outcome)
                         continue
                     summary.count(outcome)
                     self._listener(summary)
                     yield outcome
+                # in this order: what is drawn and did not come is beyond the limit
+                summary.is_limited = drawn > came or next(garbage, None) is not None
 
     def _removal(self, records: Records, audit: AuditLog) -> Removal:
         return Removal(

@@ -31,10 +31,13 @@ class NamedCopies:
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:
         """Whether a copy is there, can be read, has what the ledger's record says and lost nothing. `StoreError`."""
-        if copy.driver is None or not is_another_place(self._here, copy.driver):
+        driver = copy.driver
+        if driver is None or is_same_place(self._here, driver):
             return self._looks.holds(copy, record)
-        looks = self._looks_at(copy.driver)
-        return looks is not None and looks.holds(self._at_its_root(copy), record)
+        elsewhere = self._looks_at(driver)
+        if elsewhere is not None:
+            return elsewhere.holds(self._at_its_root(copy), record)
+        return not is_another_place(self._here, driver) and self._looks.holds(copy, record)
 
     def _looks_at(self, driver: DriverMetadata) -> CopyLooks | None:
         return next((looks for there, looks in self._elsewhere if is_same_place(there, driver)), None)

@@ -33,6 +33,7 @@ class Summary:
         kept: that may be needed all the same, by the reason; `kept_bytes` how large these are.
         unknown: of the wanted topics, that may be another cluster's, by the reason.
         nameless: that no record names, and that name no topic.
+        is_limited: there is more garbage than was asked for, which is not counted.
         why_incomplete: why nothing is deleted, in words; None if it may be.
         failed: that could not be looked at, or deleted; `failures` why, of the first.
     """
@@ -51,6 +52,7 @@ class Summary:
     kept_bytes: Counter[str] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
     nameless: int = 0
+    is_limited: bool = False
     why_incomplete: str | None = None
     failed: int = 0
     failures: list[OffloadError] = field(default_factory=list)

@@ -152,8 +152,8 @@ class _Others:
 
 
 def _objects(pair: Pair) -> list[ListedObject]:
-    given = (pair.data, pair.index, pair.data_checksums, pair.index_checksums)
-    return [each for each in given if each is not None]
+    given = (pair.data, pair.index)
+    return [*(each for each in given if each is not None), *pair.checksums]
 
 
 def _path(by: By, pair: Pair, listed: ListedObject, topic: TopicName | None, now: datetime) -> Path:

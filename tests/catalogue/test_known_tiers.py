@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from records import DRIVER
 
-from offload_core.catalogue.known_tiers import is_same_place
+from offload_core.catalogue.known_tiers import is_another_place, is_same_place
+from offload_core.metadata import DriverMetadata
 
 
 @pytest.mark.parametrize("said", ["lease", "status", "begin", "end"])
@@ -18,3 +19,17 @@ def test_another_bucket_or_property_is_another_place() -> None:
     assert is_same_place(DRIVER, DRIVER)
     assert not is_same_place(DRIVER, DRIVER.with_property("bucket", "another"))
     assert not is_same_place(DRIVER, DRIVER.with_property("storageBasePath", "/somewhere"))
+
+
+IN_BUCKET = DRIVER.with_property("bucket", "cold").with_property("location", "s3://cold")
+IN_FOLDER = DriverMetadata(name="local", properties=(("location", "file:///cold"),))
+IN_HDFS = DriverMetadata(name="hdfs", properties=(("location", "hdfs://cold/"), ("storageBasePath", "/")))
+
+
+def test_no_bucket_is_a_folder_that_a_record_names() -> None:
+    assert is_another_place(IN_BUCKET, IN_FOLDER)
+    assert is_another_place(IN_BUCKET, IN_HDFS)
+    assert is_another_place(IN_BUCKET, DriverMetadata(name="filesystem", properties=()))
+    assert not is_another_place(IN_BUCKET, DriverMetadata(name="aws-s3", properties=()))
+    assert not is_another_place(IN_FOLDER, IN_BUCKET)  # it may hold a copy of the bucket
+    assert not is_another_place(IN_FOLDER, IN_FOLDER)

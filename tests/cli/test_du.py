@@ -80,6 +80,15 @@ def test_formats_and_ages_are_told_from_the_listing(offload: Offload, tmp_path: 
     assert "(not said)" in by_class[0]
 
 
+def test_checksums_count_as_the_objects_that_they_are_of(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    (tmp_path / f"{uuid_of(1)}-ledger-3-checksums").write_bytes(b"12345")
+    said = json.loads(offload("du", tmp_path, "--json").out)["usage"]
+    found = {tuple(each["path"]): (each["bytes"], each["objects"]) for each in said}
+    assert found["acme", "cold", "b"] == (BYTES + 5, 3)
+    assert found["(other objects)",] == (10, 1)
+
+
 class Asked:
     """Counts requests for single objects."""
 

@@ -164,6 +164,23 @@ def test_options_say_what_is_looked_for(offload: Offload, tier: Path, url: str) 
     assert found("--prefix", "folder") == set()
 
 
+def test_the_exit_code_tells_of_garbage_beyond_the_limit(
+    offload: Offload, tier: Path, url: str, tmp_path: Path
+) -> None:
+    forget(url, "acme/cold/json")
+    forget(url, "acme/cold/avro")
+    total = len(json.loads(offload("gc", tier, "--records", url, "--json").out)["garbage"])
+    arguments = ("--records", url, "--yes", "--audit-log", tmp_path / "log", "--limit")
+    none = offload("gc", tier, *arguments, 0)
+    assert (none.code, offload("gc", tier, "--records", url, "--limit", 0).code) == (1, 1)
+    some = offload("gc", tier, *arguments, total - 1)
+    assert some.code == 1
+    assert "more is left, beyond the limit" in some.out
+    rest = offload("gc", tier, *arguments, 1, "--json")
+    assert (rest.code, json.loads(rest.out)["summary"]["is_limited"]) == (0, False)
+    assert offload("gc", tier, "--records", url).code == 0
+
+
 def test_what_a_crash_left_in_the_drivers_own_folder_goes(
     offload: Offload, tier: Path, url: str, tmp_path: Path
 ) -> None:

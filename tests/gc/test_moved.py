@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from relocated import World
@@ -17,6 +18,9 @@ from offload_core.codec.object_format import ObjectFormat
 from offload_core.gc import Collection, Scope
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.tier import Tier, open_store
+from offload_drivers.local import LocalDriver
+from offload_hooks import hookimpl
+from offload_hooks.values import DriverDescription
 
 
 @pytest.fixture
@@ -102,6 +106,49 @@ def test_a_tier_that_records_do_not_mean_is_no_reason_for_any_to_go(world: World
             third.write_index(listed.key, data, user_metadata=target.stat(listed.key).user_metadata)
         collect(world, [third])
     assert world.keys(world.source) == before
+
+
+class Renamed(LocalDriver):
+    """A folder that says it is elsewhere."""
+
+    def __init__(self, folder: Path, **said: Any) -> None:
+        super().__init__(str(folder))
+        self._said = said
+
+    @hookimpl
+    def describe(self) -> DriverDescription:
+        return replace(super().describe(), **self._said)
+
+
+def in_bucket(endpoint: str) -> dict[str, Any]:
+    metadata = {"managedLedgerOffloadDriver": "aws-s3", "bucket": "cold", "serviceEndpoint": endpoint}
+    return {"location": "s3://cold", "driver_metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ({}, in_bucket("http://a")),
+        (in_bucket("http://a"), {}),
+        (in_bucket("http://a"), in_bucket("http://b")),
+    ],
+    ids=["from a folder into a bucket", "from a bucket into a folder", "another store's bucket of that name"],
+)
+def test_new_copies_may_be_in_a_tier_of_another_kind(
+    world: World, source: dict[str, Any], target: dict[str, Any]
+) -> None:
+    with (
+        Tier(Renamed(world.folder / "source", **source)) as here,
+        Tier(Renamed(world.folder / "target", **target)) as there,
+    ):
+        world.target = there
+        world.move_all()
+        as_a_broker_has_them(world)
+        before = world.keys(here)
+        collect(world, [], here)
+        assert world.keys(here) == before
+        collect(world, [there], here)
+        assert world.keys(here) == []
 
 
 @pytest.mark.parametrize("format_", [None, ObjectFormat.MAPFILE])

@@ -210,7 +210,7 @@ def finish(summary: Summary) -> None:
         err.print(printable(f"offload: failed: {error}"), style="red", markup=False, soft_wrap=True)
     if summary.failed:
         raise typer.Exit(2)
-    if summary.left:
+    if summary.left or summary.is_limited:
         raise typer.Exit(1)
 
 
@@ -312,6 +312,8 @@ def summary_lines(summary: Summary, *, is_dry: bool) -> Iterator[str]:
     else:
         deleted = sum(summary.deleted_bytes.values())
         yield f"{summary.deleted.total():,} deleted, {size(deleted)}; {summary.left:,} left"
+    if summary.is_limited:
+        yield "more is left, beyond the limit"
     if summary.why_incomplete is not None:
         yield f"nothing is deleted by this: {summary.why_incomplete}"
 
@@ -345,6 +347,7 @@ def report_parts(outcomes: Iterator[Outcome], summary: Summary, about: dict[str,
             "deleted": {kind.value: count for kind, count in summary.deleted.items()},
             "deleted_bytes": sum(summary.deleted_bytes.values()),
             "left": summary.left,
+            "is_limited": summary.is_limited,
             "younger": summary.younger,
             "live": summary.live,
             "kept": {why: count for why, count in summary.kept.items() if count},
