@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import UUID
 
 from offload_core.audit.log import VERSION
-from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError, UnsupportedVersionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,23 @@ def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
     """The lines of a file, in their order.
 
     Raises:
-        StoreError: it cannot be read.
-        FormatError: a line is JSON, and none of an audit log. UnsupportedVersionError: of a newer one.
+        ObjectNotFoundError: it is not there. StoreError: it cannot be read.
+        FormatError: it is another file: it begins with no line of an audit log, whole or torn; or a line
+            is JSON, and none of an audit log. UnsupportedVersionError: of a newer one.
     """
     try:
         with Path(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
                 parsed = _parsed(line)
+                if number == 1 and parsed is None and line.strip() and not line.startswith(b"{"):
+                    raise FormatError("this is no audit log", key=os.fspath(path))
                 if parsed is not None:
                     yield _line(parsed, f"{os.fspath(path)}, line {number}")
     except OSError as error:
         if isinstance(error, StoreError):
             raise
+        if isinstance(error, FileNotFoundError):
+            raise ObjectNotFoundError("there is no such audit log", key=os.fspath(path)) from error
         raise StoreError(f"the audit log cannot be read: {error.strerror}", key=os.fspath(path)) from error
 
 

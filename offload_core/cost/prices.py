@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from offload_hooks.errors import OptionError, StoreError
+from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
 
 EXAMPLE = "example:"
 """Before the name of a file that comes along."""
@@ -158,7 +158,7 @@ def load_prices(place: str | os.PathLike[str]) -> Prices:
 
     Raises:
         OptionError: it is not what docs/cost.md says.
-        StoreError: it cannot be read.
+        ObjectNotFoundError: it is not there. StoreError: it cannot be read.
     """
     name = os.fspath(place)
     if name.startswith(EXAMPLE):
@@ -171,6 +171,8 @@ def load_prices(place: str | os.PathLike[str]) -> Prices:
     try:
         with Path(name).open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError as error:
+        raise ObjectNotFoundError("there is no such file of prices", key=name) from error
     except OSError as error:
         raise StoreError("a file of prices cannot be read", key=name, found=error.strerror) from error
     if len(data) > MAX_FILE_BYTES:

@@ -166,3 +166,9 @@ def test_a_topic_that_is_not_there_is_an_error(offload: Offload, broker: Path) -
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("offload: nothing is known of this topic under file:///")
     assert result.err.endswith(": found acme/cold/nowhere\n")
+
+
+def test_prices_that_are_not_there_are_a_wrong_name(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    result = offload("cost", broker, "--prices", tmp_path / "none.toml")
+    assert (result.code, result.out) == (2, "")
+    assert "there is no such file of prices" in result.err

@@ -14,7 +14,7 @@ from tiers import MANAGED_LEDGER, TOPIC, Names, lay_out, uuid_of
 
 from offload_core.audit import Change, ChangeAction, Deletion, FileAuditLog, read_audit_log
 from offload_core.metadata import OffloadContext, pack_managed_ledger_info
-from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError, UnsupportedVersionError
 
 CLOSED = datetime.fromtimestamp(CLOSED_AT_MS / 1000, UTC)
 
@@ -159,5 +159,15 @@ def test_a_line_of_another_kind_is_an_error_that_names_it(
 
 
 def test_an_audit_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be read"):
+    with pytest.raises(ObjectNotFoundError, match="there is no such audit log"):
         list(read_audit_log(tmp_path / "nothing"))
+    with pytest.raises(StoreError, match="cannot be read"):
+        list(read_audit_log(tmp_path))
+
+
+def test_another_file_is_not_taken_for_an_audit_log(offload: Offload, tmp_path: Path) -> None:
+    lay_out_some(tmp_path)
+    (tmp_path / "page").write_text("<!doctype html>\n<p>\n")
+    result = offload("history", tmp_path / "tier", "acme/cold/orders", "--audit-log", tmp_path / "page")
+    assert (result.code, result.out) == (1, "")
+    assert "this is no audit log" in result.err

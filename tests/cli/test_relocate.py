@@ -6,8 +6,10 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -25,7 +27,7 @@ from offload_core.metadata import (
     pack_managed_ledger_info,
     read_copies,
 )
-from offload_core.relocate import throttled
+from offload_core.relocate import Outcome, make_moves, throttled
 from offload_core.tier import Tier
 
 
@@ -150,6 +152,26 @@ def test_processes_that_are_killed_with_the_command_leave_nothing_that_stays(
     named = {str(uuid) for uuid in read_copies(world.info)}
     assert {key[:36] for key in world.keys(world.target)} == named
     assert begun.isdisjoint(read_copies(world.info))
+
+
+def test_of_what_was_broken_off_it_does_not_say_that_it_stayed(
+    world: World,
+    arguments: list[str],
+    url: str,
+    offload: Offload,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken_off(*given: Any, **named: Any) -> Iterator[Outcome]:
+        with closing(make_moves(*given, **named)) as outcomes:
+            yield next(outcomes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("offload_core.cli.upkeep.relocate.make_moves", broken_off)
+    result = offload(*arguments, "--records", url, *done(tmp_path))
+    assert "1 of 4 copies" in result.out
+    assert result.out.count("  broken off") == 3
+    assert "others may have been moved as well" in result.out
 
 
 @pytest.mark.parametrize("format_", ["pip17", "streaming", "mapfile"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +53,13 @@ def test_a_place_that_cannot_be_written(offload: Offload, broker: Path, tmp_path
     result = offload("report", broker, "--output", tmp_path / "none" / "report.html")
     assert result.code == 1
     assert "the page cannot be written" in result.err
+
+
+def test_a_pipe_is_written_to_and_not_replaced(offload: Offload, broker: Path, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = subprocess.Popen(["wc", "-c", pipe], stdout=subprocess.PIPE, text=True)
+    assert offload("report", broker, "--output", pipe).code == 0
+    told, _ = reading.communicate(timeout=10)
+    assert int(told.split()[0]) > 1_000_000
+    assert pipe.is_fifo()

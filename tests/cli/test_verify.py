@@ -40,7 +40,11 @@ def test_a_sound_tier(offload: Offload, broker: Path) -> None:
 
 def test_an_empty_tier(offload: Offload, tmp_path: Path) -> None:
     result = offload("verify", tmp_path, "--allow-empty")
-    assert (result.code, result.out, result.err) == (0, "0 objects, 0 bytes: nothing is wrong\n", "")
+    assert (result.code, result.out, result.err) == (
+        0,
+        "0 objects, 0 bytes: there is nothing to verify\n",
+        "",
+    )
 
 
 def test_a_finding_has_its_place_its_meaning_and_what_helps(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from offload_core.cost import example_names, load_prices
-from offload_hooks.errors import OptionError, StoreError
+from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
 
 LEAST = {
     "name": "ours",
@@ -83,5 +83,7 @@ def test_a_class_and_a_file_that_there_are_not(tmp_path: Path) -> None:
         load_prices(written(tmp_path)).tariff("cold")
     with pytest.raises(OptionError, match="example:aws-s3"):
         load_prices("example:../../secret")
-    with pytest.raises(StoreError):
+    with pytest.raises(ObjectNotFoundError, match="no such file"):
         load_prices(tmp_path / "none.toml")
+    with pytest.raises(StoreError, match="cannot be read"):
+        load_prices(tmp_path)

@@ -89,12 +89,16 @@ def report(
 
 
 def _replace(path: Path, text: str) -> int:
-    """Write a file whole, in the place of one that may be there; the bytes written."""
+    """Write a file whole, in the place of one that may be there, or into a pipe or device; the bytes written."""
     data = text.encode()
+    is_replaced = path.is_file() or not path.exists()
     partial_path = path.with_name(f".{path.name}.partial")
     try:
-        partial_path.write_bytes(data)
-        partial_path.replace(path)
+        if is_replaced:
+            partial_path.write_bytes(data)
+            partial_path.replace(path)
+        else:
+            path.write_bytes(data)
     except OSError as error:
         with suppress(OSError):
             partial_path.unlink(missing_ok=True)

@@ -23,7 +23,10 @@ _LEFT = (PlainStatus.HALF, PlainStatus.CONFLICT, PlainStatus.FAILED)
 
 @dataclass(slots=True, kw_only=True)
 class Relocated:
-    """What was planned, what became of it, and the old copies that were deleted, or in a dry run would be."""
+    """What was planned, what became of it, and the old copies that were deleted, or in a dry run would be.
+
+    Moves without an outcome were broken off, and may have been made all the same.
+    """
 
     plans: Sequence[TopicPlan]
     is_dry: bool
@@ -87,6 +90,8 @@ def show(done: Relocated, changes: Sequence[Relocation], *, as_json: bool) -> No
         return
     moved = sum(each.error is None for each in done.outcomes)
     _line(f"{moved} of {what}, moved and verified. {already} ledgers were there already.")
+    if len(done.outcomes) < len(moves):
+        _line("It was broken off: others may have been moved as well. The next call tells, and goes on.")
 
 
 def show_copied(result: PlainResult, *, as_json: bool) -> None:
@@ -115,7 +120,7 @@ def _table(done: Relocated) -> Table:
     for plan in done.plans:
         for move in plan.moves:
             state = states.get((move.topic, move.replaces))
-            said = "would be moved" if done.is_dry else "not moved"
+            said = "would be moved" if done.is_dry else "broken off"
             if state is not None:
                 said = "failed" if state.error is not None else f"moved, {size(state.size_bytes)}"
             table.add_row(

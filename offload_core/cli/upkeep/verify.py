@@ -229,7 +229,9 @@ def _said(summary: Summary, sealed: str) -> str:
     if summary.unknown:
         said.append(f"{summary.unknown:,} objects that no record names, and that may be another cluster's")
     errors, warnings = summary.count(Severity.ERROR), summary.count(Severity.WARNING)
-    verdict = f"{errors:,} errors, {warnings:,} warnings" if summary.findings else "nothing is wrong"
+    verdict = "nothing is wrong" if summary.objects else "there is nothing to verify"
+    if summary.findings:
+        verdict = f"{errors:,} errors, {warnings:,} warnings"
     if summary.failed:
         verdict += f"; {summary.failed:,} objects could not be verified"
     return "; ".join(said) + f": {verdict}"
