@@ -36,6 +36,7 @@ from offload_core.metadata import (
     mark_hot_copy_deleted,
     mark_segmented_hot_copy_deleted,
     prepare_attempt,
+    replacement_of,
 )
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
@@ -49,12 +50,14 @@ from offload_core.offload.running_attempt import (
     RunningAttempt,
     check_lease_length,
     check_not_alive,
+    check_over,
 )
 from offload_core.offload.segment_check import check_segments
 from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     AttemptError,
+    LiveAttemptError,
     OffloadError,
     OffloadStoppedError,
     OutcomeUnknownError,
@@ -175,6 +178,8 @@ class RecordedOffloads:
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
 
+        It stays while another cold copy is being made.
+
         Args:
             announce: see `AnnounceHot`; told again where the deletion is made again.
 
@@ -192,7 +197,7 @@ class RecordedOffloads:
         if context.bookkeeper_deleted:
             announce(recorded_filters(ledger))
         else:
-            if self._now_ms() < (context.timestamp_ms or 0) + lag_ms:
+            if self._now_ms() < (context.timestamp_ms or 0) + lag_ms or self._is_replaced_now(ledger):
                 return False
             if context.segments:
                 records = check_segments(self._tiers, ledger)
@@ -206,6 +211,16 @@ class RecordedOffloads:
             self._records.update(name, mark)
         self._hot.delete(ledger_id)
         return True
+
+    def _is_replaced_now(self, ledger: LedgerRecord) -> bool:
+        """Whether somebody makes another cold copy at the moment: of the hot one perhaps, as this one is damaged."""
+        copy = replacement_of(ledger)
+        try:
+            if copy is not None:
+                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id)
+        except LiveAttemptError:
+            return True
+        return False
 
     def delete_cold_copy(self, name: str, ledger: LedgerRecord) -> None:
         """Delete the object of a ledger whose record says that it is not to be read any more; it can be called again.

@@ -28,7 +28,7 @@ from offloaded_again import (
 from relocated import World
 from repairs import Lines
 
-from offload_core.catalogue.known_tiers import tier_record
+from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import ChosenFilter, FilterMode
 from offload_core.metadata import (
@@ -38,6 +38,7 @@ from offload_core.metadata import (
     read_copies,
 )
 from offload_core.offload import LedgerOffloader, OffloadedLedger
+from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import at_attempt, lease_from
 from offload_core.repair import Action
 from offload_core.repair.hot_copies import find_hot
@@ -294,6 +295,23 @@ def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: W
     assert left not in world.keys(world.source)
     assert uuid not in {each.uuid for each in other_copies(world.info)}
     assert world.read_all(tiers=[world.source]) == world.entries
+
+
+def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) -> None:
+    """The cold one, which a look finds to be there, is damaged: the hot one is the last that is right."""
+    ledger_id = first(world)
+    damage(world, key_of(world, ledger_id))
+    offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
+    asked: list[bool] = []
+
+    def asking(tier: Tier, name: str) -> LedgerOffloader:
+        asked.append(offloads.delete_hot_copy(NAME, ledger_id, 0))
+        return offloader_of(tier, name)
+
+    repaired(world, hot=hot_copies(world, offloader_of=asking))
+    assert asked == [False]
+    assert world.read_all(tiers=[world.source]) == world.entries
+    assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
 FAULT_KINDS: tuple[Fault, ...] = ("before", "unknown after", "kill before", "kill after")
