@@ -164,6 +164,17 @@ def test_options_say_what_is_looked_for(offload: Offload, tier: Path, url: str) 
     assert found("--prefix", "folder") == set()
 
 
+def test_a_place_where_nothing_was_moved_to_is_said(
+    offload: Offload, tier: Path, url: str, tmp_path: Path
+) -> None:
+    missing = offload("gc", tier, "--records", url, "--moved-to", tmp_path / "missing")
+    assert (missing.code, missing.out) == (2, "")
+    assert "missing" in missing.err
+    (tmp_path / "empty").mkdir()
+    empty = offload("gc", tier, "--records", url, "--moved-to", tmp_path / "empty")
+    assert (empty.code, "no offloaded object under" in empty.err) == (0, True)
+
+
 def test_the_exit_code_tells_of_garbage_beyond_the_limit(
     offload: Offload, tier: Path, url: str, tmp_path: Path
 ) -> None:

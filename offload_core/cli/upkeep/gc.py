@@ -194,13 +194,15 @@ def gc(
 def _elsewhere(
     url: str | None, driver: str | None, option: list[str] | None, layer: list[str] | None
 ) -> Iterator[list[Tier]]:
-    """The tier that copies were moved to, if one was given."""
+    """The tier that copies were moved to, if one was given; with a warning if nothing lies there."""
     if url is None:
         if driver or option:
             raise OptionError("options of which tier?", expected="--moved-to URL")
         yield []
         return
     with opened(url, driver, option, layer) as there:
+        if next(there.store.list_objects(), None) is None:
+            warn(nothing_at(there.store, ""))
         yield [there.store]
 
 
