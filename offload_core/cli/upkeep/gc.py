@@ -201,6 +201,7 @@ def _elsewhere(
         yield []
         return
     with opened(url, driver, option, layer) as there:
+        next(there.store.list_objects(), None)  # it is there, also if nothing is looked up in it
         yield [there.store]
 
 
