@@ -51,7 +51,7 @@ def open_environment(
     """
     hot_tier, path = configuration.hot_tier, configuration.audit_log.path
     if not hot_tier.options:
-        raise OptionError("where is the hot tier?", hint="Set hot_tier.options.path.")
+        raise OptionError("nothing says where the hot tier is", hint="Set hot_tier.options.path.")
     options = {name: value.get_secret_value() for name, value in hot_tier.options.items()}
     records, policies_of = ManagedLedgerRecords(store), policies_by_name(policies)
     with ExitStack() as stack:
