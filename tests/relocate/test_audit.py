@@ -17,7 +17,7 @@ from offload_core.audit import Change, Deletion
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.relocations import MappingFile
 from offload_core.relocate import MappingBook, Mover, RecordBook
-from offload_hooks.errors import DataLossError, OffloadError
+from offload_hooks.errors import AttemptError, DataLossError, OffloadError
 
 
 @dataclass
@@ -150,3 +150,18 @@ def test_a_mapping(world: World, monkeypatch: pytest.MonkeyPatch, fails: bool) -
             mover.move(world.plan().moves[0])
     ends = ["line: delete", "line: record", "dropped"] if fails else ["line: record", "done"]
     assert happened.order == ["line: write", "line: record", "begin", *ends]
+
+
+def test_an_attempt_is_given_up_unless_it_is_read(world: World) -> None:
+    move = world.plan().moves[0]
+    book = RecordBook(world.records, world.clock)
+    with mover_of(world, Told(Happened())).begin(move) as begun:
+        copy = begun.order.copy
+    assert book.give_up(move.name, copy, "by test", world.audit)
+    book.forget(move.name, copy, "by test", world.audit)
+    assert book.give_up(move.name, copy, "by test", world.audit), "somebody else has cleaned it up"
+    with book.attempt(move, copy, world.audit):
+        book.switch(move, copy, {}, world.audit)
+    assert not book.give_up(move.name, copy, "by test", world.audit)
+    with pytest.raises(AttemptError, match="other copies by now"), book.attempt(move, copy, world.audit):
+        pass
