@@ -208,7 +208,14 @@ class RecordedOffloads:
             if records:
                 check_settled(records, SnapshotStore(self._records.store).read(name), ledger_id)
             announce(records)
-            self._records.update(name, mark)
+
+            def mark_unless_replaced(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+                known = info.ledger(ledger_id)
+                return info if known is not None and self._is_replaced_now(known) else mark(info)
+
+            marked = self._records.update(name, mark_unless_replaced).info.ledger(ledger_id)
+            if marked is None or marked.context is None or not marked.context.bookkeeper_deleted:
+                return False
         self._hot.delete(ledger_id)
         return True
 

@@ -269,20 +269,24 @@ def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> Non
     assert planned.choice.action is Action.SALVAGE
 
 
-def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: World) -> None:
-    ledger_id, uuid = first(world), uuid4()
-    damage(world, key_of(world, ledger_id))
-    lease = lease_from(world.clock(), 60)
-    begin = partial(
+def begin(world: World, ledger_id: int, uuid: UUID) -> None:
+    """Write down that another cold copy is being made."""
+    change = partial(
         begin_replacement,
         ledger_ids=[ledger_id],
         uuid=uuid,
         form=CopyForm.LEDGER,
         driver=tier_record(world.source),
         since_ms=world.clock(),
-        lease=lease,
+        lease=lease_from(world.clock(), 60),
     )
-    world.records.update(NAME, begin)
+    world.records.update(NAME, change)
+
+
+def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: World) -> None:
+    ledger_id, uuid = first(world), uuid4()
+    damage(world, key_of(world, ledger_id))
+    begin(world, ledger_id, uuid)
     left = f"{uuid}-ledger-{ledger_id}"
     world.source.write_index(left, b"half of a copy")
     work, lines = repair_of(world), Lines()
@@ -311,6 +315,17 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) ->
     repaired(world, hot=hot_copies(world, offloader_of=asking))
     assert asked == [False]
     assert world.read_all(tiers=[world.source]) == world.entries
+    assert offloads.delete_hot_copy(NAME, ledger_id, 0)
+
+
+def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: World) -> None:
+    ledger_id, uuid = first(world), uuid4()
+    offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
+    with at_attempt(uuid):
+        assert not offloads.delete_hot_copy(
+            NAME, ledger_id, 0, announce=lambda _: begin(world, ledger_id, uuid)
+        )
+        assert ledger_id in world.hot.ledger_ids()
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
