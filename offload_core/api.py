@@ -7,7 +7,6 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from offload_core.catalogue import (
@@ -102,11 +101,12 @@ class TierReader:
             records: managed ledgers' records (see `records`), which say what there is. Without them the tier is listed,
                 and Pulsar's own streaming objects have no topic.
             records_options: the options of `records`.
-            executor: without records: who looks at what is listed; None for this process.
+            executor: who looks at what is listed or recorded; None for this process.
         """
         if records is None:
             return list_catalogue(self.store, prefix=prefix, executor=executor)
-        return record_catalogue(self.store, self.records(records, records_options), prefix=prefix)
+        wanted = self.records(records, records_options)
+        return record_catalogue(self.store, wanted, prefix=prefix, executor=executor)
 
     def scan(
         self,
@@ -371,9 +371,7 @@ class TierReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -10,7 +10,7 @@ from offload_core.catalogue.record_source import (
     read_each,
     require_complete,
 )
-from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, recorded_copies
+from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, record_catalogues, recorded_copies
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "piece_of",
     "read_each",
     "record_catalogue",
+    "record_catalogues",
     "recorded_copies",
     "require_complete",
     "with_index",

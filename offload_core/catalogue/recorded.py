@@ -7,10 +7,11 @@ buckets in a record are not followed. Source: docs/formats/metadata.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from offload_core.catalogue.concurrency import concurrently
+from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.catalogue.listing import Pair, describe_pair
 from offload_core.catalogue.model import (
@@ -27,6 +28,7 @@ from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
+from offload_core.executors import Executor
 from offload_core.metadata import (
     CopyForm,
     DriverMetadata,
@@ -124,15 +126,57 @@ def record_catalogue(
     prefix: str = "",
     known: Catalogue | None = None,
     read_indexes: bool = True,
+    executor: Executor | None = None,
 ) -> Catalogue:
     """The topics of these records, with the copies that the tier has of their ledgers.
 
     `prefix` is the folder in the tier that the objects lie in, empty for its root. With `read_indexes=False` only the
     indexes of segments are read; a copy that is one object is `Ledger.unread`. With `known`, an earlier catalogue,
-    only copies that are new are looked up.
+    only copies that are new are looked up. `executor` looks copies up; None for this process.
     """
+    (catalogue,) = record_catalogues(
+        tier, [records], prefix=prefix, known=known, read_indexes=read_indexes, executor=executor
+    )
+    return catalogue
+
+
+def record_catalogues(
+    tier: Tier,
+    parts: Iterable[Mapping[TopicName, ManagedLedgerInfo]],
+    *,
+    prefix: str = "",
+    known: Catalogue | None = None,
+    read_indexes: bool = True,
+    executor: Executor | None = None,
+) -> Iterator[Catalogue]:
+    """The same of each part of many records. Parts are drawn in the caller's thread, some ahead of what is given."""
     seen = {} if known is None else known.complete
     folder = f"{prefix.removesuffix('/')}/" if prefix else ""
+    drawn: deque[tuple[Mapping[TopicName, ManagedLedgerInfo], dict[ObjectKey, RecordedCopy]]] = deque()
+    found: dict[ObjectKey, StoredObject] = {}
+
+    def batches() -> Iterator[list[tuple[RecordedCopy, StoredObject | None]]]:
+        for records in parts:
+            copies = _copies_of(records, folder)
+            drawn.append((records, copies))
+            yield from in_batches(((copy, _seen(copy, seen)) for copy in copies.values()), executor)
+
+    def completed() -> Iterator[Catalogue]:
+        while drawn and len(found) == len(drawn[0][1]):
+            records, _ = drawn.popleft()
+            topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
+            yield Catalogue(topics=tuple(sorted(topics, key=lambda topic: topic.label)), strays=())
+            found.clear()
+
+    for some, looked_up in look_at(batches(), _LookUp(tier, read_indexes), executor):
+        yield from completed()  # those before it that have no copies
+        found.update(zip((copy.key for copy, _ in some), looked_up, strict=True))
+        yield from completed()
+    yield from completed()
+
+
+def _copies_of(records: Mapping[TopicName, ManagedLedgerInfo], folder: str) -> dict[ObjectKey, RecordedCopy]:
+    """The copies that records name, each once."""
     copies: dict[ObjectKey, RecordedCopy] = {}
     for topic, info in records.items():
         for ledger in info.ledgers:
@@ -140,13 +184,7 @@ def record_catalogue(
                 # of a segment, a ledger that is being deleted does not decide what others read
                 if copy.key not in copies or copies[copy.key].unfinished is not None:
                     copies[copy.key] = copy
-    looked_up = concurrently(
-        lambda copy: _look_up(tier, copy, _seen(copy, seen), read_indexes), list(copies.values())
-    )
-    found = dict(zip(copies, looked_up, strict=True))
-    topics = [_build_topic(name, info, folder, found) for name, info in records.items()]
-    topics.sort(key=lambda topic: topic.label)
-    return Catalogue(topics=tuple(topics), strays=())
+    return copies
 
 
 def _seen(copy: RecordedCopy, seen: Mapping[ObjectKey, StoredObject]) -> StoredObject | None:
@@ -155,16 +193,24 @@ def _seen(copy: RecordedCopy, seen: Mapping[ObjectKey, StoredObject]) -> StoredO
     return seen.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
 
 
-def _look_up(tier: Tier, copy: RecordedCopy, known: StoredObject | None, read_indexes: bool) -> StoredObject:
-    """What the tier has of a recorded copy, judged as in a listing; an attempt that did not finish is not read."""
-    if known is not None and copy.unfinished is None and not known.is_unread:
-        return known
-    described = _described(tier, copy.key, read_indexes)
-    if described is None and copy.mapfile_key is not None:
-        described = _described(tier, copy.mapfile_key, read_indexes)
-    if described is None:
-        described = _not_there(tier, copy)
-    return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
+@dataclass(frozen=True, slots=True)
+class _LookUp:
+    """Looks recorded copies up in a tier; picklable."""
+
+    tier: Tier
+    read_indexes: bool
+
+    def __call__(self, asked: tuple[RecordedCopy, StoredObject | None]) -> StoredObject:
+        """What the tier has of a copy, judged as in a listing; an attempt that did not finish is not read."""
+        copy, known = asked
+        if known is not None and copy.unfinished is None and not known.is_unread:
+            return known
+        described = _described(self.tier, copy.key, self.read_indexes)
+        if described is None and copy.mapfile_key is not None:
+            described = _described(self.tier, copy.mapfile_key, self.read_indexes)
+        if described is None:
+            described = _not_there(self.tier, copy)
+        return described if copy.unfinished is None else _unfinished(described, copy.unfinished)
 
 
 def _unfinished(stored: StoredObject, detail: str) -> StoredObject:

@@ -26,13 +26,8 @@ Processes = Annotated[bool, typer.Option("--processes", help="Processes instead 
 
 
 @contextmanager
-def looking(
-    master: str | None, workers: int | None, processes: bool, *, records: str | None = None
-) -> Iterator[Executor | None]:
+def looking(master: str | None, workers: int | None, processes: bool) -> Iterator[Executor | None]:
     """Who looks at objects; None for this process, with many requests at once, if nobody was asked for.
-
-    Args:
-        records: that say what there is, in place of a listing: what they name is looked up by this process.
 
     Raises:
         OptionError, MissingExtraError.
@@ -40,11 +35,6 @@ def looking(
     if master is None and workers is None and not processes:
         yield None
         return
-    if records is not None:
-        raise OptionError(
-            "what records name is looked up by this process",
-            expected="--records without --master, --workers, --processes",
-        )
     with executing(master, workers, processes) as executor:
         yield executor
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import islice
 
-from offload_core.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogue
+from offload_core.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogues
 from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs
 from offload_core.catalogue.topics import topic_of_managed_ledger
@@ -88,7 +88,7 @@ def survey_stored(
         classes: whose least sizes and days count.
         prefix: only objects whose keys begin so; with `records` the folder that they lie in.
         topics: only these, by their full names or those of the partitioned topic; none for all.
-        executor: who looks at what is listed; None for this process.
+        executor: who looks at what is listed or recorded; None for this process.
         listener: told how many copies were looked at.
 
     Raises:
@@ -101,7 +101,7 @@ def survey_stored(
         looks = look_at(pairs, partial(_look, tier, measure), executor)
         measured = (each for _, some in looks for each in some if each is not None)
     else:
-        measured = (measure(topic, stored) for topic, stored in _recorded(tier, prefix, records))
+        measured = (measure(topic, stored) for topic, stored in _recorded(tier, prefix, records, executor))
     for seen, (key, stored) in enumerate(measured, 1):
         listener(seen)
         if stored is not None:
@@ -176,12 +176,15 @@ def _measured(stored: StoredObject, classes: Iterable[StorageClass], now: dateti
 
 
 def _recorded(
-    tier: Tier, prefix: str, opened: Callable[[], AbstractContextManager[Records]]
+    tier: Tier,
+    prefix: str,
+    opened: Callable[[], AbstractContextManager[Records]],
+    executor: Executor | None,
 ) -> Iterator[tuple[str, StoredObject]]:
     with opened() as records:
         topics = iter(records.topics())
-        while some := list(islice(topics, _TOPICS_AT_ONCE)):
-            catalogue = record_catalogue(tier, records.read(some), prefix=prefix)
+        parts = (records.read(some) for some in iter(lambda: list(islice(topics, _TOPICS_AT_ONCE)), []))
+        for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
             for topic in catalogue.topics:
                 copies: Mapping[str, StoredObject] = {
                     stored.key.data_key: stored for ledger in topic.ledgers for stored in ledger.attempts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from looked_at import lay_out_world
+from looked_at import lay_out_world, world, write_record
 
 from offload_core.metadata import open_metadata_store
 
@@ -57,8 +57,13 @@ def test_processes_are_started(offload_process: Offload, root: Path) -> None:
     assert by_processes == alone
 
 
-@pytest.mark.parametrize("command", ["ls", "du", "cost", "report"])
-def test_what_records_name_is_looked_up_here(offload: Offload, root: Path, command: str) -> None:
-    output = ("--output", root.parent / "page.html") if command == "report" else ()
-    result = offload(command, root, *output, "--records", root.parent, "--processes")
-    assert (result.code, "--records without --master, --workers, --processes" in result.err) == (2, True)
+@pytest.mark.parametrize("command", ["ls", "du", "cost"])
+def test_workers_tell_the_same_by_records(offload: Offload, root: Path, command: str) -> None:
+    url = f"sqlite:{root.parent / 'more.db'}"
+    store = open_metadata_store(url, {"create": "true"})
+    write_record(world(root), store)
+    store.close()
+    given = (command, root, "--records", url, "--json")
+    alone, by_workers = offload(*given), offload(*given, "--workers", "2")
+    assert (alone.code, "acme" in alone.out) == (0, True)
+    assert by_workers == alone

@@ -35,6 +35,7 @@ from offload_core.recover import recover_records
 from offload_core.tier import Tier, open_store
 from offload_core.verify import Verification
 from offload_hooks.errors import OffloadError
+from offload_hooks.metadata_stores import WritableMetadataStore
 from offload_hooks.testing import MemoryMetadataStore
 from offload_hooks.values import ListedObject, ObjectStat
 
@@ -97,14 +98,20 @@ def world(root: Path, **options: Any) -> ListsMore:
         return ListsMore.open(tier.spec)
 
 
-def open_records(tier: Tier) -> AbstractContextManager[Records]:
-    """What records name: of the topic's ledgers the first copies."""
-    place, store = tier_record(tier), MemoryMetadataStore()
+def write_record(tier: Tier, store: WritableMetadataStore) -> None:
+    """Record the topic: of its ledgers the first copies."""
+    place = tier_record(tier)
     ledgers = [
         closed_ledger(100 + number, PAYLOADS, copied(uuid_of(number), driver=place))
         for number in range(LEDGERS)
     ]
     ManagedLedgerRecords(store).write(MANAGED_LEDGER, ManagedLedgerInfo(ledgers=tuple(ledgers)), None)
+
+
+def open_records(tier: Tier) -> AbstractContextManager[Records]:
+    """The same, in memory."""
+    store = MemoryMetadataStore()
+    write_record(tier, store)
     return nullcontext(StoreRecords(store))
 
 

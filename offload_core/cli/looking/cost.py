@@ -100,7 +100,7 @@ def cost(
         own = named(records_option, "the records")
         with (
             opened(url, driver, option, layer) as tier,
-            looking(master, workers, processes, records=records) as executor,
+            looking(master, workers, processes) as executor,
             err.status("looking at objects") as status,
         ):
             stored = survey_stored(

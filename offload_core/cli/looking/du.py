@@ -67,7 +67,7 @@ def du(
     with (
         reported(debug),
         opened(url, driver, option, layer) as tier,
-        looking(master, workers, processes, records=records) as executor,
+        looking(master, workers, processes) as executor,
     ):
         given = named(records_option, "the records")
         source = nullcontext() if records is None else open_records(records, tier.store, tier.options, given)

@@ -105,7 +105,7 @@ def ls(
         level = Level.LEDGER if ledgers else by or Level.TOPIC
         with (
             opened(url, driver, option, layer) as tier,
-            looking(master, workers, processes, records=records) as executor,
+            looking(master, workers, processes) as executor,
             _inventory(
                 tier, prefix, records, records_option, TopicPatterns(tuple(topic or ())), executor
             ) as found,
@@ -143,7 +143,7 @@ def _inventory(
     if records is not None:
         given = named(records_option, "the records")
         with open_records(records, tier.store, tier.options, given) as source:
-            yield iter(recorded_ledgers(tier.store, source, prefix=prefix, wanted=wanted))
+            yield iter(recorded_ledgers(tier.store, source, prefix=prefix, wanted=wanted, executor=executor))
         return
     with LedgerSurvey() as survey:
         with count_bar("pairs of objects") as listener:

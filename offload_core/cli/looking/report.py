@@ -60,7 +60,7 @@ def report(
         own = named(records_option, "the records")
         with (
             opened(url, driver, option, layer) as tier,
-            looking(master, workers, processes, records=records) as executor,
+            looking(master, workers, processes) as executor,
             err.status("looking at objects") as status,
         ):
             verification = None
