@@ -54,8 +54,8 @@ def test_what_cannot_work_is_an_error_that_names_both_before_anything_is_unpickl
 
 
 def test_an_exports_work_is_compared_too(versions):
-    error = _call(versions | {"pulsar-offload": "0.0.1"}, NOT_A_PICKLE, NOT_A_PICKLE)
-    assert isinstance(error, VersionMismatchError)
+    answer = _call(versions | {"pulsar-offload": "0.0.1"}, NOT_A_PICKLE, NOT_A_PICKLE)
+    assert isinstance(answer.error, VersionMismatchError)
 
 
 def test_other_differences_are_a_warning_once(versions, caplog):
