@@ -127,7 +127,7 @@ class ManyObjects:
         """Delete objects, many with each request."""
         for _ in range(0, len(keys), LISTED_AT_ONCE):
             self._wait()
-        self.deleted.update(keys)
+        self.deleted.update(key for key in keys if parse_key(key) is not None)  # not what lies beside them
         return len(keys)
 
     @hookimpl

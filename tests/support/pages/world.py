@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from shutil import copy2
 from typing import Any
+from uuid import uuid4
 
 from commands import install_into
 from configured import configuration_file
@@ -213,7 +214,7 @@ class World:
         from kazoo.client import KazooClient
 
         server = self._fixture("zookeeper")
-        root = f"/pages-{os.getpid()}-{id(self)}"
+        root = f"/pages-{uuid4()}"
         client = KazooClient(f"{server.host}:{server.port}")
         client.start()
         try:
