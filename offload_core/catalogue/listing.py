@@ -18,8 +18,10 @@ from offload_core.catalogue.model import Catalogue, Problem, StoredObject, build
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, read_index
 from offload_core.codec.filtered_objects import has_gaps, is_filtered, is_settled
 from offload_core.codec.object_format import (
+    CLUSTER_KEY,
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
+    TOPIC_KEY,
     ObjectKey,
     parse_block_checksums_key,
     parse_checksum_key,
@@ -161,8 +163,8 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
         metadata = _user_metadata(tier, pair, pair.data.key if pair.data else seen.key)
         stored = StoredObject(
             key=pair.key,
-            cluster=metadata.get("pulsarclustername"),
-            managed_ledger=pair.key.managed_ledger or metadata.get("managedledgername"),
+            cluster=metadata.get(CLUSTER_KEY),
+            managed_ledger=pair.key.managed_ledger or metadata.get(TOPIC_KEY),
             data_bytes=pair.data.size_bytes if pair.data else None,
             index_bytes=pair.index.size_bytes if pair.index else None,
             modified_at=seen.modified_at,

@@ -18,6 +18,11 @@ from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 FORMAT_VERSION = "1"
+TOPIC_KEY = "managedledgername"
+CLUSTER_KEY = "pulsarclustername"
+ROLE_KEY = "role"
+SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
+"""In the user metadata of the objects; docs/formats/index.md."""
 
 _CHECKSUMS_SUFFIX = "-checksums"
 _CHECKSUMS_FILE = "_checksums"

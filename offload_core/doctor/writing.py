@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY
 from offload_core.doctor.advice import REPORT_DRIVER
 from offload_core.doctor.findings import Finding, failed, ok, skipped, warning
 from offload_core.doctor.probe import Probe, Subject
@@ -26,8 +27,8 @@ CLOCK_SKEW_S = 60
 
 METADATA = {
     "s3managedledgeroffloaderformatversion": "1",
-    "managedledgername": "public/default/persistent/offload%2Fdoctor%C3%A9",
-    "pulsarclustername": "offload-doctor",
+    TOPIC_KEY: "public/default/persistent/offload%2Fdoctor%C3%A9",
+    CLUSTER_KEY: "offload-doctor",
 }
 """What Pulsar stores with both objects of a ledger, besides their role; names of topics are percent-encoded."""
 

@@ -17,7 +17,7 @@ from offload_core.catalogue import Records, TopicName, concurrently, read_each
 from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
 from offload_core.catalogue.listing import Pair, stream_attempts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.codec.object_format import ObjectKey, parse_key
+from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, ObjectKey, parse_key
 from offload_core.executors import Executor
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.garbage import Garbage, Kind, objects_of
@@ -121,8 +121,8 @@ class Finder:
                 metadata = {} if found.pair.key.is_mapfile else self._tier.stat(data.key).user_metadata
             except (StoreError, FormatError):
                 return None
-            is_its = metadata.get("managedledgername") == named.topic
-            return metadata.get("pulsarclustername") if is_its else None
+            is_its = metadata.get(TOPIC_KEY) == named.topic
+            return metadata.get(CLUSTER_KEY) if is_its else None
 
         found = concurrently(look, self._survey.needed(_SAMPLES))
         return frozenset(cluster for cluster in found if cluster is not None)

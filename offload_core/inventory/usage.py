@@ -17,6 +17,7 @@ from offload_core.catalogue import UNKNOWN_TOPIC, Records, TopicName, recorded_c
 from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, pair_up
 from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.codec.object_format import TOPIC_KEY
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
@@ -27,7 +28,6 @@ OTHER = "(other objects)"
 
 UNKNOWN_CLASS = "(not said)"
 _TOPICS_AT_ONCE = 2048
-_TOPIC_KEY = "managedledgername"
 _DOMAIN = "persistent://"
 _AGES = (
     (1, "under 1 day"),
@@ -202,7 +202,7 @@ def _owner(tier: Tier, pair: Pair) -> TopicName | None:
     seen = pair.data or pair.index
     assert seen is not None
     try:
-        name = tier.stat(seen.key).user_metadata.get(_TOPIC_KEY)
+        name = tier.stat(seen.key).user_metadata.get(TOPIC_KEY)
     except ObjectNotFoundError:
         return None
     return None if name is None else topic_of_managed_ledger(name)

@@ -15,14 +15,15 @@ from offload_core.codec.filtered_objects import (
     FILTERED_STOP_KEY,
 )
 from offload_core.codec.ledger_metadata import DigestType, Ensemble, LedgerMetadata, LedgerState
-from offload_core.codec.object_format import FORMAT_VERSION_KEY
+from offload_core.codec.object_format import (
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    ROLE_KEY,
+    SOFTWARE_VERSION_KEY,
+)
 from offload_core.filters import FilterRecord, FilterRun
 from offload_core.filters.record import RECORD_KEY
 from offload_hooks.ledger_stores import LedgerStatus
-
-FORMAT_VERSION = "1"
-SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
-ROLE_KEY = "role"
 
 _NO_BOOKIE = "bookie:0"
 """BookKeeper's record names a bookie for each ensemble; the embedded store has none."""

@@ -20,7 +20,7 @@ from uuid import UUID, uuid4
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.catalogue.recorded import other_copy_key, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
 from offload_core.filters.recorded import recorded_filters
 from offload_core.metadata import (
@@ -159,7 +159,7 @@ class RecordedOffloads:
             try:
                 with closing(self._open_hot(ledger_id)) as reader:
                     offloaded = self._offloader_of(tier).offload(
-                        reader, uuid, {"managedledgername": name}, filter_run=filter_run, listener=watch
+                        reader, uuid, {TOPIC_KEY: name}, filter_run=filter_run, listener=watch
                     )
                 filtered = None if offloaded.filter is None else offloaded.filter.pack(short=True)
                 now = self._now_ms()

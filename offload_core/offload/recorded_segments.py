@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,
@@ -221,7 +221,7 @@ class RecordedSegments:
             handle = offloader.open_segment(
                 uuid,
                 segment.begin,
-                {"managedledgername": self.name},
+                {TOPIC_KEY: self.name},
                 max_segment_bytes=bounds.max_segment_bytes if segment.end is None else None,
                 segment_filter=segment_filter,
             )

@@ -22,7 +22,14 @@ from offload_core.codec.filtered_objects import (
     FILTERED_STOP_KEY,
     is_filtered,
 )
-from offload_core.codec.object_format import FORMAT_VERSION_KEY, ObjectFormat, ObjectKey
+from offload_core.codec.object_format import (
+    FORMAT_VERSION_KEY,
+    ROLE_KEY,
+    SOFTWARE_VERSION_KEY,
+    TOPIC_KEY,
+    ObjectFormat,
+    ObjectKey,
+)
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
 from offload_core.filters import FilterRecord
@@ -30,7 +37,6 @@ from offload_core.filters.indexed import indexed_filter
 from offload_core.filters.record import joined
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.offload.object_metadata import ROLE_KEY, SOFTWARE_VERSION_KEY
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.read_handles.cold_copy import ColdPiece, open_pieces
 from offload_core.relocate.byte_copies import Check
@@ -41,7 +47,6 @@ from offload_hooks.errors import DataLossError, OptionError
 from offload_hooks.ledger_stores import EntryBatch
 
 DEFAULT_BLOCK_BYTES = 64 << 20
-_TOPIC_KEY = "managedledgername"
 _OURS = frozenset(
     (
         FORMAT_VERSION_KEY,
@@ -205,7 +210,7 @@ class EntryCopies:
         """User metadata of the first copy, that stays."""
         piece = self._pieces(name, ledger)[0]
         found = piece.tier.stat(piece.key.data_key).user_metadata
-        return {_TOPIC_KEY: name} | {key: value for key, value in found.items() if key not in _OURS}
+        return {TOPIC_KEY: name} | {key: value for key, value in found.items() if key not in _OURS}
 
     def _filters(self, name: str, ledgers: Sequence[LedgerRecord]) -> dict[int, FilterRecord]:
         found: dict[int, FilterRecord] = {}

@@ -15,7 +15,7 @@ from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.listing import Pair, stream_pairs
 from offload_core.catalogue.topics import topic_of_managed_ledger
-from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.relocate.byte_copies import copy_attempt, same_objects
 from offload_core.relocate.comparison import check_objects, find_pair
@@ -23,7 +23,6 @@ from offload_core.tier import Tier
 from offload_core.verify import VerifiedObjects
 from offload_hooks.errors import ObjectNotFoundError, OffloadError
 
-_TOPIC_KEY = "managedledgername"
 _PAIRS_AT_ONCE = 2048
 
 
@@ -202,7 +201,7 @@ class PlainCopy:
         for listed in (pair.data, pair.index):
             if name is None and listed is not None:
                 try:
-                    name = self._source.stat(listed.key).user_metadata.get(_TOPIC_KEY)
+                    name = self._source.stat(listed.key).user_metadata.get(TOPIC_KEY)
                 except ObjectNotFoundError:
                     continue
         return None if name is None else topic_of_managed_ledger(name)

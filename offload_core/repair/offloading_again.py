@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
 from offload_core.catalogue.listing import find_pair
-from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterMode, FilterRecord, FilterRun
 from offload_core.managed_ledger import Environment
 from offload_core.managed_ledger.replacements import Replacement
@@ -159,7 +159,7 @@ class HotCopies:
 
         with closing(self.store.open(key.ledger_id)) as reader:
             offloaded = self.offloader_of(steps.tier, steps.name).offload(
-                reader, key.uuid, {"managedledgername": steps.name}, filter_run=run, listener=watch
+                reader, key.uuid, {TOPIC_KEY: steps.name}, filter_run=run, listener=watch
             )
             said = offloaded.filter
             filters = {} if said is None else {key.ledger_id: said.pack(short=True)}

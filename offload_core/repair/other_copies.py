@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from offload_core.catalogue.listing import find_pair, stream_pairs
-from offload_core.codec.object_format import ObjectKey
+from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, ObjectKey
 from offload_core.repair.contents import Contents, Expected, read_contents
 from offload_core.repair.mapfile_contents import read_mapfile_contents
 from offload_core.repair.object_bytes import ObjectBytes
 from offload_core.repair.salvage import Salvage
 from offload_core.tier import Tier
 from offload_core.verify.deep import DeepCheck, DeepTask
-from offload_core.verify.objects import CLUSTER_KEY, TOPIC_KEY, Examined, examine
+from offload_core.verify.objects import Examined, examine
 
 
 def copies_of(tier: Tier, ledger_ids: Collection[int]) -> Mapping[int, list[ObjectKey]]:

@@ -19,12 +19,12 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import BlockEntry
 from offload_core.codec.kernels.frames import fill_padding, frame_entries
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import plan_blocks
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
 from offload_core.codec.streaming import LEAST_PADDING_BYTES, streaming_block_length
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
-from offload_core.offload.object_metadata import ROLE_KEY, user_metadata
+from offload_core.offload.object_metadata import user_metadata
 from offload_core.repair.contents import Contents, FoundEntry, LedgerContents
 from offload_core.repair.index_build import index_of
 from offload_core.tier import Tier, upload_blocks
@@ -78,7 +78,7 @@ class Salvage:
         """Of the new object: what the old one said, and what is lost."""
         extra = {name: value for name, value in self.said.items() if name != ROLE_KEY}
         if self.key.managed_ledger is not None:
-            extra["managedledgername"] = self.key.managed_ledger
+            extra[TOPIC_KEY] = self.key.managed_ledger
         extra[REPAIRED_FROM_KEY] = self.key.data_key
         if self.lost.count:
             extra[LOST_KEY] = self.lost.pack()

@@ -23,9 +23,12 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.mapfile.index_file import parse_index_file
 from offload_core.codec.object_format import (
+    CLUSTER_KEY,
     FORMAT_VERSION,
     FORMAT_VERSION_KEY,
     INDEX_MAGIC,
+    ROLE_KEY,
+    TOPIC_KEY,
     ObjectKey,
 )
 from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, skips_ids
@@ -44,7 +47,6 @@ from offload_hooks.errors import (
 )
 from offload_hooks.values import ListedObject, ObjectStat
 
-TOPIC_KEY, CLUSTER_KEY, ROLE_KEY = "managedledgername", "pulsarclustername", "role"
 _TOPIC_OF_METADATA = "pulsar/managed-ledger"
 """The custom metadata of a ledger that a broker made."""
 

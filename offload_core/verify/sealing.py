@@ -16,10 +16,11 @@ from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import concurrently
 from offload_core.catalogue.listing import Pair
 from offload_core.codec.block_checksums import BlockChecksums, pack_block_checksums
+from offload_core.codec.object_format import CLUSTER_KEY, ROLE_KEY, TOPIC_KEY
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.deep import LedgerCount
-from offload_core.verify.objects import CLUSTER_KEY, ROLE_KEY, TOPIC_KEY, Examined
+from offload_core.verify.objects import Examined
 from offload_hooks.errors import ObjectExistsError, ObjectNotFoundError, OffloadError, StoreError
 from offload_hooks.values import ListedObject, ObjectStat
 
