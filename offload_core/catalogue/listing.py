@@ -31,7 +31,7 @@ from offload_core.codec.salvaged_objects import lost_of
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
-from offload_hooks.values import ListedObject
+from offload_hooks.values import ListedObject, ObjectStat
 
 
 @dataclass(slots=True)
@@ -104,6 +104,32 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
     stem = key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
     found = (pair for pair in stream_pairs(tier, stem) if pair.key.data_key == key.data_key)
     return next(found, None)
+
+
+def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
+    """The same where nothing is listed, by lookups; without checksums of blocks. Of both objects none may be there."""
+    data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    pair = Pair(key, data=listed_of(data), index=listed_of(index))
+    if key.checksum_keys is not None:
+        pair.data_checksums, pair.index_checksums = (
+            listed_of(look_up(tier, each)) for each in key.checksum_keys
+        )
+    elif data is not None:
+        pair.user_metadata = data.user_metadata
+    return pair
+
+
+def look_up(tier: Tier, key: str) -> ObjectStat | None:
+    """What the tier has under a key; None if it has nothing."""
+    try:
+        return tier.stat(key)
+    except ObjectNotFoundError:
+        return None
+
+
+def listed_of(stat: ObjectStat | None) -> ListedObject | None:
+    """An object that was looked up, as a listing shows it."""
+    return None if stat is None else stat.as_listed()
 
 
 def pair_up(objects: Iterable[ListedObject]) -> Iterator[Pair]:

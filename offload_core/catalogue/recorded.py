@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.known_tiers import place_text
-from offload_core.catalogue.listing import Pair, describe_pair
+from offload_core.catalogue.listing import describe_pair, look_up_pair
 from offload_core.catalogue.model import (
     Catalogue,
     Ledger,
@@ -38,8 +38,6 @@ from offload_core.metadata import (
     SegmentStatus,
 )
 from offload_core.tier import Tier
-from offload_hooks.errors import ObjectNotFoundError
-from offload_hooks.values import ListedObject, ObjectStat
 
 MAPFILE_DRIVER = "filesystem"
 """Pulsar's driver that stores MapFiles."""
@@ -218,7 +216,7 @@ def _unfinished(stored: StoredObject, detail: str) -> StoredObject:
 
 
 def _described(tier: Tier, key: ObjectKey, read_indexes: bool) -> StoredObject | None:
-    pair = _pair(tier, key)
+    pair = look_up_pair(tier, key)
     return describe_pair(tier, pair, read_indexes=read_indexes) if pair.data or pair.index else None
 
 
@@ -238,7 +236,7 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
     if copy.key.is_mapfile:
         return nothing
     other = replace(copy.key, ledger_id=copy.ledger_id if copy.key.ledger_id is None else None)
-    pair = _pair(tier, other)
+    pair = look_up_pair(tier, other)
     seen = pair.index or pair.data
     if seen is None:
         return nothing
@@ -254,27 +252,6 @@ def _not_there(tier: Tier, copy: RecordedCopy) -> StoredObject:
         if copy.mapfile_key is None
         else "it is a streaming object, and its record does not tell of segments; take the one in the metadata store",
     )
-
-
-def _pair(tier: Tier, key: ObjectKey) -> Pair:
-    data = _stat(tier, key.data_key)
-    pair = Pair(key, data=_listed(data), index=_listed(_stat(tier, key.index_key)))
-    if key.checksum_keys is not None:
-        pair.data_checksums, pair.index_checksums = (_listed(_stat(tier, each)) for each in key.checksum_keys)
-    elif data is not None:
-        pair.user_metadata = data.user_metadata
-    return pair
-
-
-def _stat(tier: Tier, key: str) -> ObjectStat | None:
-    try:
-        return tier.stat(key)
-    except ObjectNotFoundError:
-        return None
-
-
-def _listed(stat: ObjectStat | None) -> ListedObject | None:
-    return None if stat is None else stat.as_listed()
 
 
 def _build_topic(

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 
 from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.listing import Pair
+from offload_core.catalogue.listing import Pair, listed_of, look_up, look_up_pair
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import ManagedLedgerInfo
 from offload_core.read_handles import ColdReaders, ReadMemory
@@ -20,8 +20,7 @@ from offload_core.verify import Code, Severity
 from offload_core.verify.deep import DeepCheck, DeepTask
 from offload_core.verify.findings import Finding
 from offload_core.verify.objects import examine
-from offload_hooks.errors import DataLossError, ObjectNotFoundError
-from offload_hooks.values import ListedObject
+from offload_hooks.errors import DataLossError
 
 
 def check_objects(tier: Tier, key: ObjectKey) -> None:
@@ -31,7 +30,7 @@ def check_objects(tier: Tier, key: ObjectKey) -> None:
         DataLossError: something is wrong with it, as its first finding says.
         StoreError: of the tier.
     """
-    examined = examine(tier, find_pair(tier, key))
+    examined = examine(tier, attempt_at(tier, key))
     if examined is None or examined.index is None or examined.pair.data is None:
         findings = [] if examined is None else examined.findings
         _refuse(key, findings)
@@ -92,18 +91,8 @@ def _refuse(key: ObjectKey, findings: list[Finding]) -> None:
             )
 
 
-def find_pair(tier: Tier, key: ObjectKey) -> Pair:
+def attempt_at(tier: Tier, key: ObjectKey) -> Pair:
     """An attempt as it would be listed."""
-    pair = Pair(key, data=_listed(tier, key.data_key), index=_listed(tier, key.index_key))
-    if key.checksum_keys is not None:
-        pair.data_checksums, pair.index_checksums = (_listed(tier, each) for each in key.checksum_keys)
-    pair.block_checksums = _listed(tier, key.block_checksums_key)
+    pair = look_up_pair(tier, key)
+    pair.block_checksums = listed_of(look_up(tier, key.block_checksums_key))
     return pair
-
-
-def _listed(tier: Tier, key: str) -> ListedObject | None:
-    try:
-        stat = tier.stat(key)
-    except ObjectNotFoundError:
-        return None
-    return ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)

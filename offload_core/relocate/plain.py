@@ -18,7 +18,7 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.relocate.byte_copies import copy_attempt, same_objects
-from offload_core.relocate.comparison import check_objects, find_pair
+from offload_core.relocate.comparison import attempt_at, check_objects
 from offload_core.tier import Tier
 from offload_core.verify import VerifiedObjects
 from offload_hooks.errors import ObjectNotFoundError, OffloadError
@@ -82,7 +82,7 @@ class _PairMaker:
     def _half_or(self, failure: OffloadError, task: _Task) -> PlainStatus | OffloadError:
         """Half, if the source's was deleted meanwhile; the failure, if it is the target where something is missing."""
         try:
-            left = find_pair(self.source, task.key)
+            left = attempt_at(self.source, task.key)
         except OffloadError as other:
             return other
         return PlainStatus.HALF if left.data is None or left.index is None else failure
@@ -191,7 +191,7 @@ class PlainCopy:
             if isinstance(made, OffloadError):
                 raise made
             if self._state is not None and made in (PlainStatus.COPIED, PlainStatus.THERE):
-                self._state.add(find_pair(self._target, each.pair.key), ())
+                self._state.add(attempt_at(self._target, each.pair.key), ())
             each.status = made
         except OffloadError as error:
             each.status, each.error = PlainStatus.FAILED, error
@@ -211,7 +211,7 @@ class PlainCopy:
         if pair.data is None or pair.index is None:
             return PlainStatus.HALF
         key = pair.key
-        known = find_pair(self._target, key)
+        known = attempt_at(self._target, key)
         if self._state is not None and known.data and known.index and self._state.find(known) is not None:
             return PlainStatus.THERE
         there = tuple(each.key for each in (known.data, known.index) if each is not None)

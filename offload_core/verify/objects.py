@@ -9,7 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from offload_core.catalogue.listing import Pair
+from offload_core.catalogue.listing import Pair, listed_of
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, decode_index, read_index_bytes
 from offload_core.codec.block_checksums import BlockChecksums, crc32c
 from offload_core.codec.entry_directory import parse_directory
@@ -121,8 +121,8 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         return _alone(tier, listed, found) if listed.is_lone else None
     pair = Pair(
         listed.key,
-        data=_listed(data),
-        index=_listed(index),
+        data=listed_of(data),
+        index=listed_of(index),
         data_checksums=listed.data_checksums,
         index_checksums=listed.index_checksums,
         block_checksums=listed.block_checksums,
@@ -220,10 +220,6 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
-
-
-def _listed(stat: ObjectStat | None) -> ListedObject | None:
-    return None if stat is None else stat.as_listed()
 
 
 def _user_metadata(stat: ObjectStat, role: str) -> list[Finding]:
