@@ -107,8 +107,20 @@ WHOLE = range(2**63)
 INT64 = range(-(2**63), 2**63)
 """All integers of 64 bits with a sign."""
 
+_WHOLE = re.compile("-?[0-9]{1,20}")
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII | re.IGNORECASE)
 _Choice = TypeVar("_Choice", bound=Enum)
+
+
+def whole_number(text: str, within: range = WHOLE) -> int | None:
+    """The integer that a text has in decimal; None if it is another text, or not in this range.
+
+    As `int`, but without signs that are not a minus, white space, underscores and digits of other scripts, and without
+    the error (and, before it, the time) that very long ones cost there.
+    """
+    if not _WHOLE.fullmatch(text) or (value := int(text)) not in within:
+        return None
+    return value
 
 
 def shortened(value: object) -> str:
@@ -197,7 +209,8 @@ class JsonObject:
 
     def text(self, name: str) -> str:
         """A text."""
-        return self._typed(name, str, "a text")
+        value: str = self._typed(name, str, "a text")
+        return value
 
     def optional_text(self, name: str) -> str | None:
         """A text; None if the field is null or not there."""
@@ -224,7 +237,7 @@ class JsonObject:
 
     def uuids(self, name: str) -> tuple[UUID, ...]:
         """A list of UUIDs."""
-        return tuple(self._uuid(name, each) for each in self.list(name))
+        return tuple(self._uuid(name, each) for each in self.array(name))
 
     def choice(self, name: str, kind: type[_Choice]) -> _Choice:
         """One of the values of an enumeration of texts."""
@@ -234,33 +247,34 @@ class JsonObject:
             raise self.wrong(name, f"one of {', '.join(each.value for each in kind)}")
         return found
 
-    def list(self, name: str) -> list[Any]:
+    def array(self, name: str) -> list[Any]:
         """A list, of anything."""
-        return self._typed(name, list, "a list")
+        value: list[Any] = self._typed(name, list, "a list")
+        return value
 
     def integers(self, name: str, *, length: int | None = None, within: range = WHOLE) -> tuple[int, ...]:
         """A list of integers in this range; of exactly `length`, if that is given."""
-        values = self.list(name)
+        values = self.array(name)
         right = all(type(each) is int and each in within for each in values)
         if not right or (length is not None and len(values) != length):
             count = "" if length is None else f"{length} "
             raise self.wrong(name, f"a list of {count}whole numbers from {within[0]} to {within[-1]}")
         return tuple(values)
 
-    def object(self, name: str) -> JsonObject:
+    def nested(self, name: str) -> JsonObject:
         """An object in it."""
         return self._inner(f"{self.path}{name}.", self._typed(name, dict, "an object"))
 
-    def objects(self, name: str) -> Iterator[JsonObject]:
+    def nested_objects(self, name: str) -> Iterator[JsonObject]:
         """A list of objects."""
-        for number, each in enumerate(self.list(name)):
+        for number, each in enumerate(self.array(name)):
             if not isinstance(each, dict):
                 raise self.wrong(name, "a list of objects")
             yield self._inner(f"{self.path}{name}[{number}].", each)
 
     def texts(self, name: str) -> dict[str, str]:
         """An object that maps text to text."""
-        values = self._typed(name, dict, "an object of texts")
+        values: dict[str, str] = self._typed(name, dict, "an object of texts")
         if not all(isinstance(each, str) for each in values.values()):
             raise self.wrong(name, "an object of texts")
         return values

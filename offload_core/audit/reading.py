@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +10,8 @@ from pathlib import Path
 from uuid import UUID
 
 from offload_core.audit.log import VERSION
-from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError
+from offload_hooks.json_text import JsonObject, read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,36 +61,27 @@ def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
 
 def _parsed(line: bytes) -> object:
     try:
-        return json.loads(line)
-    except ValueError:
+        return read_json(line, "a line of an audit log")
+    except FormatError:
         return None
 
 
-def _line(fields: object, place: str) -> AuditLine:
+def _line(value: object, place: str) -> AuditLine:
+    fields = JsonObject.of(value, "a line of an audit log", key=place)
+    fields.check_version(VERSION)
     try:
-        if not isinstance(fields, dict):
-            raise TypeError("a line is an object")
-        if fields["version"] != VERSION:
-            raise UnsupportedVersionError(
-                "a line of an audit log has a version that is not known",
-                key=place,
-                expected=VERSION,
-                found=fields["version"],
-            )
-        uuid = fields.get("uuid")
-        return AuditLine(
-            at=datetime.fromisoformat(fields["at"]).astimezone(UTC),
-            action=str(fields["action"]),
-            managed_ledger=fields.get("managed_ledger"),
-            ledger_id=fields.get("ledger_id"),
-            uuid=None if uuid is None else UUID(uuid),
-            copy=fields.get("copy"),
-            why=str(fields.get("why", "")),
-            key=fields.get("key"),
-            before=fields.get("before"),
-            after=fields.get("after"),
-        )
-    except UnsupportedVersionError:
-        raise
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise FormatError("a line is none of an audit log", key=place) from error
+        at = datetime.fromisoformat(fields.text("at")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise fields.wrong("at", "a time as in ISO 8601") from None
+    return AuditLine(
+        at=at,
+        action=fields.text("action"),
+        managed_ledger=fields.optional_text("managed_ledger"),
+        ledger_id=fields.optional_integer("ledger_id"),
+        uuid=fields.optional_uuid("uuid"),
+        copy=fields.optional_text("copy"),
+        why=fields.optional_text("why") or "",
+        key=fields.optional_text("key"),
+        before=fields.optional_text("before"),
+        after=fields.optional_text("after"),
+    )

@@ -18,6 +18,7 @@ from offload_core.scan.runs import read_share
 from offload_core.scan.tasks import LedgerShare, TimeRange
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
+from offload_hooks.json_text import whole_number
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,8 +45,8 @@ def parse_time(text: str, option: str) -> int | datetime:
     Raises:
         OptionError: another form; `option` is named.
     """
-    if text.isascii() and text.isdigit():
-        return int(text)
+    if (milliseconds := whole_number(text)) is not None:
+        return milliseconds
     expected = "milliseconds since the epoch, or a time like 2026-11-21T08:30:00Z"
     try:
         time = datetime.fromisoformat(text)

@@ -71,7 +71,7 @@ def decode(data: bytes, key: str) -> Sidecar:
     sidecar = Sidecar(metadata=metadata, upload_id=upload_id if isinstance(upload_id, str) else "")
     if not isinstance(fields.values.get("replaced"), dict):
         return sidecar
-    replaced = fields.object("replaced")
+    replaced = fields.nested("replaced")
     return Sidecar(
         metadata=metadata,
         upload_id=sidecar.upload_id,
