@@ -131,7 +131,7 @@ class Piece:
     @property
     def data_bytes(self) -> int:
         """Bytes of the ledger's blocks in the object."""
-        return sum(block.length for block in self.ledger.blocks)
+        return self.ledger.blocks.data_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

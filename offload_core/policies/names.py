@@ -102,7 +102,10 @@ def checked_policies(said: Mapping[str, Any], named: Mapping[str, str], where: s
 def _whole_number(name: str, value: object, where: str) -> int:
     number = whole_number(str(value), INT64) if isinstance(value, int | str) else None
     if number is None:
-        raise OptionError(f"{where}: {name} is no whole number", found=shortened(value))
+        raise OptionError(
+            f"{where}: {name} is no whole number",
+            found=shortened(repr(value) if isinstance(value, str) else value),
+        )
     return number
 
 
