@@ -6,7 +6,7 @@ Each decoder (`pip17`, `streaming`, `mapfile.layout`) turns bytes into an `Objec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
 import numpy as np
@@ -134,6 +134,13 @@ class BlockTable(Sequence[IndexedBlock]):
         """Of all blocks."""
         return int(self.lengths.sum())
 
+    def condensed(self) -> BlockTable:
+        """One block that stands for all: the first's place and first entry, the last's end, the length of all."""
+        if len(self) < 2:
+            return self
+        first, last = self[0], self[-1]
+        return BlockTable.of([replace(first, length=self.data_bytes, end_entry_id=last.end_entry_id)])
+
     def where(self, chosen: npt.NDArray[np.bool_]) -> BlockTable:
         """The blocks for which a mask of as many values is true."""
         return self if chosen.all() else BlockTable(self._rows[chosen])
@@ -184,11 +191,24 @@ class LedgerIndex:
     """One ledger's blocks in an object, in order of their entries, and its metadata as the index keeps it.
 
     There is none of a ledger that a segment's record names, and of which a filter left out all entries.
+
+    Attributes:
+        condensed_blocks: how many blocks one stands for, if it stands for all of them: see `condensed`. Else None.
     """
 
     ledger_id: int
     metadata: LedgerMetadata | LedgerInfo
     blocks: BlockTable
+    condensed_blocks: int | None = None
+
+    @property
+    def block_count(self) -> int:
+        """How many blocks the ledger has in the object."""
+        return len(self.blocks) if self.condensed_blocks is None else self.condensed_blocks
+
+    def condensed(self) -> LedgerIndex:
+        """The same with one block that stands for all: enough to list the ledger, too little to read it."""
+        return replace(self, blocks=self.blocks.condensed(), condensed_blocks=self.block_count)
 
     @property
     def first_entry_id(self) -> int:
@@ -221,6 +241,10 @@ class ObjectIndex:
     ledgers: tuple[LedgerIndex, ...]
     sequence_file: SequenceFile | None = None
     directory: DirectoryPlace | None = None
+
+    def condensed(self) -> ObjectIndex:
+        """The same with one block for each ledger, as `LedgerIndex.condensed`."""
+        return replace(self, ledgers=tuple(ledger.condensed() for ledger in self.ledgers))
 
 
 BLOCK_FIELDS = NamedFields(("first entry id", "q"), ("part number", "i"), ("offset of its header", "q"))

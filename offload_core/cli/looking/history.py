@@ -89,7 +89,7 @@ def _events(
     audits: Sequence[AuditLine],
 ) -> list[Event]:
     uuids = set(_uuids(recorded))
-    with LedgerSurvey() as survey:
+    with LedgerSurvey(keeps_blocks=False) as survey:
         with count_bar("pairs of objects") as listener:
             survey.fill(
                 tier.store,
