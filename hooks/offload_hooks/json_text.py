@@ -26,7 +26,7 @@ MAX_DEPTH = 100
 """How deep lists and objects may nest; a caller may ask for less."""
 
 _INTEGERS = range(-(2**63), 2**64)
-_SHOWN = 200
+_SHOWN = 100
 
 
 def read_json(

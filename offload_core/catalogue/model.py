@@ -33,6 +33,7 @@ class Problem(enum.Enum):
     NO_INDEX = "no-index"
     NO_DATA = "no-data"
     BROKEN_INDEX = "broken-index"
+    BROKEN_METADATA = "broken-metadata"
     WRONG_LENGTH = "wrong-length"
     UNKNOWN_VERSION = "unknown-version"
     UNFINISHED = "unfinished"
