@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,13 +35,18 @@ class AuditLine:
     after: str | None
 
 
-def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
+def read_audit_log(
+    path: str | os.PathLike[str], *, wrong: Callable[[FormatError], None] | None = None
+) -> Iterator[AuditLine]:
     """The lines of a file, in their order.
+
+    Args:
+        wrong: takes the error of each line that is JSON and none of an audit log, or of a newer one; the next line
+            follows. None: it is raised.
 
     Raises:
         ObjectNotFoundError: it is not there. StoreError: it cannot be read.
-        FormatError: it is another file: it begins with no line of an audit log, whole or torn; or a line
-            is JSON, and none of an audit log. UnsupportedVersionError: of a newer one.
+        FormatError: it is another file: it begins with no line of an audit log, whole or torn; or see `wrong`.
     """
     try:
         with Path(path).open("rb") as file:
@@ -49,8 +54,16 @@ def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
                 parsed = _parsed(line)
                 if number == 1 and parsed is None and line.strip() and not line.startswith(b"{"):
                     raise FormatError("this is no audit log", key=os.fspath(path))
-                if parsed is not None:
-                    yield _line(parsed, f"{os.fspath(path)}, line {number}")
+                if parsed is None:
+                    continue
+                try:
+                    audit_line = _line(parsed, f"{os.fspath(path)}, line {number}")
+                except FormatError as error:
+                    if wrong is None:
+                        raise
+                    wrong(error)
+                else:
+                    yield audit_line
     except OSError as error:
         if isinstance(error, StoreError):
             raise
