@@ -32,10 +32,10 @@ from offload_drivers.sidecar import SUFFIX
 from offload_drivers.upload_records import (
     RECORD_SUFFIX,
     check_upload_id,
-    decode_record,
     encode_record,
     gone,
     is_upload_id,
+    listed_key,
     metadata_of,
     new_upload,
 )
@@ -105,7 +105,7 @@ class Staging:
             record = read_whole(path)
             if record is None:
                 continue
-            key = decode_record(record, upload_id)[0] if is_begun else ""
+            key = listed_key(record, upload_id) if is_begun else ""
             try:
                 started_at = utc_time(os.stat(path).st_mtime)
             except FileNotFoundError:
