@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import copy_bytes
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 
 _MOST = np.int64(op.LONGEST)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def is_text(data, position, end):
     """Whether the bytes are UTF-8."""
     while position < end:
@@ -48,7 +48,7 @@ def is_text(data, position, end):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spanned_bytes(cells, there):
     """How many bytes the spans have together."""
     total = np.int64(0)
@@ -58,7 +58,7 @@ def spanned_bytes(cells, there):
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_cells(data, pool, cells, there, values, value_offsets):
     """Copy the bytes that spans name behind one another; `value_offsets` int32 (cells + 1)."""
     used = np.int64(0)
@@ -76,7 +76,7 @@ def gather_cells(data, pool, cells, there, values, value_offsets):
         value_offsets[i + 1] = used
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def widen_decimals(data, pool, cells, there, words):
     """Big-endian numbers of any length to Arrow's 128 bits: `words` uint64 (cells × 2), low word first."""
     for i in range(len(cells)):

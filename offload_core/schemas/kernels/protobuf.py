@@ -7,15 +7,15 @@ Source: protobuf.dev, "Encoding".
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels import wire
 from offload_core.schemas.kernels.cells import is_text
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_varint(data, position, end):
     """The varint at `position`, uint64, and the position after it; −1 if it is not right."""
     value = np.uint64(0)
@@ -32,7 +32,7 @@ def _read_varint(data, position, end):
     return value, np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_length(data, position, end):
     """The length at `position`, and the position after it; −1 if there are not so many bytes."""
     value, position = _read_varint(data, position, end)
@@ -41,7 +41,7 @@ def _read_length(data, position, end):
     return np.int64(value), position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _skip(data, position, end, wire_type, number, groups):
     """The position behind a value that nobody wants, −1 if it is not right; `groups` is room for their numbers."""
     depth = 0
@@ -75,7 +75,7 @@ def _skip(data, position, end, wire_type, number, groups):
         wire_type, number = np.int64(tag) & 7, np.int64(tag) >> 3
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_number(data, position, end, kind):
     """The cell of a number, of a float its own bits, and the position after it; −1 if it is not right."""
     if kind <= wire.ENUM:
@@ -104,7 +104,7 @@ def _read_number(data, position, end, kind):
     return np.int64(np.int32(half)) if kind == wire.SFIXED_32 else np.int64(half), position + 4
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_known(numbers, first, count, value):
     """Whether a closed enum has this number."""
     low, high = first, first + count
@@ -117,7 +117,7 @@ def _is_known(numbers, first, count, value):
     return low < first + count and numbers[low] == value
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _clear(first, last, owner, owners, is_list, initial, initially_there, base, counts, items, cells, there):
     """Take back a member of a oneof: the slots from `first` to `last`, and all items in them."""
     for slot in range(first, last):
@@ -133,7 +133,7 @@ def _clear(first, last, owner, owners, is_list, initial, initially_there, base, 
                 items[slot] = cells[base[slot] + counts[slot] - 1] if counts[slot] else np.int64(0)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_messages(
     data,
     offsets,
