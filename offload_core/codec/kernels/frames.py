@@ -221,9 +221,9 @@ def frame_entries(values, value_offsets, entry_ids, first, last, block, position
 def fill_padding(block, position, end):
     """Fill `block[position:end]` with the padding pattern from its own start.
 
-    Bounds: `position` ≥ 0 and `end` ≤ the block's length.
+    Bounds: 0 ≤ `position` ≤ `end` ≤ the block's length.
     """
-    if position < 0 or end > len(block):
+    if not 0 <= position <= end <= len(block):
         raise IndexError("padding does not fit its block")
     while end - position >= 4:
         store_i32(block, position, np.int32(-19079507))

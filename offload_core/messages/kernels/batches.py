@@ -93,9 +93,9 @@ def survey_entries(entries, sizes, compressed, raw):
 def message_room(entries, first, last, sizes, raw):
     """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for.
 
-    Bounds: 0 ≤ `first`, and `last` is at most the arrays' lengths.
+    Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths.
     """
-    if first < 0 or last > min(len(entries), len(sizes), len(raw)) or entries.shape[1] < E_FIELDS:
+    if not 0 <= first <= last <= min(len(entries), len(sizes), len(raw)) or entries.shape[1] < E_FIELDS:
         raise IndexError("no such entries")
     room = np.int64(0)
     for i in range(first, last):
@@ -220,10 +220,10 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, 
     `entries` int64 table; per entry `scratch_offsets` int64 (−1: the payload is in `block`), `sizes` int64, the bytes
     of its payload as it is read, and `raw` uint8, `READ`, `PASS_ON` as it is, or `LEAVE_OUT`; `table` the output:
     `M_FIELDS` × messages, with room for all that the batches can hold.
-    Bounds: 0 ≤ `first`, and `last` is at most the arrays' lengths. An entry for whose messages `table` has no columns
+    Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths. An entry for whose messages `table` has no columns
     left is not right, nor is one whose payload is not in `block` or `scratch`.
     """
-    if first < 0 or last > min(len(entries), len(scratch_offsets), len(sizes), len(raw)):
+    if not 0 <= first <= last <= min(len(entries), len(scratch_offsets), len(sizes), len(raw)):
         raise IndexError("no such entries")
     if entries.shape[1] < E_FIELDS or table.shape[0] < M_FIELDS:
         raise IndexError("a table is too narrow")
