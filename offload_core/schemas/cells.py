@@ -34,6 +34,8 @@ A cell takes 9 bytes here and up to 16 in its Arrow array. What one message has 
 this, or `CELLS_PER_BYTE` for each of its bytes if that is more.
 """
 CELLS_PER_BYTE = 16
+MOST_ARROW_BYTES = 16 * MOST_CELLS
+"""How many bytes the arrays of a batch of several versions may have together; a batch that would have more is split."""
 
 Fill = Callable[[Numbers, int, Numbers, Numbers, Numbers, Numbers, Bytes, Bytes], int]
 """A kernel with its own arguments: answers below 0 when all is read, else the row where it stopped.

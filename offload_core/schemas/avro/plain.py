@@ -1,4 +1,4 @@
-"""One datum, read plainly: the twin of program and kernel, and the one that says what is wrong with a datum.
+"""One datum, read plainly: the reference implementation of program and kernel, and what says why a datum is wrong.
 
 Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, a union of several types a
 dict of its members, a time an integer of the column's unit.
@@ -13,7 +13,7 @@ from typing import Any
 
 from offload_core.schemas.avro.program import Branches, convert, goes_to, is_default, named, writer_fields
 from offload_core.schemas.avro.targets import simple
-from offload_core.schemas.avro.types import AvroType
+from offload_core.schemas.avro.types import AvroType, Field
 from offload_hooks.errors import PayloadError
 
 _EXACT = Context(prec=60)
@@ -45,6 +45,7 @@ class _Source:
         self.position = 0
         self._budget = len(datum)
         self._branches = Branches()
+        self._targets: dict[tuple[int, int], dict[str, Field]] = {}  # by the ids of records
 
     def value(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None) -> Any:
         if writer.kind == "union":
@@ -90,8 +91,11 @@ class _Source:
 
     def _record(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None) -> dict[str, Any]:
         wanted = [field for field in reader.fields if fields is None or field.name in fields]
-        sources = writer_fields(writer, wanted)
-        targets = {source.name: other for other in wanted if (source := sources[other.name]) is not None}
+        targets = self._targets.get((id(writer), id(reader)))
+        if targets is None:
+            sources = writer_fields(writer, wanted)
+            targets = {source.name: other for other in wanted if (source := sources[other.name]) is not None}
+            self._targets[id(writer), id(reader)] = targets
         read: dict[str, Any] = {}
         for field in writer.fields:
             target = targets.get(field.name)
