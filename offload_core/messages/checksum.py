@@ -7,7 +7,7 @@ import functools
 
 import google_crc32c
 
-from offload_core.codec.c_functions import function_address
+from offload_core.codec.kernels.c_functions import function_address
 
 
 def crc32c(data: bytes) -> int:

@@ -1,7 +1,7 @@
 """Many payloads decompressed by one call that leaves the interpreter's lock to other threads.
 
 It calls C functions by address: of LZ4 in the compiled module of the package `lz4`, of zstd in that of `zstandard`,
-of libdeflate as `codec.c_functions` finds it. Where a build hides one, and for Snappy, which no package shows,
+of libdeflate as `codec.kernels.c_functions` finds it. Where a build hides one, and for Snappy, which no package shows,
 payloads are left to `compression.decompress_into`, one by one; so are those that a function refuses: it says why.
 """
 
@@ -16,7 +16,7 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.codec.c_functions import Decompressor, function_address, inflate_address
+from offload_core.codec.kernels.c_functions import Decompressor, function_address, inflate_address
 from offload_core.messages.arrays import Bytes
 from offload_core.messages.kernels import payloads as kernels
 

@@ -6,7 +6,6 @@ the twin then names the fault. Every length is checked against the block before 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import (
@@ -17,6 +16,7 @@ from offload_core.codec.kernels.intrinsics import (
     store_i32,
     store_i64,
 )
+from offload_core.kernel import kernel
 
 ALL_READ = 1
 """The walk came to the block's end, or to its padding, which is right."""
@@ -32,7 +32,7 @@ _PADDING = np.uint32(0xFEDCDEAD)
 _PADDING_BYTES = (0xFE, 0xDC, 0xDE, 0xAD)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _padding_is_right(block, position, end):
     """True when the padding pattern fills `block[position:end]`, from its own start."""
     start = position
@@ -47,7 +47,7 @@ def _padding_is_right(block, position, end):
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _frame_length(block, position, end, block_end, next_entry_id, gaps):
     """Length of the entry framed at `position` of a window that ends at `end`, in a block that ends at `block_end`.
 
@@ -71,14 +71,14 @@ def _frame_length(block, position, end, block_end, next_entry_id, gaps):
     return np.int64(-BAD_FRAME)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(entry_ids, first, count):
     """The ids of consecutive entries: apart from the walk, where it costs next to nothing."""
     for i in range(count):
         entry_ids[i] = first + i
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def find_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, byte_room, entry_ids, offsets, lengths
 ):
@@ -120,7 +120,7 @@ def find_entries(
     return status, position, next_entry_id, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, values, value_offsets, entry_ids
 ):
@@ -161,7 +161,7 @@ def copy_entries(
     return status, position, next_entry_id, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def frame_entries(values, value_offsets, entry_ids, first, last, block, position):
     """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
 
@@ -177,7 +177,7 @@ def frame_entries(values, value_offsets, entry_ids, first, last, block, position
     return position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_padding(block, position, end):
     """Fill `block[position:end]` with the padding pattern from its own start."""
     while end - position >= 4:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import copy_bytes
+from offload_core.kernel import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_kept(data, offsets, dropped, out, out_offsets):
     """Copy the payloads that are not `dropped` to `out`; answers how many.
 

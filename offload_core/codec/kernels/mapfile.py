@@ -6,10 +6,9 @@ then names the fault. Every length is checked before it is used.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from offload_core.codec.c_functions import INFLATED
+from offload_core.codec.kernels.c_functions import INFLATED
 from offload_core.codec.kernels.frames import ALL_READ, BAD_FRAME, CUT_OFF, OUT_OF_ROOM
 from offload_core.codec.kernels.intrinsics import (
     address_of,
@@ -20,6 +19,7 @@ from offload_core.codec.kernels.intrinsics import (
     load_i64,
     store_i32,
 )
+from offload_core.kernel import kernel
 
 _KEY = 8
 _RECORD_HEAD = 16
@@ -29,7 +29,7 @@ _MARK_OF_NEGATIVES = 136
 as many bytes more as are missing to 144."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def locate_records(window, position, end, sync, previous_key, room, byte_room, keys, offsets, lengths):
     """Find the values of the next records; twin: `records.walk_records`.
 
@@ -88,7 +88,7 @@ def locate_records(window, position, end, sync, previous_key, room, byte_room, k
     return ALL_READ, position, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def inflate_values(inflate, decompressor, window, offsets, lengths, enough, out, sizes, counts):
     """Inflate zlib streams of `window` (uint8) behind one another into `out` (uint8); twin: `zlib_streams.inflate`.
 
@@ -117,7 +117,7 @@ def inflate_values(inflate, decompressor, window, offsets, lengths, enough, out,
     return len(offsets)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def make_checksums(crc32, data, chunk_bytes, checksums):
     """The CRC-32 of each `chunk_bytes` bytes of `data` (uint8), big-endian into `checksums` (uint8, four bytes each).
 
@@ -130,7 +130,7 @@ def make_checksums(crc32, data, chunk_bytes, checksums):
         store_i32(checksums, 4 * np.int64(i), np.int32(crc))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def open_values(array, offsets, lengths):
     """Turn the places of `BytesWritable` values into those of the bytes in them; twin: `records.open_value`.
 
@@ -144,7 +144,7 @@ def open_values(array, offsets, lengths):
     return len(offsets)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_values(array, offsets, lengths, room, values, value_offsets):
     """Copy at most `room` values behind one another into `values`, as Arrow's binary layout has them; how many.
 
@@ -161,7 +161,7 @@ def copy_values(array, offsets, lengths, room, values, value_offsets):
     return room
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_lengths(data, lengths):
     """Read `len(lengths)` variable-length integers; twin: `sync_blocks.read_lengths_plainly`.
 

@@ -6,7 +6,6 @@ fault. Every length is checked against the window before it is used.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import (
@@ -18,6 +17,7 @@ from offload_core.codec.kernels.intrinsics import (
     store_i32,
     store_i64,
 )
+from offload_core.kernel import kernel
 
 PASSED = 0
 """The walk came to where it was to stop."""
@@ -31,7 +31,7 @@ FULL = 3
 _HEAD = 16
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _frame_length(window, position, entry_id, max_bytes, checksum, seed):
     """Payload bytes of the frame at `position`, which must be that of `entry_id`; else minus a status."""
     remaining = len(window) - position
@@ -48,7 +48,7 @@ def _frame_length(window, position, entry_id, max_bytes, checksum, seed):
     return length
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pass_frames(window, position, stop, entry_id, stop_entry_id, max_bytes, checksum, seed):
     """Check frames until one begins at or behind `stop`, or is that of `stop_entry_id`.
 
@@ -66,7 +66,7 @@ def pass_frames(window, position, stop, entry_id, stop_entry_id, max_bytes, chec
     return PASSED, position, entry_id, passed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_frames(
     window, position, entry_id, stop_entry_id, max_bytes, checksum, seed, byte_room, values, value_offsets
 ):
@@ -92,7 +92,7 @@ def copy_frames(
     return PASSED, position, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def frame_entries(values, value_offsets, first, last, first_entry_id, checksum, seed, frames):
     """Write the entries `first` … `last` − 1 as frames to the beginning of `frames` (uint8); answers the end.
 

@@ -5,10 +5,10 @@ The value of an entry lies in the block, or, once decompressed, in the scratch b
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import load_i32
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.fields import (
     E_BATCH_SIZE,
     E_CHUNKS,
@@ -60,7 +60,7 @@ LEAST_MESSAGE_BYTES = 6
 """What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def survey_entries(entries, sizes, compressed, raw):
     """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
 
@@ -83,7 +83,7 @@ def survey_entries(entries, sizes, compressed, raw):
     return encrypted, chunks, transactional, packed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def message_room(entries, first, last, sizes, raw):
     """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for."""
     room = np.int64(0)
@@ -93,7 +93,7 @@ def message_room(entries, first, last, sizes, raw):
     return room
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_single(data, position, end, table, at):
     """Fill column `at` from a `SingleMessageMetadata`.
 
@@ -142,7 +142,7 @@ def _read_single(data, position, end, table, at):
     return size, compacted_out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table, count):
     """Columns for the `size` messages in `data[position:end]`; answers the new count, −1 if the batch is not right."""
     for i in range(size):
@@ -172,7 +172,7 @@ def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table
     return count if position == end else np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_whole(entry, index, offset, length, flags, table, at):
     """The column of an entry that is one message: not batched, or passed on raw."""
     table[M_ENTRY, at] = index
@@ -191,7 +191,7 @@ def _set_whole(entry, index, offset, length, flags, table, at):
     table[M_FLAGS, at] = entry[E_FLAGS] | flags
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, raw, table):
     """Columns for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import copy_bytes
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.fields import (
     ENTRY_PROPERTIES_TAG,
     METADATA_IN_SCRATCH,
@@ -14,7 +14,7 @@ from offload_core.messages.kernels.fields import (
 from offload_core.messages.kernels.protobuf import read_varint, skip_field
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def span_bytes(lengths):
     """How many bytes all spans have together; −1 if there is no span at all."""
     total = np.int64(0)
@@ -26,7 +26,7 @@ def span_bytes(lengths):
     return total if present else np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_spans(block, scratch, flags, scratch_flag, offsets, lengths, values, value_offsets, validity):
     """Copy one span per row behind one another into `values`; answers the number of rows without one.
 
@@ -54,7 +54,7 @@ def gather_spans(block, scratch, flags, scratch_flag, offsets, lengths, values, 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def scale_times(times_ms, absent, times_us, validity):
     """Milliseconds to microseconds; answers how many are left out: those equal to `absent`, and beyond int64.
 
@@ -72,7 +72,7 @@ def scale_times(times_ms, absent, times_us, validity):
     return missing
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def all_same(block, offsets, lengths):
     """Whether all spans (int64) hold the same bytes, or all none."""
     for i in range(1, len(offsets)):
@@ -84,7 +84,7 @@ def all_same(block, offsets, lengths):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write_varint(out, position, value):
     remaining = np.uint64(value)
     while remaining >= 128:
@@ -99,7 +99,7 @@ MESSAGE_ID_BYTES = 45
 """The most bytes of one message id: five tags and as many varints."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def pack_message_ids(
     ledger_id, partition, entry_ids, entry_rows, batch_index, batch_sizes, values, value_offsets
 ):
@@ -127,7 +127,7 @@ def pack_message_ids(
     return position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_properties(
     block, scratch, counts, batch_index, flags, starts, ends,
     row_offsets, keys, key_offsets, values, value_offsets,
@@ -170,7 +170,7 @@ def gather_properties(
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_property(data, position, end):
     """Spans of key and value of a `KeyValue`; lengths −1 if missing or not right."""
     key = value = position

@@ -5,10 +5,10 @@ Source of the layout: docs/formats/entry.md. A kernel never raises: it stops at 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import address_of, call_checksum, load_i32, load_u32
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.fields import (
     E_BATCH_SIZE,
     E_BROKER_INDEX,
@@ -60,7 +60,7 @@ _CHECKSUM_MAGIC = np.uint32(0x0E01)
 _ABSENT = np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_broker_metadata(data, position, end, row):
     while position < end:
         tag, position = read_varint(data, position, end)
@@ -76,7 +76,7 @@ def _read_broker_metadata(data, position, end, row):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_number(row, field, value):
     """Store a varint field of `MessageMetadata`; False if the field is none of those kept."""
     if field == 2:
@@ -110,7 +110,7 @@ def _set_number(row, field, value):
         row[E_FLAGS] = row[E_FLAGS] | flag if value else row[E_FLAGS] & ~flag
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_span(row, field, offset, length):
     """Store a length-delimited field of `MessageMetadata`."""
     if field == 1:
@@ -137,7 +137,7 @@ def _set_span(row, field, offset, length):
         row[E_UUID], row[E_UUID_LENGTH] = offset, length
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_message_metadata(data, position, end, row):
     seen = 0
     while position < end:
@@ -167,7 +167,7 @@ def _read_message_metadata(data, position, end, row):
     return seen & 0b1110 == 0b1110
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_entry(data, position, end, checksum, row):
     """Fill `row` from the entry in `data[position:end]`; False if it is not right.
 
@@ -209,7 +209,7 @@ def read_entry(data, position, end, checksum, row):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_entries(data, offsets, lengths, count, checksum, table):
     """Fill one row of `table` (int64, `E_FIELDS` wide) per entry; answers how many are right before the first wrong."""
     for i in range(count):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from offload_core.codec.c_functions import INFLATED
+from offload_core.codec.kernels.c_functions import INFLATED
 from offload_core.codec.kernels.intrinsics import address_of, call_inflate, call_lz4, call_zstd
+from offload_core.kernel import kernel
 
 LZ4, ZLIB, ZSTD = 1, 2, 3
 """`CompressionType` of Pulsar's message metadata, those that there are functions for."""
@@ -18,7 +18,7 @@ MOST_BYTES = 0x7E000000
 """`LZ4_MAX_INPUT_SIZE`: lengths up to this are an int everywhere."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def decompress(functions, block, starts, lengths, codecs, scratch, places, sizes, counts, left):
     """Decompress payload after payload; answers how many are left to others, whose indices are put into `left`.
 

@@ -5,7 +5,6 @@ A kernel never raises: it stops at the first entry that is not right. The twin i
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import (
@@ -16,6 +15,7 @@ from offload_core.codec.kernels.intrinsics import (
     load_u32,
     store_i32,
 )
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.entries import read_entry
 from offload_core.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME
 
@@ -24,7 +24,7 @@ _CHECKSUM_BYTES = 6
 _LENGTH_BYTES = 4
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def replace(data, offsets, dropped, checksum, before, after, row, out, out_offsets):
     """Copy entries to `out`, a tombstone in the place of each that is `dropped`, but for markers, which stay.
 
@@ -57,7 +57,7 @@ def replace(data, offsets, dropped, checksum, before, after, row, out, out_offse
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _write_tombstone(out, start, publish_time, checksum, before, after):
     """Write one; answers where it ends."""
     body = start + _CHECKSUM_BYTES

@@ -5,8 +5,7 @@ A kernel never raises: it stops at the first entry that is not right. The twin i
 
 from __future__ import annotations
 
-import numba
-
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.entries import read_entry
 from offload_core.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME, E_TXN_LEAST, E_TXN_MOST
 
@@ -14,7 +13,7 @@ COMMITTING, COMMIT, ABORT = 20, 21, 22
 """Types of the markers of transactions."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def find_transactions(
     data, offsets, lengths, count, entry_ids, checksum, row, ranges, markers, tombstones, times
 ):

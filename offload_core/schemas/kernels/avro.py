@@ -6,16 +6,16 @@ Source: the AVRO specification 1.12, "Binary Encoding".
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.cells import is_text
 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_long(data, position, end):
     """The zigzag varint at `position`, and the position after it; −1 if it is not right.
 
@@ -39,7 +39,7 @@ def _read_long(data, position, end):
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decimal_fits(data, position, end, limit_high, limit_low):
     """Whether a big-endian number is less than the limit, and more than its negative.
 
@@ -65,7 +65,7 @@ def _decimal_fits(data, position, end, limit_high, limit_low):
     return high < np.uint64(limit_high) or (high == np.uint64(limit_high) and low < np.uint64(limit_low))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_sound(program, numbers, slots):
     """Whether all slots, addresses and ranges that a program names are there, and it ends.
 
@@ -89,7 +89,7 @@ def _is_sound(program, numbers, slots):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_datums(
     data,
     offsets,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import copy_bytes
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 
 _MOST = np.int64(op.LONGEST)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def is_text(data, position, end):
     """Whether the bytes from `position` to `end` are UTF-8.
 
@@ -51,7 +51,7 @@ def is_text(data, position, end):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spanned_bytes(cells, there):
     """How many bytes the spans have together; `cells` int64 and `there` uint8 are of one length.
 
@@ -64,7 +64,7 @@ def spanned_bytes(cells, there):
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_cells(data, pool, cells, there, values, value_offsets):
     """Copy the bytes that spans name, one after another; whether all of them are there.
 
@@ -91,7 +91,7 @@ def gather_cells(data, pool, cells, there, values, value_offsets):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def widen_decimals(data, pool, cells, there, words):
     """Big-endian numbers of any length to Arrow's 128 bits; whether the bytes of all are there.
 

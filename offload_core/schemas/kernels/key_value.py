@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import load_i32
+from offload_core.kernel import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def split_key_values(data, offsets, lengths, keys, values, faults):
     """Where key and value of each payload are: int64 offsets and lengths (2 × payloads), the length −1 for null.
 

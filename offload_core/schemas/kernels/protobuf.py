@@ -7,15 +7,15 @@ Source: protobuf.dev, "Encoding".
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels import wire
 from offload_core.schemas.kernels.cells import is_text
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_varint(data, position, end):
     """The varint at `position`, uint64, and the position after it; −1 if it is not right.
 
@@ -35,7 +35,7 @@ def _read_varint(data, position, end):
     return value, np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_length(data, position, end):
     """The length at `position`, and the position after it; −1 if there are not so many bytes."""
     value, position = _read_varint(data, position, end)
@@ -44,7 +44,7 @@ def _read_length(data, position, end):
     return np.int64(value), position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _skip(data, position, end, wire_type, number, groups):
     """The position after a value that is skipped, −1 if it is not right; `groups` is room for their numbers.
 
@@ -81,7 +81,7 @@ def _skip(data, position, end, wire_type, number, groups):
         wire_type, number = np.int64(tag) & 7, np.int64(tag) >> 3
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_number(data, position, end, kind):
     """The cell of a number, of a float its own bits, and the position after it; −1 if it is not right.
 
@@ -113,7 +113,7 @@ def _read_number(data, position, end, kind):
     return np.int64(np.int32(half)) if kind == wire.SFIXED_32 else np.int64(half), position + 4
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_known(numbers, first, count, value):
     """Whether a closed enum has this number.
 
@@ -129,7 +129,7 @@ def _is_known(numbers, first, count, value):
     return low < first + count and numbers[low] == value
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _clear(
     own, first, count, numbers, owners, is_list, initial, initially_there, base, counts, items, begins,
     cells, there,
@@ -168,7 +168,7 @@ def _clear(
     return work
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_sound(messages, fields, numbers, owners, is_list):
     """Whether all slots, fields, messages and ranges that a layout names are there.
 
@@ -208,7 +208,7 @@ def _is_sound(messages, fields, numbers, owners, is_list):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_messages(
     data,
     offsets,
