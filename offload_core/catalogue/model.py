@@ -33,6 +33,7 @@ class Problem(enum.Enum):
     NO_INDEX = "no-index"
     NO_DATA = "no-data"
     BROKEN_INDEX = "broken-index"
+    BROKEN_METADATA = "broken-metadata"
     WRONG_LENGTH = "wrong-length"
     UNKNOWN_VERSION = "unknown-version"
     UNFINISHED = "unfinished"
@@ -131,7 +132,7 @@ class Piece:
     @property
     def data_bytes(self) -> int:
         """Bytes of the ledger's blocks in the object."""
-        return sum(block.length for block in self.ledger.blocks)
+        return self.ledger.blocks.data_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

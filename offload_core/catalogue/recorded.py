@@ -25,7 +25,7 @@ from offload_core.catalogue.model import (
     piece_of,
 )
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.codec.index import LedgerIndex, ObjectIndex
+from offload_core.codec.index import NO_BLOCKS, LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
 from offload_core.executors import Executor
@@ -298,7 +298,7 @@ def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> Ledger
     if found is not None or not gaps or copy.key.ledger_id is not None:
         return found
     info = LedgerInfo(ledger_id=copy.ledger_id, entries=copy.stop_entry_id)
-    return LedgerIndex(ledger_id=copy.ledger_id, metadata=info, blocks=())
+    return LedgerIndex(ledger_id=copy.ledger_id, metadata=info, blocks=NO_BLOCKS)
 
 
 def find_mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
@@ -318,7 +318,6 @@ def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
     """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
     if not ledger.blocks or stop_entry_id is None:
         return ledger
-    last = ledger.blocks[-1]
-    if last.end_entry_id is not None:
+    if ledger.blocks[-1].end_entry_id is not None:
         return ledger
-    return replace(ledger, blocks=(*ledger.blocks[:-1], replace(last, end_entry_id=stop_entry_id)))
+    return replace(ledger, blocks=ledger.blocks.with_end(stop_entry_id))

@@ -42,7 +42,7 @@ from offload_hooks.option_text import as_choice, as_count, as_name, as_seconds
 
 SyncPolicy = Literal["always", "interval", "never"]
 
-_NAME = re.compile(r"(0|[1-9]\d{0,18})\.ledger")
+_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.ledger")
 _MAX_INDEX_POINTS = 1 << 21
 """32 MiB of indexes of ledgers that are read."""
 

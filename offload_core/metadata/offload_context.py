@@ -16,6 +16,7 @@ from typing import Self
 from uuid import UUID
 
 from offload_hooks.errors import MetadataError, OptionError
+from offload_hooks.json_text import WHOLE, shortened
 
 STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
@@ -140,13 +141,14 @@ class OffloadSegment:
         if text is None:
             return None
         match = _POSITION.fullmatch(text)
-        if match is None:
+        position = None if match is None else EntryPosition(int(match[1]), int(match[2]))
+        if position is None or position.ledger_id not in WHOLE or position.entry_id not in WHOLE:
             raise MetadataError(
                 f"property {name!r} of segment {self.uuid} is no position",
                 expected="ledger:entry",
-                found=text,
+                found=shortened(text),
             )
-        return EntryPosition(int(match[1]), int(match[2]))
+        return position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -64,7 +64,7 @@ def checked_record(
             expected=f"{entries} entries",
             found=f"{found.kept.entries} kept, {found.total_dropped.entries} dropped",
         )
-    length, least = sum(block.length for block in index.blocks), _least_bytes(index, found)
+    length, least = index.blocks.data_bytes, _least_bytes(index, found)
     if length < least:
         raise DataLossError(
             "the blocks of a ledger are smaller than what a filter kept of it",

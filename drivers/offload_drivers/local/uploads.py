@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from offload_drivers.local.files import (
     locked,
@@ -41,6 +40,7 @@ from offload_drivers.upload_records import (
     new_upload,
 )
 from offload_hooks import StaleUpload, Upload
+from offload_hooks.values import utc_time
 
 _HALF = RECORD_SUFFIX + ".tmp"
 """A record that has not got its name yet."""
@@ -107,7 +107,7 @@ class Staging:
                 continue
             key = decode_record(record, upload_id)[0] if is_begun else ""
             try:
-                started_at = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
+                started_at = utc_time(os.stat(path).st_mtime)
             except FileNotFoundError:
                 continue
             if key.startswith(prefix):
