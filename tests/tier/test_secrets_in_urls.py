@@ -117,7 +117,7 @@ def test_nothing_that_is_shown_of_a_url_has_its_credential(
 
 def test_options_of_spark_show_no_credential_of_a_url() -> None:
     for name in ("path", "tiers", "records", "schemas", "storage.endpoint_url"):
-        options = parse_options({"topic": "t/n/a", name: f"s3://user:{SECRET}@host"})
+        options = parse_options({"topic": "t/n/a", "path": "/x", name: f"s3://user:{SECRET}@host"})
         assert SECRET not in repr(options)
 
 

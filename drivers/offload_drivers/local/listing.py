@@ -35,7 +35,7 @@ def list_keys(root: str, prefix: str, start_after: str) -> Iterator[ListedObject
 
 def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[ListedObject]:
     # An explicit stack: a path may have more directories than Python has frames.
-    if start and not is_key(start):
+    if start and not is_key(start, is_directory=True):
         return
     base = f"{start}/" if start else ""
     levels = [(base, _sorted_directory(root, base, prefix, start_after))]
@@ -79,10 +79,10 @@ def _sorted_directory(root: str, base: str, prefix: bytes, start_after: bytes) -
 def _wanted(base: str, entry: os.DirEntry[str], prefix: bytes, start_after: bytes) -> os.stat_result | None:
     """What an entry is, if it is an object or directory to be listed or looked into; no link is."""
     key = base + entry.name
-    if not is_key(key):
-        return None
     try:
         is_directory = entry.is_dir(follow_symlinks=False)
+        if not is_key(key, is_directory=is_directory):
+            return None
         if is_directory:
             inside = (key + "/").encode()
             wanted = (inside.startswith(prefix) or prefix.startswith(inside)) and (

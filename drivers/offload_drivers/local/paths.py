@@ -19,7 +19,8 @@ from offload_hooks.shown_urls import holds_user
 
 STAGING = ".offload-uploads"
 _MODE = re.compile(r"0?6[0246]{2}")
-MAX_PART_BYTES = 255 - len(SUFFIX)
+MAX_DIRECTORY_BYTES = 255
+MAX_NAME_BYTES = MAX_DIRECTORY_BYTES - len(SUFFIX)
 """So that the object's sidecar has a name, too."""
 
 
@@ -79,9 +80,9 @@ def check_key(key: str) -> None:
         raise InvalidKeyError(f"a key of a local tier must not {fault}", key=shown)
 
 
-def is_key(text: str) -> bool:
-    """Whether `check_key` accepts it."""
-    return _fault(text) is None
+def is_key(text: str, *, is_directory: bool = False) -> bool:
+    """Whether `check_key` accepts it, or keys that begin with this directory."""
+    return _fault(f"{text}/-" if is_directory else text) is None
 
 
 def is_own_name(name: str, at_root: bool) -> bool:
@@ -112,6 +113,8 @@ def _fault(key: str) -> str | None:
         return "begin or end with a slash, nor hold an empty part, '.' or '..'"
     if any(is_own_name(part, at_root=not i) for i, part in enumerate(parts)):
         return f"use a name of the driver's own ({STAGING}, *{SUFFIX})"
-    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
-        return f"have a part of more than {MAX_PART_BYTES} bytes"
+    if any(len(part.encode()) > MAX_DIRECTORY_BYTES for part in parts[:-1]):
+        return f"have a part of more than {MAX_DIRECTORY_BYTES} bytes"
+    if len(parts[-1].encode()) > MAX_NAME_BYTES:
+        return f"end with a part of more than {MAX_NAME_BYTES} bytes"
     return None

@@ -72,9 +72,10 @@ def test_what_is_no_key_is_refused_by_every_hook(tier_dir, key):
 
 def test_the_longest_key_has_room_for_its_sidecar(tier_dir):
     driver = LocalDriver(str(tier_dir))
-    key = "y" * 200 + "/" + "x" * 241
+    key = "y" * 255 + "/" + "x" * 241
     driver.write_index(key, b"x", "x/y", {"a": "b"}, False)
     assert driver.stat(key).user_metadata == {"a": "b"}
+    assert [found.key for found in driver.list_objects("", "")] == [key]
     with pytest.raises(InvalidKeyError, match="too long"):
         driver.write_index("/".join(["x" * 200] * 30), b"x", "x/y", {}, False)
 
