@@ -39,7 +39,7 @@ class Section(BaseModel):
 class MetadataSettings(Section):
     """Where managed ledgers' records and policies are: a metadata store's URL and its options."""
 
-    url: str | None = None
+    url: Annotated[str | None, Field(repr=False)] = None
     options: Options = Field(default_factory=dict)
 
 
