@@ -52,6 +52,7 @@ _SAID = {
     Outcome.SAME: "there already",
     Outcome.OTHER: "another record is there, and stays",
     Outcome.NONE: "no record",
+    Outcome.GONE: "not written: objects of it were deleted meanwhile; call it again",
 }
 
 
@@ -154,7 +155,7 @@ def recover(
 
 
 def _leaves_something(recovered: Recovered) -> bool:
-    return recovered.outcome is Outcome.OTHER or any(
+    return recovered.outcome in (Outcome.OTHER, Outcome.GONE) or any(
         fact.what.leaves_something for fact in recovered.rebuilt.unknown
     )
 
