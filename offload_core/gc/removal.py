@@ -40,6 +40,7 @@ from offload_core.offload.attempt_objects import delete_attempt, delete_unless
 from offload_core.tier import Tier
 from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
+    AccessDeniedError,
     AttemptError,
     FormatError,
     ObjectNotFoundError,
@@ -196,6 +197,8 @@ class Removal:
             )
         except VersionConflictError:
             return False
+        except (OptionError, FormatError, AccessDeniedError):  # a live Pulsar's, which is not to be written
+            return self._read_anew(due) == info
 
     def _read_anew(self, due: Iterable[Garbage]) -> ManagedLedgerInfo | str | None:
         """The record of their topic, also under a name that has none when records were listed; as `_read`."""
