@@ -46,6 +46,7 @@ from offload_core.recover import (
     recover_records,
 )
 from offload_hooks.errors import OptionError
+from offload_hooks.metadata_stores import WritableMetadataStore
 
 _SAID = {
     Outcome.NEW: "{}written",
@@ -106,7 +107,7 @@ def recover(
         log = audit_of(yes, audit_log)
         seen = Seen.of_names(topic)
         wanted = topics_wanted([parse_topic(each) for each in topic or ()])
-        store = None if into is None else open_metadata_store(into, named(into_option, "the metadata store"))
+        store = None if into is None else _opened(into, named(into_option, "the metadata store"), creates=yes)
         is_left = False
         greatest = -1
 
@@ -152,6 +153,16 @@ def recover(
                 ledgers.skip_ids(greatest)
         if is_left:
             raise typer.Exit(1)
+
+
+def _opened(into: str, options: dict[str, Any], *, creates: bool) -> WritableMetadataStore | None:
+    """The metadata store; None for one that is yet to be created, and is not by a dry run."""
+    if creates or "create" not in options:
+        return open_metadata_store(into, options)
+    try:
+        return open_metadata_store(into, {name: options[name] for name in options if name != "create"})
+    except FileNotFoundError:
+        return None
 
 
 def _leaves_something(recovered: Recovered) -> bool:
