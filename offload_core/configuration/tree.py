@@ -62,9 +62,13 @@ class UploadSettings(Section):
 
     Attributes:
         niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
+        silence_timeout_s: after so long without a sign of life such a process is replaced.
+        block_timeout_s: after so long without an answer to one block it is, too, and its blocks fail.
     """
 
     niceness: Annotated[int, Field(ge=0, le=19)] | None = None
+    silence_timeout_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
+    block_timeout_s: Annotated[float, Field(ge=1, le=86400)] = 3600.0
 
 
 class StreamingLimits(Section):

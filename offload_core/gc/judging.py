@@ -215,4 +215,5 @@ def _garbage(
         size_bytes=sum(each.size_bytes for each in objects_of(found.pair)),
         modified_at=found.youngest,
         stands_in=found.stands_in,
+        managed_ledger=found.topic,
     )
