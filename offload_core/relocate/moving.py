@@ -21,7 +21,7 @@ from uuid import UUID, uuid4
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
-from offload_core.catalogue.recorded import MAPFILE_DRIVER, RecordedCopy, recorded_copies
+from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER, RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.managed_ledger.replacement_steps import delete_copy

@@ -13,7 +13,7 @@ from offload_core.codec.decoder import parse_index
 from offload_core.codec.frames import padding
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.filters.record import RECORD_KEY
+from offload_core.metadata.filter_record import RECORD_KEY
 
 
 def filtered_object(
