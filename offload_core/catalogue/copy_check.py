@@ -77,6 +77,8 @@ class Kind(enum.Enum):
     NO_END = ("no-end", Severity.LACKING)
     """The record does not say with which entry a segment ends."""
     FIRST_ENTRY = ("first-entry", Severity.LACKING)
+    GAP_AT_BEGIN = ("gap-at-begin", Severity.LACKING)
+    """It leaves entries out, and its first block begins after the entry of the record, which is to be in a block."""
     LAST_ENTRY = ("last-entry", Severity.LACKING)
     ENTRIES = ("entries", Severity.LACKING)
     """Record and index do not have as many entries of the whole ledger."""
@@ -101,6 +103,7 @@ class Mismatch:
     Attributes:
         what: in words, without the key.
         entry_id: the first entry that is wrong, where one is.
+        lacks: of another first entry: entries are missing; else there are more.
     """
 
     kind: Kind
@@ -108,6 +111,7 @@ class Mismatch:
     expected: str | None = None
     found: str | None = None
     entry_id: int | None = None
+    lacks: bool = True
 
     @property
     def severity(self) -> Severity:
@@ -115,7 +119,9 @@ class Mismatch:
         return self.kind.severity
 
     def __str__(self) -> str:
-        details = ((name, text) for name in ("expected", "found") if (text := getattr(self, name)) is not None)
+        details = (
+            (name, text) for name in ("expected", "found") if (text := getattr(self, name)) is not None
+        )
         said = ", ".join(f"{name} {text}" for name, text in details)
         return f"{self.what}: {said}" if said else self.what
 
@@ -368,11 +374,12 @@ def _entry_mismatches(
     begin, first, last_block = copy.begin_entry_id, ledger.first_entry_id, ledger.blocks[-1].first_entry_id
     if first != begin and not (first > begin and stat.lost is not None):  # which says so
         yield Mismatch(
-            kind=Kind.FIRST_ENTRY,
+            kind=Kind.GAP_AT_BEGIN if first > begin and stat.has_gaps else Kind.FIRST_ENTRY,
             what="it does not begin with the entry that its record says",
             expected=f"entries from {begin} on by the record",
             found=f"entries from {first} on in the object",
             entry_id=min(begin, first),
+            lacks=first > begin,
         )
     if copy.key.ledger_id is None:
         yield from _segment_end(copy, ledger, last_block, stat)
@@ -517,7 +524,9 @@ def _brief(record: FilterRecord | None) -> str:
 def _find(tier: Tier, copy: RecordedCopy) -> FoundCopy:
     key = copy.key
     data, index = _stat(tier, key.data_key), _stat(tier, key.index_key)
-    if index is None or (data is None and key.is_mapfile):  # whose data file begins with the ledger's metadata
+    if index is None or (
+        data is None and key.is_mapfile
+    ):  # whose data file begins with the ledger's metadata
         return FoundCopy(copy=copy, data=data, index=None)
     try:
         read = read_index(

@@ -110,7 +110,9 @@ def _open_piece(
 ) -> ColdPiece:
     if managed_ledger is None:
         if copy.key.is_mapfile:
-            raise OptionError("a MapFile is found by the name of its managed ledger", ledger_id=copy.ledger_id)
+            raise OptionError(
+                "a MapFile is found by the name of its managed ledger", ledger_id=copy.ledger_id
+            )
         copy = replace(copy, mapfile_key=None)
     found = find_copy(tier, copy)
     stat, copy = found.stat, found.copy

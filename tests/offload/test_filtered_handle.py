@@ -50,6 +50,10 @@ def record_of(tier: Tier, part: Part, filtered: FilterRecord | None = None) -> L
     return LedgerRecord(info=part.info, context=OffloadContext.of_segments([share], complete=True))
 
 
+def checked(tier: Tier, part: Part, filtered: FilterRecord) -> tuple[FilterRecord, ...]:
+    return check_cold_copies(KnownTiers(tier), NAMES["managedledgername"], record_of(tier, part, filtered))
+
+
 def read_sparsely(tier: Tier, part: Part, max_bytes: int = 700) -> dict[int, bytes]:
     """What a segment has of a ledger, by a read handle."""
     reader = ColdReaders(KnownTiers(tier), memory=ReadMemory(), read_buffer_bytes=1000).open(
@@ -107,7 +111,9 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
         kept = [payload for part in parts for payload in part.payloads if payload not in drops]
         assert (done.entries, done.payload_bytes) == (len(kept), sum(map(len, kept)))
         key = segment_key(UUID_1)
-        index = read_index(tier, key, index_bytes=tier.stat(key.index_key).size_bytes, data_bytes=done.data_bytes)
+        index = read_index(
+            tier, key, index_bytes=tier.stat(key.index_key).size_bytes, data_bytes=done.data_bytes
+        )
         assert [each.ledger_id for each in index.ledgers] == [part.ledger_id for part in with_entries]
         for part, found in zip(with_entries, index.ledgers, strict=True):
             assert read_sparsely(tier, part) == left_of(part, drops)
@@ -121,7 +127,9 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
                 part.info if part.ended else LedgerInfo(ledger_id=part.ledger_id, entries=part.stop_entry_id)
             )
             if part.ended and not part.first_entry_id:
-                assert check_cold_copies(KnownTiers(tier), "acme/cold/persistent/orders", record_of(tier, part, record)) == (record,)
+                assert check_cold_copies(
+                    KnownTiers(tier), "acme/cold/persistent/orders", record_of(tier, part, record)
+                ) == (record,)
         about = tier.stat(str(UUID_1)).user_metadata
         assert (about[FILTERED_KEY], about[FILTERED_MODE_KEY]) == ("odd", "gap")
         assert has_gaps(about)
@@ -208,7 +216,11 @@ def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_pat
     assert (done.entries, done.blocks, done.data_bytes) == (0, 3, 2 * 20_000 + 128 + 4)
     for part in parts:
         assert read_sparsely(tier, part) == {}
-        check_cold_copies(KnownTiers(tier), "acme/cold/persistent/orders", record_of(tier, part, done.filter_records[part.ledger_id]))
+        check_cold_copies(
+            KnownTiers(tier),
+            "acme/cold/persistent/orders",
+            record_of(tier, part, done.filter_records[part.ledger_id]),
+        )
 
 
 def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -> None:
