@@ -33,7 +33,6 @@ from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.offload.attempt_objects import delete_attempt, delete_objects
 from offload_core.tier import Tier
-from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AttemptError,
     FormatError,
@@ -106,7 +105,7 @@ class Removal:
     def _remove(self, batch: Sequence[Garbage]) -> list[Outcome | OffloadError]:
         """Garbage of one topic, or of none."""
         info = self._read(batch[0])
-        copies = NamedCopies(self.tier, CopyLooks(self.tier), self.scope.folder, self.elsewhere)
+        copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
         outcomes: list[Outcome | OffloadError] = []
         due: list[Garbage] = []
         for each in batch:
