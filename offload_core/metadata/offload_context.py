@@ -29,6 +29,9 @@ REPLACEMENT_PROPERTY = "pulsar-offload.replacement"
 REPLACED_PROPERTY = "pulsar-offload.replaced"
 """Of a ledger's context: copies that another one took the place of, and whose objects may still be there."""
 
+DAMAGED_PROPERTY = "pulsar-offload.damaged"
+"""Of a complete copy: its own uuid, if a repair found it damaged; then its ledgers' hot copies are kept."""
+
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
 
