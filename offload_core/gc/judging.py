@@ -18,7 +18,7 @@ from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.naming import Naming, naming_of, namings
 from offload_core.gc.survey import Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_shares import covered_stop
+from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.tier import Tier
 
 ELSEWHERE = "it lies in another folder"
@@ -179,8 +179,7 @@ def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: 
     """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
     if ledger.is_condemned:
         return True
-    context = ledger.context
-    is_only_in_segments = context is not None and context.bookkeeper_deleted and bool(context.segments)
+    is_only_in_segments = not ledger.has_hot_copy and bool(shares_of(ledger))
     if is_only_in_segments and covered_stop(ledger) < (ledger.info.entries or 0):
         return False
     for copy in recorded_copies(topic, ledger, folder):

@@ -20,8 +20,7 @@ from dataclasses import replace
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.metadata.segment_shares import covered_stop, shares_of
-from offload_core.metadata.segments import with_ledger_closed
+from offload_core.metadata.segment_shares import covered_stop, shares_of, with_hot_copy_deleted
 from offload_hooks.errors import OwnershipLostError, StoreError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -109,7 +108,7 @@ def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> Ma
     ended = replace(
         ledger.info, entries=status.entry_count, size=status.size_bytes, timestamp_ms=max(1, now_ms)
     )
-    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended)), status.ledger_id)
+    return info.with_ledger(replace(ledger, info=ended))
 
 
 def lose_ledger(info: ManagedLedgerInfo, ledger_id: int, now_ms: int) -> ManagedLedgerInfo:
@@ -120,9 +119,9 @@ def lose_ledger(info: ManagedLedgerInfo, ledger_id: int, now_ms: int) -> Managed
     if ledger.context is None or not ledger.context.segments:
         return without_ledgers(info, {ledger_id})
     stop = covered_stop(ledger)
-    context = replace(ledger.context, bookkeeper_deleted=stop > 0)
     ended = replace(ledger.info, entries=stop, size=0, timestamp_ms=max(1, now_ms))
-    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended, context=context)), ledger_id)
+    lost = replace(ledger, info=ended)
+    return info.with_ledger(with_hot_copy_deleted(lost) if stop else lost)
 
 
 def without_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:

@@ -100,7 +100,7 @@ def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, l
         known.expected[info.ledger_id] = Expected(first=first, stop=stop)
         known.infos[info.ledger_id] = info
         known.driver = driver or context.driver
-        if not context.bookkeeper_deleted:
+        if ledger.has_hot_copy:
             known.hot.append(info.ledger_id)
 
 

@@ -18,11 +18,10 @@ from offload_core.metadata import (
     OtherCopy,
     OtherRole,
     SegmentStatus,
-    has_hot_copy,
     other_copies,
 )
 from offload_core.metadata.attempt_lease import lease_of
-from offload_core.metadata.segment_shares import covered_stop, shares_of, with_coverage
+from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Doubtful, Finding
@@ -153,7 +152,7 @@ class RecordCheck:
                 Code.ELSEWHERE, key=key, expected=place_text(ours), found=place_text(copy.driver)
             )
         else:
-            code = Code.NO_OBJECT if has_hot_copy(say.record) else Code.LOST
+            code = Code.NO_OBJECT if say.record.has_hot_copy else Code.LOST
             finding = say.finding(code, key=key, found="nothing")
         absent = tuple(name for each in keys for name in (each.data_key, each.index_key))
         yield Doubtful(finding=finding, absent=absent)
@@ -200,7 +199,7 @@ def _check_broken(say: _Saying, stored: Surveyed) -> Iterator[Finding | Doubtful
         yield Doubtful(finding=say.finding(Code.NO_INDEX, key=data), absent=(index,))
     else:
         yield Doubtful(finding=say.finding(Code.NO_DATA, key=data), absent=(data,))
-        if not has_hot_copy(say.record):
+        if not say.record.has_hot_copy:
             lost = say.finding(Code.LOST, key=data, found="an index without data")
             yield Doubtful(finding=lost, absent=(data,))
 
@@ -257,15 +256,14 @@ def _check_coverage(say: _Saying) -> Iterator[Finding]:
         return
     entries = record.info.entries or 0
     covered = covered_stop(record)
-    judged = with_coverage(record).context
-    if not has_hot_copy(record) and covered < entries:
+    if not record.has_hot_copy and covered < entries:
         yield say.finding(
             Code.LOST,
             entry_id=covered,
             expected=f"entries {covered} to {entries - 1} in complete segments",
             found="none",
         )
-    elif context.complete and judged is not None and not judged.complete and record.info.is_closed:
+    elif context.complete and record.info.is_closed and not record.is_fully_offloaded:
         yield say.finding(
             Code.FALSE_COMPLETE,
             entry_id=covered,
