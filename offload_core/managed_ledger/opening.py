@@ -57,12 +57,16 @@ def open_managed_ledger(
         InvalidKeyError: no such name can be.
         FormatError: the record, or acknowledged entries of the last ledger, are damaged.
         DataLossError: the last ledger is not in the hot tier.
-        OutcomeUnknownError, StoreError: of the metadata or the hot tier. Perhaps nobody has it open then.
+        OutcomeUnknownError, StoreError: of the metadata or the hot tier. Nobody has it open then.
     """
     found = environment.hot.of(name)
     owned = claim_record(environment.records, name, create, only_free=only_free)
-    _recover(environment, owned, accept_loss)
-    _sweep(environment, owned, found)
+    try:
+        _recover(environment, owned, accept_loss)
+        _sweep(environment, owned, found)
+    except BaseException:
+        owned.release()
+        raise
     return ManagedLedger(environment, owned, RolloverPolicy() if rollover is None else rollover)
 
 

@@ -104,9 +104,7 @@ def claim_record(
     owner = uuid4().hex
     for is_last in (*[False] * _CREATIONS, True):
         try:
-            known = records.update(
-                name, lambda info: claim_ownership(info, owner, name, only_free=only_free)
-            )
+            known = records.update(name, lambda info: claim_ownership(info, owner, name, only_free=only_free))
             return OwnedRecord(records, name, owner, known)
         except UnknownTopicError:
             if not create:
