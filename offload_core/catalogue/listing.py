@@ -206,8 +206,9 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             is_settled=is_settled(metadata),
             storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
             lost=lost_of(metadata),
+            version=metadata.get(FORMAT_VERSION_KEY),
         )
-        judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION), damage)
+        judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
     except ObjectNotFoundError:
@@ -256,16 +257,13 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
     return {}, damage
 
 
-def _judge(stored: StoredObject, version: str, damage: FormatError | None) -> StoredObject:
+def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     """Say what is wrong with the pair, as far as that shows without its index."""
     if damage is not None:
         return _with(stored, Problem.BROKEN_METADATA, str(damage))
-    if version != FORMAT_VERSION:
-        return _with(
-            stored,
-            Problem.UNKNOWN_VERSION,
-            f"format version {shortened(version)}; this program reads {FORMAT_VERSION}",
-        )
+    if stored.version not in (None, FORMAT_VERSION):
+        detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
+        return _with(stored, Problem.UNKNOWN_VERSION, detail)
     if stored.index_bytes is None:
         return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
     if stored.index_bytes > MAX_INDEX_BYTES:

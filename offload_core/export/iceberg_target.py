@@ -217,7 +217,5 @@ def open_iceberg(text: str, properties: Mapping[str, str]) -> IcebergTarget:
     """The target `CATALOG/NAMESPACE.TABLE`; the catalog by pyiceberg's configuration and these properties."""
     name, separator, identifier = text.partition("/")
     if not separator or not name or "." not in identifier.strip("."):
-        raise OptionError(
-            "this names no Iceberg table", expected="iceberg:CATALOG/NAMESPACE.TABLE", found=f"iceberg:{text}"
-        )
+        raise OptionError("this names no Iceberg table", expected="iceberg:CATALOG/NAMESPACE.TABLE")
     return IcebergTarget(load_catalog(name, **properties), identifier)

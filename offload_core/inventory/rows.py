@@ -16,8 +16,8 @@ from itertools import groupby
 from offload_core.catalogue import UNKNOWN_TOPIC, Ledger, StoredObject
 from offload_core.catalogue.survey import FoundLedger
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.filters.indexed import indexed_filter
 from offload_core.metadata import LedgerRecord
+from offload_core.metadata.filter_record import indexed_filter
 from offload_hooks.errors import FormatError
 
 _DOMAIN = "persistent://"

@@ -30,6 +30,7 @@ from offload_hooks.errors import (
     StoreError,
 )
 from offload_hooks.json_text import JsonObject
+from offload_hooks.private_files import open_file, sync_directory
 
 VERSION = 1
 Step = Literal["begin", "done", "dropped"]
@@ -127,7 +128,10 @@ class MappingFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self._file: BufferedRandom = self.path.open("a+b")
+            self._file: BufferedRandom = os.fdopen(
+                open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+b"
+            )
+            sync_directory(self.path.absolute().parent)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file.seek(0)

@@ -48,13 +48,13 @@ class SourceOptions:
         schemas: who knows the topics' schemas; None to leave `value` as it is.
     """
 
-    path: str | None = None
+    path: str | None = field(default=None, repr=False)
     driver: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     layers: tuple[str, ...] | None = field(default=None, repr=False)
-    tiers: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = field(default=(), repr=False)
     prefix: str = ""
-    records: str | None = None
+    records: str | None = field(default=None, repr=False)
     records_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None

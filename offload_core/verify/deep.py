@@ -18,9 +18,8 @@ from offload_core.codec.cursor import open_cursor
 from offload_core.codec.index import BlockTable, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
-from offload_core.filters.indexed import indexed_filter
-from offload_core.filters.record import DroppedEntries
 from offload_core.messages.decode import BATCH_BYTES
+from offload_core.metadata.filter_record import DroppedEntries, indexed_filter
 from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import Run

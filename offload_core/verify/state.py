@@ -19,8 +19,9 @@ from typing import Self
 
 from offload_core.catalogue.listing import Pair
 from offload_core.verify.deep import LedgerCount
-from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import FormatError, OffloadError, StoreError, UnsupportedVersionError
 from offload_hooks.json_text import JsonObject, read_json
+from offload_hooks.private_files import create_file
 from offload_hooks.values import ListedObject
 
 APPLICATION_ID = 0x504F5653
@@ -34,7 +35,7 @@ class VerifiedObjects:
     """The objects that were found to be sound; a context manager.
 
     Args:
-        path: the file, made if it is not there.
+        path: the file, made if it is not there, for this user alone.
         location: of the tier; a file of another tier is refused.
 
     Raises:
@@ -46,6 +47,7 @@ class VerifiedObjects:
     def __init__(self, path: str | os.PathLike[str], location: str) -> None:
         self._path = Path(path)
         with self._named():
+            create_file(self._path)
             self._file = sqlite3.connect(self._path, isolation_level=None)
             try:
                 self._open(location)
@@ -133,6 +135,12 @@ class VerifiedObjects:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except OSError as error:
+            if isinstance(error, OffloadError):
+                raise
+            raise StoreError(
+                f"a file of verified objects cannot be used: {error.strerror}", key=str(self._path)
+            ) from error
         except sqlite3.OperationalError as error:
             raise StoreError(
                 f"a file of verified objects cannot be used: {error}", key=str(self._path)

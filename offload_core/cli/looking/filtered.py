@@ -9,7 +9,7 @@ from typing import Any
 
 from offload_core.catalogue import Piece
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
-from offload_core.filters.indexed import indexed_filter
+from offload_core.metadata.filter_record import indexed_filter
 from offload_hooks.errors import FormatError
 
 _PLACES = {FilterMode.GAP: "gaps", FilterMode.TOMBSTONE: "tombstones"}

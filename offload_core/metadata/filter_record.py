@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
 
+from offload_core.codec.index import LedgerIndex
+from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.messages.transaction_id import TransactionId
-from offload_core.metadata import EntryPosition
-from offload_core.metadata.offload_context import FILTER_PROPERTY
-from offload_hooks.errors import MetadataError
+from offload_core.metadata.offload_context import FILTER_PROPERTY, DriverMetadata, EntryPosition
+from offload_hooks.errors import MetadataError, placed
 from offload_hooks.json_text import INT64, JsonObject
 
 RECORD_KEY = FILTER_PROPERTY
@@ -144,6 +145,37 @@ def parse_filter_record(text: str | bytes) -> FilterRecord:
         total_dropped=_count(fields, "dropped"),
         dropped=None if causes is None else {cause: _count(causes, cause) for cause in causes.values},
     )
+
+
+def indexed_filter(ledger: LedgerIndex) -> FilterRecord | None:
+    """The whole record of the filter that a ledger was written through; None if it was through none.
+
+    Raises:
+        MetadataError, UnsupportedVersionError: it cannot be read, with the ledger.
+    """
+    metadata = ledger.metadata
+    said = metadata.custom if isinstance(metadata, LedgerMetadata) else metadata.properties
+    packed = dict[str, bytes | str](said).get(RECORD_KEY)
+    if packed is None:
+        return None
+    with placed(ledger_id=ledger.ledger_id):
+        return parse_filter_record(packed)
+
+
+def recorded_filter(driver: DriverMetadata | None, ledger_id: int) -> FilterRecord | None:
+    """The short record of the filter that a copy of a ledger was written through; None if it was through none.
+
+    Args:
+        driver: of the copy's offload context, or of its segment in that.
+
+    Raises:
+        MetadataError, UnsupportedVersionError: it cannot be read, with the ledger.
+    """
+    text = None if driver is None else driver.get(RECORD_KEY)
+    if text is None:
+        return None
+    with placed(ledger_id=ledger_id):
+        return parse_filter_record(text)
 
 
 def _count(fields: JsonObject, name: str) -> DroppedEntries:
