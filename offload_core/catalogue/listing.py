@@ -259,8 +259,6 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
 
 def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     """Say what is wrong with the pair, as far as that shows without its index."""
-    if damage is not None:
-        return _with(stored, Problem.BROKEN_METADATA, str(damage))
     if stored.version not in (None, FORMAT_VERSION):
         detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
         return _with(stored, Problem.UNKNOWN_VERSION, detail)
@@ -270,6 +268,8 @@ def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
         return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
     if stored.data_bytes is None:
         return _with(stored, Problem.NO_DATA, "the index has no data object")
+    if damage is not None:
+        return _with(stored, Problem.BROKEN_METADATA, str(damage))
     return stored
 
 
