@@ -154,5 +154,5 @@ def _of_change(change: Change) -> dict[str, Any]:
 
 def _filtered(deletion: Deletion) -> dict[str, Any]:
     """The records of filters as they stand in indexes."""
-    records = [json.loads(record.pack()) for record in deletion.filtered]
+    records = [record.to_json() for record in deletion.filtered]
     return {"filtered": records} if records else {}

@@ -43,7 +43,7 @@ from offload_hooks.private_files import make_directories, open_file, sync_direct
 
 SyncPolicy = Literal["always", "interval", "never"]
 
-_NAME = re.compile(r"(0|[1-9]\d{0,18})\.ledger")
+_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.ledger")
 _MAX_INDEX_POINTS = 1 << 21
 """32 MiB of indexes of ledgers that are read."""
 

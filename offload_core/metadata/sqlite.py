@@ -7,7 +7,6 @@ locks of the parent's for the child's own. Source: docs/formats/metadata-databas
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
 import threading
@@ -222,16 +221,17 @@ class _Forks:
         self._stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._held = ExitStack()
+        self._is_registered = False
 
     def add(self, store: SqliteStore) -> None:
         """From now on this store, too."""
-        self._register()
         with self._lock:
+            if not self._is_registered:  # registered twice, a fork would wait for itself
+                os.register_at_fork(
+                    before=self._before, after_in_parent=self._after, after_in_child=self._after
+                )
+                self._is_registered = True
             self._stores.add(store)
-
-    @functools.cache  # noqa: B019 - there is one, which lives as long as the process
-    def _register(self) -> None:
-        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after)
 
     def _before(self) -> None:
         self._lock.acquire()

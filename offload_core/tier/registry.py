@@ -79,6 +79,12 @@ def make_driver(name: str, options: Mapping[str, object]) -> object:
     return _construct(entry, load_driver_entry(entry), (), options)
 
 
+def driver_options_by_own_names(name: str, options: Mapping[str, object]) -> Mapping[str, object]:
+    """A driver's options by its own names, whatever alias or case they came in; errors as `make_driver`."""
+    entry = find(DRIVERS, name)
+    return _by_own_names(entry, load_driver_entry(entry), options)
+
+
 def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object:
     """Import a layer and construct it over `rest`; errors as `make_driver`."""
     entry = find(LAYERS, name)

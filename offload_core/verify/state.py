@@ -20,6 +20,7 @@ from typing import Self
 from offload_core.catalogue.listing import Pair
 from offload_core.verify.deep import LedgerCount
 from offload_hooks.errors import FormatError, OffloadError, StoreError, UnsupportedVersionError
+from offload_hooks.json_text import JsonObject, read_json
 from offload_hooks.private_files import create_file
 from offload_hooks.values import ListedObject
 
@@ -75,8 +76,8 @@ class VerifiedObjects:
             if row is None or row[0] != _looks(pair):
                 return None
             try:
-                return tuple(LedgerCount(**each) for each in json.loads(row[1]))
-            except (ValueError, TypeError) as error:
+                return tuple(map(_count, read_json(str(row[1]), "a row")))
+            except (FormatError, TypeError) as error:
                 raise sqlite3.DatabaseError("a row cannot be read") from error
 
     def add(self, pair: Pair, counts: Sequence[LedgerCount]) -> None:
@@ -120,7 +121,7 @@ class VerifiedObjects:
             )
         if ask("PRAGMA quick_check").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("it is damaged")
-        (known,) = ask("SELECT location FROM tier").fetchone()
+        (known,) = ask("SELECT location FROM tier").fetchone() or (None,)
         if known != location:
             raise FormatError(
                 "a file of verified objects is of another tier",
@@ -150,6 +151,17 @@ class VerifiedObjects:
                 key=str(self._path),
                 hint="Remove it, or name another: all is verified anew then.",
             ) from error
+
+
+def _count(value: object) -> LedgerCount:
+    fields = JsonObject.of(value, "a row")
+    return LedgerCount(
+        ledger_id=fields.integer("ledger_id"),
+        stop_entry_id=fields.optional_integer("stop_entry_id"),
+        entries=fields.integer("entries"),
+        payload_bytes=fields.integer("payload_bytes"),
+        unchecked=fields.integer("unchecked"),
+    )
 
 
 def _looks(pair: Pair) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from offload_drivers.hdfs.uploads import HdfsTier
 from offload_hooks import ListedObject
 from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks.values import utc_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def _walk(tier: HdfsTier, prefix: bytes, start_after: bytes, start: str) -> Iter
         elif entry.is_directory:
             levels.append(_sorted_directory(tier, entry.key + "/", prefix, start_after))
         else:
-            modified_at = datetime.fromtimestamp(entry.modified_ms / 1000, UTC)
+            modified_at = utc_time(entry.modified_ms / 1000)
             yield ListedObject(key=entry.key, size_bytes=entry.length, modified_at=modified_at)
 
 

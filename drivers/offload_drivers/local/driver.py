@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from offload_drivers.arguments import bad_range, checked_block, object_size
 from offload_drivers.local.commit import delete_objects, object_and_metadata, put_in_place
@@ -42,6 +41,7 @@ from offload_hooks import (
     hookimpl,
 )
 from offload_hooks.errors import UploadError
+from offload_hooks.values import utc_time
 
 CAPABILITIES = Capabilities(
     create_only=True,
@@ -204,7 +204,7 @@ def _object_stat(key: str, info: os.stat_result, metadata: ObjectMetadata) -> Ob
     return ObjectStat(
         key=key,
         size_bytes=info.st_size,
-        modified_at=datetime.fromtimestamp(info.st_mtime, UTC),
+        modified_at=utc_time(info.st_mtime),
         content_type=metadata.content_type,
         user_metadata=metadata.user_metadata,
     )

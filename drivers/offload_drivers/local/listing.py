@@ -10,11 +10,11 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
 from offload_drivers.local.files import opened_directory, translated
 from offload_drivers.local.paths import is_key
 from offload_hooks import ListedObject
+from offload_hooks.values import utc_time
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 """It vanished, or is a link."""
@@ -50,7 +50,7 @@ def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[
         if stat.S_ISDIR(info.st_mode):
             levels.append((key + "/", _sorted_directory(root, key + "/", prefix, start_after)))
         else:
-            modified_at = datetime.fromtimestamp(info.st_mtime, UTC)
+            modified_at = utc_time(info.st_mtime)
             yield ListedObject(key=key, size_bytes=info.st_size, modified_at=modified_at)
 
 

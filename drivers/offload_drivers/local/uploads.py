@@ -17,7 +17,6 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
 
 from offload_drivers.local.files import Directory, opened_directory, write_all
 from offload_drivers.local.paths import STAGING
@@ -34,6 +33,7 @@ from offload_drivers.upload_records import (
     new_upload,
 )
 from offload_hooks import StaleUpload, Upload
+from offload_hooks.values import utc_time
 
 LOCK = "lock"
 _HALF = RECORD_SUFFIX + ".tmp"
@@ -118,7 +118,7 @@ class Staging:
             if record is None or info is None:
                 continue
             key = decode_record(record, upload_id)[0] if is_begun else ""
-            started_at = datetime.fromtimestamp(info.st_mtime, UTC)
+            started_at = utc_time(info.st_mtime)
             if key.startswith(prefix):
                 yield StaleUpload(upload=Upload(key=key, upload_id=upload_id), started_at=started_at)
 
