@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from dataclasses import replace
 
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.sidecar import VERSION, metadata_from_json
 from offload_hooks import Upload
 from offload_hooks.errors import MetadataError, UploadError
+from offload_hooks.json_text import JsonObject
 
 RECORD_SUFFIX = ".json"
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}\Z")
@@ -49,14 +51,11 @@ def encode_record(key: str, metadata: ObjectMetadata) -> bytes:
 
 def decode_record(record: bytes, upload_id: str) -> tuple[str, ObjectMetadata]:
     """The key and metadata of an upload; `MetadataError` for what is no record."""
-    try:
-        document = json.loads(record)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(f"the record of the upload {upload_id} is not JSON") from error
-    key = document.get("key") if isinstance(document, dict) else None
-    if not isinstance(key, str) or not key:
-        raise MetadataError(f"the record of the upload {upload_id} has no key", found=key)
-    return key, metadata_from_json(document, key)
+    fields = JsonObject.read(record, f"the record of the upload {upload_id}", error=MetadataError)
+    key = fields.text("key")
+    if not key:
+        raise fields.wrong("key", "a key")
+    return key, metadata_from_json(replace(fields, key=key))
 
 
 def metadata_of(upload: Upload, record: bytes | None) -> ObjectMetadata:

@@ -6,7 +6,6 @@ refusals of policies are; a body that cannot be read is 400.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -31,8 +30,10 @@ from offload_hooks.errors import (
     UnknownTopicError,
     VersionConflictError,
 )
+from offload_hooks.json_text import read_json
 
 MAX_BODY_BYTES = 1 << 20
+_RETRY_AFTER_S = 1
 
 _STATUSES: tuple[tuple[type[OffloadError], int], ...] = (
     (NoTokenError, 401),
@@ -57,6 +58,8 @@ class BodyError(OptionError):
 def refused(status: int, reason: str) -> Response:
     """The answer to what is not done."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if status in (429, 503):
+        headers = {"Retry-After": str(_RETRY_AFTER_S)}
     return JSONResponse({"reason": reason}, status_code=status, headers=headers)
 
 
@@ -100,12 +103,7 @@ async def body(request: Request) -> Any:
                 raise BodyError("a body is too long", expected=f"at most {MAX_BODY_BYTES} bytes")
     except ClientDisconnect:
         raise BodyError("the client went away") from None
-    try:
-        given = json.loads(bytes(data))
-        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()  # else it could not be given back
-    except (ValueError, RecursionError):
-        raise BodyError("a body is no JSON", found=f"{len(data)} bytes") from None
-    return given
+    return await in_thread(lambda: read_json(bytes(data), "a body", error=BodyError))
 
 
 async def number(request: Request) -> int:
@@ -122,6 +120,12 @@ async def mapping(request: Request) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise BodyError("a body is no JSON object")
     return given
+
+
+def is_by_tenant(request: Request) -> bool:
+    """Whether a role of a tenant makes a request, and no superuser's; `Guard` says so."""
+    by_tenant: bool = request.scope["by_tenant"]
+    return by_tenant
 
 
 def shown(value: object) -> Response:

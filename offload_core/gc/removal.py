@@ -38,7 +38,6 @@ from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.deletion_claim import claimed, is_claim
 from offload_core.offload.attempt_objects import delete_attempt, delete_unless
 from offload_core.tier import Tier
-from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
@@ -116,7 +115,7 @@ class Removal:
     def _remove(self, batch: Sequence[Garbage]) -> list[Outcome | OffloadError]:
         """Garbage of one topic, or of none."""
         info = self._read(batch[0])
-        copies = NamedCopies(self.tier, CopyLooks(self.tier), self.scope.folder, self.elsewhere)
+        copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
         outcomes: list[Outcome | OffloadError] = []
         due: list[Garbage] = []
         for each in batch:
@@ -175,7 +174,7 @@ class Removal:
                 needed |= dict.fromkeys(due, now)
             else:
                 info = now
-                copies = NamedCopies(self.tier, CopyLooks(self.tier), self.scope.folder, self.elsewhere)
+                copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
                 for key, each in due.items():
                     why = None if key in needed else self._why_needed(each, info, copies)
                     if why is not None:

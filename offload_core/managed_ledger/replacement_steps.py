@@ -22,7 +22,7 @@ from uuid import UUID
 
 from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
 from offload_core.catalogue.known_tiers import place_text
-from offload_core.catalogue.recorded import other_copy_key
+from offload_core.catalogue.recorded_copies import other_copy_key
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata import (
     ManagedLedgerInfo,

@@ -20,7 +20,7 @@ from uuid import UUID
 from offload_core.audit import AuditLog
 from offload_core.catalogue.known_tiers import is_same_place, tier_record
 from offload_core.catalogue.listing import look_up
-from offload_core.catalogue.recorded import other_copy_key
+from offload_core.catalogue.recorded_copies import other_copy_key
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.managed_ledger.replacement_steps import ReplacementSteps, delete_copy
 from offload_core.metadata import (

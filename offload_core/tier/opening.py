@@ -150,6 +150,6 @@ def _options_from_url(name: str, url: str) -> Mapping[str, object]:
         raise
     except Exception as error:  # a plugin's own code; its text may quote credentials of the URL
         raise BrokenPluginError(
-            f"the driver {name!r} cannot read options from its URL", found=type(error).__name__
-        ) from error
+            f"the driver {name!r} cannot read options from its URL", found=registry.place_of(error)
+        ) from None
     return options

@@ -16,6 +16,7 @@ import google_crc32c
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreError
+from offload_hooks.json_text import whole_number
 
 RESOURCE = "name,size,updated,contentType,metadata,crc32c,generation,storageClass"
 """The fields of a resource that are asked for."""
@@ -94,5 +95,4 @@ def stored(resource: Mapping[str, Any]) -> StoredObject:
 
 def size_of(content_range: str) -> int | None:
     """The object's size of a header like `bytes 0-9/100` or `bytes */100`."""
-    total = content_range.rpartition("/")[2]
-    return int(total) if total.isdecimal() else None
+    return whole_number(content_range.rpartition("/")[2])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.codec.index import BlockTable, IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from offload_core.codec.mapfile.fields import Buffer, CutOffError, FieldReader
 from offload_core.codec.mapfile.header import (
@@ -56,7 +56,9 @@ def parse_mapfile(
     with placed(ledger_id=ledger_id):
         records = parse_index_file(index, data_length // RECORD_HEAD_BYTES)
         _check_ends(records, header, data_length, metadata)
-        blocks = tuple(_stretches(records, header, data_length, metadata.last_entry_id + 1, stretch_bytes))
+        blocks = BlockTable.of(
+            _stretches(records, header, data_length, metadata.last_entry_id + 1, stretch_bytes)
+        )
     return ObjectIndex(
         object_format=ObjectFormat.MAPFILE,
         data_length=data_length,
