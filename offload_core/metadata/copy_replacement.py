@@ -215,7 +215,7 @@ def _check_whole(info: ManagedLedgerInfo, copy: OtherCopy) -> None:
     """The ledgers are closed, have all entries in complete copies, and follow each other."""
     for ledger_id in copy.ledger_ids:
         ledger = ledger_of(info, ledger_id)
-        if ledger.context is None or not ledger.context.complete or not ledger.info.is_closed:
+        if not ledger.is_fully_offloaded or not ledger.info.is_closed:
             raise AttemptError(
                 "a copy is replaced that has all entries of its ledger",
                 ledger_id=ledger_id,
@@ -275,19 +275,29 @@ def _switched(
     record = filter_record or _only_filter_record(ledger)
     if copy.form is CopyForm.LEDGER:
         switched = replace(
-            context, uuid=copy.uuid, driver=place.with_property(FILTER_PROPERTY, record), segments=()
+            context,
+            uuid=copy.uuid,
+            complete=True,
+            bookkeeper_deleted=not ledger.has_hot_copy,
+            driver=place.with_property(FILTER_PROPERTY, record),
+            segments=(),
         )
     else:
         share = OffloadSegment(
             uuid=copy.uuid,
             complete=True,
+            bookkeeper_deleted=not ledger.has_hot_copy,
             assigned_ms=copy.since_ms,
             offloaded_ms=now_ms,
             end_entry_id=(ledger.info.entries or 0) - 1,
             driver=place,
         ).with_extent(*_extent(info, copy))
         switched = replace(
-            context, uuid=copy.uuid, driver=place, segments=(share.with_filter_record(record),)
+            context,
+            uuid=copy.uuid,
+            complete=False,
+            driver=place,
+            segments=(share.with_filter_record(record),),
         )
     return with_replaced(replace(ledger, context=switched), remembered)
 

@@ -190,7 +190,7 @@ class RecordedOffloads:
         """
         ledger = self._ledger(name, ledger_id)
         context = ledger.context
-        if context is None or not context.complete or context.uuid is None:
+        if context is None or not ledger.is_fully_offloaded or context.uuid is None:
             return False
         announce = _nobody_asked if announce is None else announce
         if context.bookkeeper_deleted:

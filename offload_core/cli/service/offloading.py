@@ -15,16 +15,16 @@ from offload_core.cli.shared import AsJson, err, out, printable
 from offload_core.managed_ledger import (
     Environment,
     TopicOffloads,
+    complete_streamed,
     due_ledgers,
     first_unoffloaded,
     no_tier,
-    request_completion,
     topic_offloads,
     waits_of,
 )
 from offload_core.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
 from offload_core.metadata import EntryPosition
-from offload_core.policies import parse_policies, resolve_policies
+from offload_core.policies import EffectivePolicies, parse_policies, resolve_policies
 from offload_core.policy_store import PolicyStore
 
 _LOOKS_S = 0.2
@@ -65,7 +65,7 @@ def offload(
 ) -> None:
     """Offload a topic's sealed ledgers to the tier that its policies name; of one that is streamed all that there is.
 
-    A topic that is streamed has its segment completed by its owner.
+    A topic that is streamed has its segment completed by its owner, or here where no process has it open.
     """
     name, kept_bytes = parse_topic(topic), parse_size(size_threshold)
     holding = policies.resolve(name).offload
@@ -73,7 +73,7 @@ def offload(
     if driver is None:
         raise no_tier(name)
     if holding.is_streamed:
-        _complete_segment(environment, managed_ledger_of_topic(name), timeout, as_json)
+        _complete_segment(environment, managed_ledger_of_topic(name), holding, timeout, as_json)
         return
     offloads = topic_offloads(environment, managed_ledger_of_topic(name))
     said = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
@@ -123,10 +123,12 @@ def delete_hot_copies(
         raise typer.Exit(1)
 
 
-def _complete_segment(environment: Environment, name: str, timeout_s: float, as_json: bool) -> None:
-    """Have the owner complete its segment, and say how far the topic is offloaded."""
-    with err.status("Waiting for the topic's owner to complete its segment"):
-        info = request_completion(environment.records, name, timeout_s=timeout_s)
+def _complete_segment(
+    environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float, as_json: bool
+) -> None:
+    """Have the owner complete its segment, or do it here if it has none, and report how far the topic is offloaded."""
+    with err.status("Waiting until the topic's segment is complete"):
+        info = complete_streamed(environment, name, policies, timeout_s)
     first, waits_for = first_unoffloaded(info), waits_of(info)
     if as_json:
         waiting = {} if waits_for is None else {"waits_for": waits_for}
