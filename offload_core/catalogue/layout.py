@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offload_core.catalogue.recorded import RecordedCopy, recorded_copies
+from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import TopicName
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo

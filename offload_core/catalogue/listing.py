@@ -31,6 +31,7 @@ from offload_core.codec.salvaged_objects import lost_of
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_hooks.json_text import shortened
 from offload_hooks.values import ListedObject, ObjectStat
 
 
@@ -108,7 +109,10 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
 
 def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
     """The same where nothing is listed, by lookups; without checksums of blocks. Of both objects none may be there."""
-    data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    try:
+        data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
+        return find_pair(tier, key) or Pair(key)
     pair = Pair(key, data=listed_of(data), index=listed_of(index))
     if key.checksum_keys is not None:
         pair.data_checksums, pair.index_checksums = (
@@ -186,7 +190,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
     if seen is None:
         raise AssertionError("a pair is made from an object that was listed")
     try:
-        metadata = _user_metadata(tier, pair, pair.data.key if pair.data else seen.key)
+        metadata, damage = _user_metadata(tier, pair)
         stored = StoredObject(
             key=pair.key,
             cluster=metadata.get(CLUSTER_KEY),
@@ -202,8 +206,9 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             is_settled=is_settled(metadata),
             storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
             lost=lost_of(metadata),
+            version=metadata.get(FORMAT_VERSION_KEY),
         )
-        judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
+        judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
     except ObjectNotFoundError:
@@ -235,19 +240,30 @@ def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
         return None
 
 
-def _user_metadata(tier: Tier, pair: Pair, seen: str) -> Mapping[str, str]:
-    """Pulsar's filesystem offloader keeps none."""
+def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
+    """The data object's, else the index's; and why the data object's cannot be read, if it cannot.
+
+    Pulsar's filesystem offloader keeps none.
+    """
     if pair.user_metadata is not None:
-        return pair.user_metadata
-    return {} if pair.key.is_mapfile else tier.stat(seen).user_metadata
+        return pair.user_metadata, None
+    damage: FormatError | None = None
+    for listed in () if pair.key.is_mapfile else (pair.data, pair.index):
+        if listed is not None:
+            try:
+                return tier.stat(listed.key).user_metadata, damage
+            except FormatError as error:
+                damage = damage or error
+    return {}, damage
 
 
-def _judge(stored: StoredObject, version: str) -> StoredObject:
+def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     """Say what is wrong with the pair, as far as that shows without its index."""
-    if version != FORMAT_VERSION:
-        return _with(
-            stored, Problem.UNKNOWN_VERSION, f"format version {version}; this program reads {FORMAT_VERSION}"
-        )
+    if damage is not None:
+        return _with(stored, Problem.BROKEN_METADATA, str(damage))
+    if stored.version not in (None, FORMAT_VERSION):
+        detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
+        return _with(stored, Problem.UNKNOWN_VERSION, detail)
     if stored.index_bytes is None:
         return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
     if stored.index_bytes > MAX_INDEX_BYTES:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from offload_core.catalogue.copy_check import CopyStat
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, topic_of_managed_ledger
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
@@ -33,6 +34,7 @@ class Problem(enum.Enum):
     NO_INDEX = "no-index"
     NO_DATA = "no-data"
     BROKEN_INDEX = "broken-index"
+    BROKEN_METADATA = "broken-metadata"
     WRONG_LENGTH = "wrong-length"
     UNKNOWN_VERSION = "unknown-version"
     UNFINISHED = "unfinished"
@@ -59,6 +61,7 @@ class StoredObject:
         storage_class: how the store keeps the data object, in its own word; None where its listing does not say.
         is_settled: whether entries of transactions in it count as committed, also without a marker.
         lost: entries that were lost before it was made of a damaged object; None if it says nothing of any.
+        version: of its format, as the user metadata has it; None without.
     """
 
     key: ObjectKey
@@ -77,6 +80,21 @@ class StoredObject:
     is_settled: bool = False
     storage_class: str | None = None
     lost: LostEntries | None = None
+    version: str | None = None
+
+    @property
+    def stat(self) -> CopyStat | None:
+        """What its data object tells of itself, to be judged against a record; None without one."""
+        if self.data_bytes is None:
+            return None
+        return CopyStat(
+            size_bytes=self.data_bytes,
+            version=self.version,
+            managed_ledger=self.managed_ledger,
+            is_filtered=self.is_filtered,
+            has_gaps=self.has_gaps,
+            lost=self.lost,
+        )
 
     @property
     def is_complete(self) -> bool:
@@ -131,7 +149,7 @@ class Piece:
     @property
     def data_bytes(self) -> int:
         """Bytes of the ledger's blocks in the object."""
-        return sum(block.length for block in self.ledger.blocks)
+        return self.ledger.blocks.data_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

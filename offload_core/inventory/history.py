@@ -17,8 +17,8 @@ from offload_core.catalogue import Ledger, StoredObject
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.filters.recorded import recorded_filter
 from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadSegment, SegmentStatus
+from offload_core.metadata.filter_record import recorded_filter
 from offload_hooks.errors import FormatError
 
 

@@ -11,12 +11,14 @@ import random
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S
+from offload_core.managed_ledger.tenant_threads import TenantThreads
 from offload_core.managed_ledger.upkeep import KeptTopic, UpkeepRound, keep_up, offloads_of
 from offload_core.offload.clock import system_now_ms
 from offload_core.policy_store import ResolvedPolicies
@@ -56,7 +58,7 @@ class UpkeepLoop:
         topics: those that there are now.
         policies_of: what holds for a topic, by its managed ledger's name; asked anew for each round.
         interval_s: how long after the begin of all rounds the next ones begin.
-        threads: how many topics are kept at the same time.
+        threads: how many topics of a tenant are kept at the same time; those of others have one more.
         now_ms: the time, in ms since 1970, UTC.
         uniform: draws a number from between two.
     """
@@ -79,7 +81,7 @@ class UpkeepLoop:
         self._lock = threading.Lock()
         self._running: dict[str, _Round] = {}
         self._statuses: dict[str, UpkeepStatus] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
+        self._pool = TenantThreads(threads, "upkeep")
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._run, name="upkeep-clock", daemon=True)
 
@@ -104,7 +106,7 @@ class UpkeepLoop:
         until = time.monotonic() + timeout_s
         with self._lock:
             self._ended.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
         while (running := self._rounds_that_run()) and time.monotonic() < until:
             for topic, _ in running:
                 offloads_of(
@@ -132,7 +134,8 @@ class UpkeepLoop:
                 status = self._statuses.get(topic.name)
                 if topic.name in self._running or (status is not None and now < status.not_before_ms):
                     continue
-                ended = self._pool.submit(self._keep, topic)
+                tenant = topic.name.partition("/")[0]
+                ended = self._pool.submit(tenant, partial(self._keep, topic))
                 self._running[topic.name] = (topic, ended)
                 begun.append(ended)
         return begun

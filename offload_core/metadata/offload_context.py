@@ -16,6 +16,7 @@ from typing import Self
 from uuid import UUID
 
 from offload_hooks.errors import MetadataError, OptionError
+from offload_hooks.json_text import WHOLE, shortened
 
 STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
@@ -29,6 +30,9 @@ REPLACEMENT_PROPERTY = "pulsar-offload.replacement"
 """Of a ledger's context: a copy that is under way to take the place of the one that is read."""
 REPLACED_PROPERTY = "pulsar-offload.replaced"
 """Of a ledger's context: copies that another one took the place of, and whose objects may still be there."""
+
+DAMAGED_PROPERTY = "pulsar-offload.damaged"
+"""Of a complete copy: its own uuid, if a repair found it damaged; then its ledgers' hot copies are kept."""
 
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(0|[1-9][0-9]{0,18})")
 
@@ -143,13 +147,14 @@ class OffloadSegment:
         if text is None:
             return None
         match = _POSITION.fullmatch(text)
-        if match is None:
+        position = None if match is None else EntryPosition(int(match[1]), int(match[2]))
+        if position is None or position.ledger_id not in WHOLE or position.entry_id not in WHOLE:
             raise MetadataError(
                 f"property {name!r} of segment {self.uuid} is no position",
                 expected="ledger:entry",
-                found=text,
+                found=shortened(text),
             )
-        return EntryPosition(int(match[1]), int(match[2]))
+        return position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

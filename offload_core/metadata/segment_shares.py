@@ -15,6 +15,7 @@ from offload_core.metadata.attempt_lease import LEASE_PROPERTY
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
     BEGIN_PROPERTY,
+    DAMAGED_PROPERTY,
     END_PROPERTY,
     FILTER_PROPERTY,
     REPLACED_PROPERTY,
@@ -26,6 +27,14 @@ from offload_core.metadata.offload_context import (
 )
 
 _OTHERS = (REPLACEMENT_PROPERTY, REPLACED_PROPERTY)
+_OF_ATTEMPT = (
+    LEASE_PROPERTY,
+    STATUS_PROPERTY,
+    BEGIN_PROPERTY,
+    END_PROPERTY,
+    FILTER_PROPERTY,
+    DAMAGED_PROPERTY,
+)
 
 
 def shares_of(ledger: LedgerRecord) -> tuple[OffloadSegment, ...]:
@@ -124,9 +133,7 @@ def _stop_of(shares: Sequence[OffloadSegment]) -> int:
 
 def place_of(driver: DriverMetadata) -> DriverMetadata:
     """Where a copy is, without what is said of its attempt."""
-    for name in (LEASE_PROPERTY, STATUS_PROPERTY, BEGIN_PROPERTY, END_PROPERTY, FILTER_PROPERTY):
-        driver = driver.with_property(name, None)
-    for name in _OTHERS:
+    for name in _OF_ATTEMPT + _OTHERS:
         driver = driver.with_property(name, None)
     return driver
 

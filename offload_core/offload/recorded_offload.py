@@ -18,7 +18,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.recorded import other_copy_key, recorded_copies
+from offload_core.catalogue.recorded_copies import other_copy_key, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
@@ -38,11 +38,11 @@ from offload_core.metadata import (
     prepare_attempt,
     replacement_of,
 )
+from offload_core.metadata.damaged_copies import is_marked_damaged
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.cold_check import check_cold_copy
-from offload_core.offload.filter_check import check_settled
+from offload_core.offload.hot_copy_check import check_cold_copies, check_settled
 from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
 from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.running_attempt import (
@@ -54,7 +54,6 @@ from offload_core.offload.running_attempt import (
     check_not_alive,
     check_over,
 )
-from offload_core.offload.segment_check import check_segments
 from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
@@ -190,7 +189,7 @@ class RecordedOffloads:
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
 
-        It stays while another cold copy is being made.
+        It stays while another cold copy is being made, and where its record says that the cold one is damaged.
 
         Args:
             announce: see `AnnounceHot`; told again where the deletion is made again.
@@ -211,11 +210,18 @@ class RecordedOffloads:
         else:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms or self._is_replaced_now(ledger):
                 return False
+            if is_marked_damaged(ledger):
+                _log.warning(
+                    "the hot copy of ledger %d of %s is kept: by its record the cold one is damaged; "
+                    "`offload repair … --offload-again` makes another",
+                    ledger_id,
+                    name,
+                )
+                return False
+            records = check_cold_copies(self._tiers, name, ledger)
             if context.segments:
-                records = check_segments(self._tiers, ledger)
                 mark = partial(mark_segmented_hot_copy_deleted, ledger_id=ledger_id)
             else:
-                records = check_cold_copy(self._tiers.find(context.driver), ledger, _key_of(name, ledger))
                 mark = partial(mark_hot_copy_deleted, ledger_id=ledger_id, uuid=context.uuid)
             if records:
                 check_settled(records, SnapshotStore(self._records.store).read(name), ledger_id)
@@ -223,7 +229,9 @@ class RecordedOffloads:
 
             def mark_unless_replaced(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
                 known = info.ledger(ledger_id)
-                return info if known is not None and self._is_replaced_now(known) else mark(info)
+                if known is not None and (self._is_replaced_now(known) or is_marked_damaged(known)):
+                    return info
+                return mark(info)
 
             marked = self._records.update(name, mark_unless_replaced).info.ledger(ledger_id)
             if marked is None or marked.context is None or not marked.context.bookkeeper_deleted:

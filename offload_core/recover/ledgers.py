@@ -16,8 +16,8 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.filters import FilterRecord
-from offload_core.filters.indexed import indexed_filter
 from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, OffloadSegment
+from offload_core.metadata.filter_record import indexed_filter
 from offload_core.metadata.offload_context import FILTER_PROPERTY
 from offload_core.metadata.segment_shares import with_hot_copy_deleted, with_shares
 from offload_core.recover.unknown import Unknown, UnknownFact

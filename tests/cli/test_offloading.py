@@ -132,8 +132,17 @@ def test_hot_copies_are_deleted_after_the_lag(
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     on_topic("offload")
     assert (on_topic("delete-hot-copies").out, on_topic("delete-hot-copies", "-l", "1h").out) == ("", "")
-    deleted = on_topic("delete-hot-copies", "-l", "0", "--json")
-    assert json.loads(deleted.out) == {"deleted": [first, second]}
+    dry = on_topic("delete-hot-copies", "-l", "0")
+    assert (dry.code, dry.out.splitlines()) == (
+        1,
+        [f"ledger {each}: hot copy would be deleted" for each in (first, second)],
+    )
+    would = on_topic("delete-hot-copies", "-l", "0", "--json")
+    assert json.loads(would.out) == {"deleted": [], "would_be_deleted": [first, second]}
+    assert len(list((tmp_path / "hot").glob("*.ledger"))) == 3
+    assert not (tmp_path / "audit.jsonl").exists()
+    deleted = on_topic("delete-hot-copies", "-l", "0", "--json", "--yes")
+    assert json.loads(deleted.out) == {"deleted": [first, second], "would_be_deleted": []}
     assert [file.name for file in (tmp_path / "hot").glob("*.ledger")] == [f"{third}.ledger"]
     assert (tmp_path / "audit.jsonl").read_text().count("\n") == 2
 

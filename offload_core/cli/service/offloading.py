@@ -52,6 +52,9 @@ Lag = Annotated[
 ]
 
 
+Yes = Annotated[bool, typer.Option("--yes", help="Delete them. Without it they are shown.")]
+
+
 def offload(
     environment: Environment,
     policies: PolicyStore,
@@ -93,19 +96,31 @@ def offload(
 
 
 def delete_hot_copies(
-    environment: Environment, policies: PolicyStore, topic: Topic, lag: Lag = None, as_json: AsJson = False
+    environment: Environment,
+    policies: PolicyStore,
+    topic: Topic,
+    lag: Lag = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones."""
+    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones.
+
+    Without --yes it is shown which would be deleted, and the exit code is 1 if there are any. Each deletion stands
+    before in the audit log that the settings name.
+    """
     name = parse_topic(topic)
     lag_s = policies.resolve(name).offload.deletion_lag_s if lag is None else parse_seconds(lag)
-    deleted: list[int] = []
+    found: list[int] = []
     if lag_s is not None and lag_s >= 0:
-        deleted = topic_offloads(environment, managed_ledger_of_topic(name)).delete_hot_copies(lag_s)
+        offloads = topic_offloads(environment, managed_ledger_of_topic(name))
+        found = offloads.delete_hot_copies(lag_s) if yes else offloads.due_hot_copies(lag_s)
     if as_json:
-        out.print_json(data={"deleted": deleted})
-        return
-    for ledger_id in deleted:
-        out.print(f"ledger {ledger_id}: hot copy deleted", highlight=False)
+        out.print_json(data={"deleted": found if yes else [], "would_be_deleted": [] if yes else found})
+    else:
+        for ledger_id in found:
+            out.print(f"ledger {ledger_id}: hot copy {'' if yes else 'would be '}deleted", highlight=False)
+    if found and not yes:
+        raise typer.Exit(1)
 
 
 def _complete_segment(
