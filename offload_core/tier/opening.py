@@ -80,7 +80,9 @@ def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tie
     """
     name, _ = _driver_and_options(url, None)
     if tier.spec is not None and registry.load_driver(name) is registry.load_driver(tier.spec.driver):
-        return open_store(url, driver=None, layers=None, upload_niceness=None, **options)
+        return open_store(
+            url, driver=None, layers=None, upload_niceness=None, upload_timeouts=DEFAULT_TIMEOUTS, **options
+        )
     return open_store(url)
 
 
