@@ -11,7 +11,8 @@ import ctypes
 import functools
 import threading
 import weakref
-from importlib.util import find_spec
+from importlib import import_module
+from importlib.machinery import PathFinder
 
 import numpy as np
 import numpy.typing as npt
@@ -90,9 +91,13 @@ def _zstd() -> ctypes.CDLL | None:
 
 
 def _library(module: str, *functions: str) -> ctypes.CDLL | None:
-    """The compiled module of that name, if it shows all these functions."""
+    """The compiled module of that name, if it shows all these functions.
+
+    It is looked for in its package, and not among the modules that are there: another thread may be importing it.
+    """
     try:
-        found = find_spec(module)
+        package = import_module(module.rpartition(".")[0])
+        found = PathFinder.find_spec(module, package.__path__)
         if found is None or found.origin is None:
             return None
         library = ctypes.CDLL(found.origin)

@@ -1,6 +1,7 @@
 """From entries' payloads to one table row per entry: broker metadata, checksum, message metadata, place of the payload.
 
-Source of the layout: docs/formats/entry.md. A kernel never raises: it stops at the first entry that is not right.
+Source of the layout: docs/formats/entry.md. At an entry that is not right a kernel does not raise: it stops there.
+Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from offload_core.messages.kernels.fields import (
     E_ENCRYPTION_PARAM,
     E_ENCRYPTION_PARAM_LENGTH,
     E_EVENT_TIME,
+    E_FIELDS,
     E_FLAGS,
     E_KEY,
     E_KEY_LENGTH,
@@ -78,7 +80,11 @@ def _read_broker_metadata(data, position, end, row):
 
 @kernel
 def _set_number(row, field, value):
-    """Store a varint field of `MessageMetadata`; False if the field is none of those kept."""
+    """Store a varint field of `MessageMetadata`, if it is one of those kept.
+
+    Bounds: of `row`, here and in the functions below: fields by their names, all below `E_FIELDS`, which `read_entry`
+    has checked.
+    """
     if field == 2:
         row[E_SEQUENCE_ID] = value
     elif field == 3:
@@ -172,7 +178,12 @@ def read_entry(data, position, end, checksum, row):
     """Fill `row` from the entry in `data[position:end]`; False if it is not right.
 
     `checksum` is the address of a C function of CRC-32C, 0 to leave checksums alone.
+    Bounds: an entry that is not in `data` is not right; each length in it is checked against `end`.
     """
+    if len(row) < E_FIELDS:
+        raise IndexError("a table's rows are too short")
+    if not 0 <= position <= end <= len(data):
+        return False
     row[:] = 0
     for field in (
         E_UNCOMPRESSED_SIZE, E_BATCH_SIZE, E_KEY_LENGTH, E_ORDERING_KEY_LENGTH, E_SCHEMA_VERSION_LENGTH,
@@ -193,7 +204,9 @@ def read_entry(data, position, end, checksum, row):
         stored = load_u32(data, position + 2)
         position += 6
         if checksum != 0:
-            found = call_checksum(checksum, np.uint32(0), address_of(data, position), end - position)
+            found = call_checksum(
+                checksum, np.uint32(0), address_of(data, position, end - position), end - position
+            )
             if found != stored:
                 return False
     if end - position < 4:
@@ -211,7 +224,12 @@ def read_entry(data, position, end, checksum, row):
 
 @kernel
 def read_entries(data, offsets, lengths, count, checksum, table):
-    """Fill one row of `table` (int64, `E_FIELDS` wide) per entry; answers how many are right before the first wrong."""
+    """Fill one row of `table` (int64, `E_FIELDS` wide) per entry; answers how many are right before the first wrong.
+
+    Bounds: `count` is at most the arrays' lengths; each entry by `read_entry`, where a sum that overflows is negative.
+    """
+    if count > min(len(offsets), len(lengths), len(table)):
+        raise IndexError("more entries than places or rows")
     for i in range(count):
         if not read_entry(data, offsets[i], offsets[i] + lengths[i], checksum, table[i]):
             return i
