@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from offload_core.metadata.sqlite_file import MAX_VALUE_BYTES, SqliteFile
 from offload_hooks.errors import (
@@ -26,6 +26,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.metadata_stores import check_path
 from offload_hooks.option_text import as_choice, as_flag, as_seconds
+from offload_hooks.shown_urls import holds_user
 
 _GET = "SELECT value, version FROM records WHERE path = ?"
 _VERSION = "SELECT version FROM records WHERE path = ?"
@@ -158,11 +159,19 @@ class SqliteStore:
 
 def parse_file(url: str) -> str:
     """The file that a URL of the store names, as an absolute path; `OptionError` for one of another form."""
-    split = urlsplit(url)
-    path = unquote(split.path)
-    if split.netloc or split.query or split.fragment or not path or path.endswith("/") or "\0" in path:
+    rest = url.partition(":")[2]
+    path = unquote(rest.removeprefix("//"))
+    if (
+        (rest.startswith("//") and not rest.startswith("///"))
+        or holds_user(url)
+        or any(mark in rest for mark in "?#")
+        or not path
+        or path.endswith("/")
+        or "\0" in path
+    ):
         raise OptionError(
-            "this is no URL of an SQLite file", expected="sqlite:/folder/file.db or sqlite:file.db", found=url
+            "this is no URL of an SQLite file",
+            expected="sqlite:/folder/file.db or sqlite:file.db",
         )
     return str(Path(path).absolute())
 
