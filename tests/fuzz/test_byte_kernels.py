@@ -573,6 +573,11 @@ def arrow_columns(
 ) -> None:
     """A span of each message, gathered as a column."""
     guarded = Guarded()
+    if out.shape[1] and not random.randrange(3):  # a span that ends where its buffer does, or one behind
+        row = random.randrange(out.shape[1])
+        size = len(scratch if out[fields.M_FLAGS, row] & fields.VALUE_IN_SCRATCH else block)
+        at = random.randint(0, size)
+        out[field, row], out[field + 1, row] = at, size - at + random.randrange(2)
     lengths = out[field + 1]
     total = called(columns.span_bytes, lengths)
     if not 0 <= total < 1 << 20:
