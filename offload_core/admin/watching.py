@@ -91,17 +91,18 @@ class Guard:
         """See ASGI."""
         if scope["type"] == "http":
             request = Request(scope)
-            scope["by_tenant"] = self._tokens is not None
+            by_tenant = self._tokens is not None
             try:
                 if self._tokens is None:
                     _check_host(request)
                 elif scope["path"] not in OPEN_PATHS:
                     role = scope["role"] = self._tokens.check(request.headers.get("authorization"))
                     self._tokens.check_may(role, tenant_of_path(scope))
-                    scope["by_tenant"] = not self._tokens.is_superuser(role)
+                    by_tenant = not self._tokens.is_superuser(role)
             except AccessDeniedError as error:
                 response = await answer_error(request, error)
                 return await response(scope, receive, send)
+            scope["by_tenant"] = by_tenant
         return await self._app(scope, receive, send)
 
 

@@ -190,6 +190,8 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
     if seen is None:
         raise AssertionError("a pair is made from an object that was listed")
     try:
+        if pair.data is None and not _is_index_alone(tier, pair):
+            return None
         metadata, damage = _user_metadata(tier, pair)
         stored = StoredObject(
             key=pair.key,
@@ -211,9 +213,35 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
         judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
+        if judged.problem is Problem.NO_DATA and judged.key.ledger_id is None:
+            return _with_lost_ledgers(tier, judged)
     except ObjectNotFoundError:
         return None
     return judged
+
+
+def _is_index_alone(tier: Tier, pair: Pair) -> bool:
+    """Look a pair up again of which only the index was listed; whether that is still there, with or without data.
+
+    A listing is no snapshot: it may have come to the data object's key before that was written, and to the index
+    after. Where the index is there once more after the data object was not, that is gone: see `StoredObject.is_lost`.
+    """
+    data = look_up(tier, pair.key.data_key)
+    if data is not None:
+        pair.data = listed_of(data)
+        pair.user_metadata = None if pair.key.is_mapfile else data.user_metadata
+    return look_up(tier, pair.key.index_key) is not None
+
+
+def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
+    """A streaming object whose data is gone: its index tells of which ledgers entries are lost, if it can be read."""
+    assert stored.index_bytes is not None
+    try:
+        return replace(
+            stored, index=read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=None)
+        )
+    except FormatError:
+        return stored
 
 
 def _compared(tier: Tier, objects: list[StoredObject]) -> Iterable[StoredObject]:
@@ -269,7 +297,11 @@ def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     if stored.index_bytes > MAX_INDEX_BYTES:
         return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
     if stored.data_bytes is None:
-        return _with(stored, Problem.NO_DATA, "the index has no data object")
+        return _with(
+            stored,
+            Problem.NO_DATA,
+            "the index has no data object",
+        )
     return stored
 
 

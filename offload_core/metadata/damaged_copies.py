@@ -23,12 +23,11 @@ def is_marked_damaged(ledger: LedgerRecord) -> bool:
     context = ledger.context
     if context is None:
         return False
-    shares = [(share.uuid, share.driver or context.driver) for share in context.segments]
-    named = shares or [(context.uuid, context.driver)]
+    named = {share.uuid: share.driver or context.driver for share in context.segments}
+    if not named and context.uuid is not None:
+        named[context.uuid] = context.driver
     return any(
-        driver is not None and driver.get(DAMAGED_PROPERTY) == str(uuid)
-        for uuid, driver in named
-        if uuid is not None
+        driver is not None and driver.get(DAMAGED_PROPERTY) == str(uuid) for uuid, driver in named.items()
     )
 
 

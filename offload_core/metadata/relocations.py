@@ -109,7 +109,8 @@ def read_mapping(path: str | os.PathLike[str]) -> Mapped:
         StoreError: it cannot be read.
     """
     try:
-        data = Path(path).read_bytes()
+        with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+            data = file.read()
     except OSError as error:
         raise StoreError(
             f"a mapping of relocations cannot be read: {error.strerror}", key=str(path)

@@ -47,6 +47,8 @@ from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgre
 from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.running_attempt import (
     DEFAULT_LEASE_S,
+    THIS_PROCESS,
+    AttemptProcess,
     RunningAttempt,
     check_lease_length,
     check_not_alive,
@@ -83,6 +85,7 @@ class RecordedOffloads:
         open_hot: opens a ledger that is offloaded; None for as `hot` does.
         now_ms: the time, in ms since 1970, UTC.
         lease_s: how long an attempt of this process is left alone by others after it was last heard of; to 600 s.
+        process: whose attempts they are.
 
     Raises:
         OptionError: a lease that nobody would believe.
@@ -98,6 +101,7 @@ class RecordedOffloads:
         open_hot: Callable[[int], LedgerReader] | None = None,
         now_ms: Callable[[], int] = system_now_ms,
         lease_s: float = DEFAULT_LEASE_S,
+        process: AttemptProcess = THIS_PROCESS,
     ) -> None:
         check_lease_length(lease_s)
         self._records = records
@@ -107,6 +111,7 @@ class RecordedOffloads:
         self._open_hot = hot.open if open_hot is None else open_hot
         self._now_ms = now_ms
         self._lease_s = lease_s
+        self._process = process
 
     def offload(
         self,
@@ -142,11 +147,17 @@ class RecordedOffloads:
         uuid, tier = uuid4(), self._tiers.current
         driver = tier_record(tier)
         with RunningAttempt(
-            self._records, name, ledger_id, uuid, lease_s=self._lease_s, now_ms=self._now_ms
+            self._records,
+            name,
+            ledger_id,
+            uuid,
+            lease_s=self._lease_s,
+            now_ms=self._now_ms,
+            process=self._process,
         ) as attempt:
 
             def prepare(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid)
+                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid, process=self._process)
                 return prepare_attempt(info, ledger_id, uuid, driver, replaces=older, lease=attempt.lease())
 
             def watch(progress: OffloadProgress) -> None:
@@ -169,6 +180,7 @@ class RecordedOffloads:
             except OutcomeUnknownError:
                 raise  # the record may say that the copy is complete: nothing is deleted on a guess
             except Exception as error:
+                attempt.notice_loss()
                 self._give_up(name, ledger_id, uuid, driver, partial(announce, uuid, _why_given_up(error)))
                 raise
         return True
@@ -254,7 +266,7 @@ class RecordedOffloads:
         copy = replacement_of(ledger)
         try:
             if copy is not None:
-                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id)
+                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id, self._process)
         except LiveAttemptError:
             return True
         return False
@@ -326,7 +338,7 @@ class RecordedOffloads:
         tier = self._tiers.find(driver)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            check_not_alive(info.ledger(ledger_id), self._now_ms())
+            check_not_alive(info.ledger(ledger_id), self._now_ms(), process=self._process)
             return abandon_attempt(info, ledger_id, uuid)
 
         self._records.update(name, abandon)

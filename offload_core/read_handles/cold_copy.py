@@ -140,17 +140,16 @@ def _open_piece(
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
     """The error of a reader for what is wrong with a copy."""
-    key, kind, what = found.copy.key, mismatch.kind, f"a cold copy cannot be read: {mismatch.what}"
-    details = {"expected": mismatch.expected, "found": mismatch.found}
-    if kind is Kind.NO_DATA:
-        return ObjectNotFoundError(what, key=key.data_key, **details)
-    if kind is Kind.NO_INDEX:
-        return ObjectNotFoundError(what, key=key.index_key, **details)
-    if kind is Kind.UNKNOWN_VERSION:
-        return UnsupportedVersionError(what, key=key.data_key, **details)
-    if kind is Kind.WRONG_LENGTH:
-        return BadLengthError(what, key=key.data_key, **details)
-    return IndexMismatchError(what, key=key.index_key, **details)
+    key = found.copy.key
+    kinds: dict[Kind, tuple[type[OffloadError], str]] = {
+        Kind.NO_DATA: (ObjectNotFoundError, key.data_key),
+        Kind.NO_INDEX: (ObjectNotFoundError, key.index_key),
+        Kind.UNKNOWN_VERSION: (UnsupportedVersionError, key.data_key),
+        Kind.WRONG_LENGTH: (BadLengthError, key.data_key),
+    }
+    kind, at = kinds.get(mismatch.kind, (IndexMismatchError, key.index_key))
+    what = f"a cold copy cannot be read: {mismatch.what}"
+    return kind(what, key=at, expected=mismatch.expected, found=mismatch.found)
 
 
 def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:

@@ -8,7 +8,9 @@ Source: docs/formats/schemas.md.
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +22,7 @@ from offload_hooks.errors import BadLengthError, InvalidKeyError, ObjectNotFound
 from offload_hooks.schemas import SchemaHistory
 
 SUFFIX = ".schemas.json"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 FOLDER = "schemas"
 """Where a tier's own files of schemas are, below its root."""
 
@@ -87,6 +90,8 @@ class SavedSchemas(SchemaFiles):
 
     def __init__(self, path: str | os.PathLike[str], *, tier: Tier | None = None, **options: Any) -> None:
         text = os.fspath(path)
+        if text.endswith(".json") and not _URL.match(text):
+            text = str(Path(text).expanduser().resolve())  # the file itself, where a link leads to it
         folder, file = text, ""
         if text.endswith(".json"):
             before, slash, file = text.rpartition("/")

@@ -56,6 +56,13 @@ def test_one_file_is_read_whatever_the_topic(tmp_path: Path) -> None:
         SavedSchemas(tmp_path / "other.json").history(TOPIC)
 
 
+def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()  # as Kubernetes mounts configuration
+    (tmp_path / "..data" / "orders.json").write_bytes(saved_bytes(TOPIC, HISTORY))
+    (tmp_path / "orders.json").symlink_to("..data/orders.json")
+    assert SavedSchemas(tmp_path / "orders.json").history("persistent://x/y/z") == HISTORY
+
+
 @pytest.mark.parametrize("name", ["漢" * 26, "漢" * 60, "x" * 300])
 def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name: str, tmp_path: Path) -> None:
     topic = f"acme/cold/{name}"
