@@ -23,7 +23,7 @@ from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.entry_directory import DirectoryPlace
-from offload_core.codec.index import BlockTable, IndexedBlock, LedgerIndex
+from offload_core.codec.index import IndexedBlock, LedgerIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata import LedgerRecord
@@ -65,7 +65,7 @@ class ColdPiece:
     directory: DirectoryPlace | None
 
     @property
-    def blocks(self) -> BlockTable:
+    def blocks(self) -> tuple[IndexedBlock, ...]:
         """The ledger's blocks; where a filter left out all of its entries, one without bytes that stands for them."""
         if self.ledger.blocks:
             return self.ledger.blocks
@@ -76,7 +76,7 @@ class ColdPiece:
             first_entry_id=self.first_entry_id,
             end_entry_id=self.ledger.end_entry_id,
         )
-        return BlockTable.of([nothing])
+        return (nothing,)
 
 
 def open_pieces(
@@ -140,16 +140,21 @@ def _open_piece(
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
     """The error of a reader for what is wrong with a copy."""
-    key = found.copy.key
-    kinds: dict[Kind, tuple[type[OffloadError], str]] = {
-        Kind.NO_DATA: (ObjectNotFoundError, key.data_key),
-        Kind.NO_INDEX: (ObjectNotFoundError, key.index_key),
-        Kind.UNKNOWN_VERSION: (UnsupportedVersionError, key.data_key),
-        Kind.WRONG_LENGTH: (BadLengthError, key.data_key),
-    }
-    kind, at = kinds.get(mismatch.kind, (IndexMismatchError, key.index_key))
-    what = f"a cold copy cannot be read: {mismatch.what}"
-    return kind(what, key=at, expected=mismatch.expected, found=mismatch.found)
+    key, of_index = found.copy.key, mismatch.kind in (Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END)
+    return _ERRORS.get(mismatch.kind, IndexMismatchError)(
+        f"a cold copy cannot be read: {mismatch.what}",
+        key=key.index_key if of_index else key.data_key,
+        expected=mismatch.expected,
+        found=mismatch.found,
+    )
+
+
+_ERRORS: dict[Kind, type[OffloadError]] = {
+    Kind.NO_DATA: ObjectNotFoundError,
+    Kind.NO_INDEX: ObjectNotFoundError,
+    Kind.UNKNOWN_VERSION: UnsupportedVersionError,
+    Kind.WRONG_LENGTH: BadLengthError,
+}
 
 
 def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
@@ -160,4 +165,4 @@ def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
 _PIECE_BYTES = 2400
 """Of a piece without its blocks, with its key, metadata and reader; measured, as the next."""
 
-_BLOCK_BYTES = 36
+_BLOCK_BYTES = 260
