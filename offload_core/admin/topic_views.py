@@ -56,7 +56,7 @@ def stats_to_json(info: ManagedLedgerInfo, written: LedgerStatus | None = None) 
                 ledger.ledger_id,
                 ledger.info.entries or 0,
                 ledger.info.size or 0,
-                offloaded=ledger.context is not None and ledger.context.complete,
+                offloaded=ledger.is_fully_offloaded,
             )
             for ledger in ledgers
         ],

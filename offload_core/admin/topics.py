@@ -19,6 +19,7 @@ from offload_core.managed_ledger import (
     TenantThreads,
     TopicOffloads,
     TransactionStatus,
+    complete_streamed,
     first_unoffloaded,
     look_at_transactions,
     no_tier,
@@ -217,7 +218,11 @@ class RecordedTopics:
         self._completions[name] = OffloadStatus(state="running")
         status = OffloadStatus(state="error")
         try:
-            info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
+            policies = self._policies_of(name).offload
+            if self._environment is None:
+                info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
+            else:
+                info = complete_streamed(self._environment, name, policies, _COMPLETION_S)
             first, waits_for = first_unoffloaded(info), waits_of(info)
             waiting = {} if waits_for is None else {first.ledger_id: f"waits for {waits_for}"}
             status = OffloadStatus(state="success", first_unoffloaded=first, waiting=waiting)

@@ -10,7 +10,8 @@ from offload_core.catalogue.record_source import (
     read_each,
     require_complete,
 )
-from offload_core.catalogue.recorded import RecordedCopy, record_catalogue, record_catalogues, recorded_copies
+from offload_core.catalogue.recorded import record_catalogue, record_catalogues
+from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 
 __all__ = [

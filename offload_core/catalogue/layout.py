@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from offload_core.catalogue.recorded import RecordedCopy, recorded_copies
+from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import TopicName
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
@@ -50,7 +50,7 @@ def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[EntryRange]:
 
 def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryRange]:
     stop = ledger.info.entries if ledger.info.is_closed else None
-    is_hot = ledger.context is None or not ledger.context.bookkeeper_deleted
+    is_hot = ledger.has_hot_copy
     first = 0
     for copy in copies:
         is_segment = copy.key.ledger_id is None

@@ -31,6 +31,7 @@ from offload_core.codec.salvaged_objects import lost_of
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_hooks.json_text import shortened
 from offload_hooks.values import ListedObject, ObjectStat
 
 
@@ -108,7 +109,10 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
 
 def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
     """The same where nothing is listed, by lookups; without checksums of blocks. Of both objects none may be there."""
-    data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    try:
+        data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
+        return find_pair(tier, key) or Pair(key)
     pair = Pair(key, data=listed_of(data), index=listed_of(index))
     if key.checksum_keys is not None:
         pair.data_checksums, pair.index_checksums = (
@@ -186,7 +190,9 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
     if seen is None:
         raise AssertionError("a pair is made from an object that was listed")
     try:
-        metadata = _user_metadata(tier, pair, pair.data.key if pair.data else seen.key)
+        if pair.data is None and not _is_index_alone(tier, pair):
+            return None
+        metadata, damage = _user_metadata(tier, pair)
         stored = StoredObject(
             key=pair.key,
             cluster=metadata.get(CLUSTER_KEY),
@@ -202,13 +208,40 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             is_settled=is_settled(metadata),
             storage_class=seen.storage_class if pair.data is None else pair.data.storage_class,
             lost=lost_of(metadata),
+            version=metadata.get(FORMAT_VERSION_KEY),
         )
-        judged = _judge(stored, metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION))
+        judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
+        if judged.problem is Problem.NO_DATA and judged.key.ledger_id is None:
+            return _with_lost_ledgers(tier, judged)
     except ObjectNotFoundError:
         return None
     return judged
+
+
+def _is_index_alone(tier: Tier, pair: Pair) -> bool:
+    """Look a pair up again of which only the index was listed; whether that is still there, with or without data.
+
+    A listing is no snapshot: it may have come to the data object's key before that was written, and to the index
+    after. Where the index is there once more after the data object was not, that is gone: see `StoredObject.is_lost`.
+    """
+    data = look_up(tier, pair.key.data_key)
+    if data is not None:
+        pair.data = listed_of(data)
+        pair.user_metadata = None if pair.key.is_mapfile else data.user_metadata
+    return look_up(tier, pair.key.index_key) is not None
+
+
+def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
+    """A streaming object whose data is gone: its index tells of which ledgers entries are lost, if it can be read."""
+    assert stored.index_bytes is not None
+    try:
+        return replace(
+            stored, index=read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=None)
+        )
+    except FormatError:
+        return stored
 
 
 def _compared(tier: Tier, objects: list[StoredObject]) -> Iterable[StoredObject]:
@@ -235,25 +268,40 @@ def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
         return None
 
 
-def _user_metadata(tier: Tier, pair: Pair, seen: str) -> Mapping[str, str]:
-    """Pulsar's filesystem offloader keeps none."""
+def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
+    """The data object's, else the index's; and why the data object's cannot be read, if it cannot.
+
+    Pulsar's filesystem offloader keeps none.
+    """
     if pair.user_metadata is not None:
-        return pair.user_metadata
-    return {} if pair.key.is_mapfile else tier.stat(seen).user_metadata
+        return pair.user_metadata, None
+    damage: FormatError | None = None
+    for listed in () if pair.key.is_mapfile else (pair.data, pair.index):
+        if listed is not None:
+            try:
+                return tier.stat(listed.key).user_metadata, damage
+            except FormatError as error:
+                damage = damage or error
+    return {}, damage
 
 
-def _judge(stored: StoredObject, version: str) -> StoredObject:
+def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     """Say what is wrong with the pair, as far as that shows without its index."""
-    if version != FORMAT_VERSION:
-        return _with(
-            stored, Problem.UNKNOWN_VERSION, f"format version {version}; this program reads {FORMAT_VERSION}"
-        )
+    if damage is not None:
+        return _with(stored, Problem.BROKEN_METADATA, str(damage))
+    if stored.version not in (None, FORMAT_VERSION):
+        detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
+        return _with(stored, Problem.UNKNOWN_VERSION, detail)
     if stored.index_bytes is None:
         return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
     if stored.index_bytes > MAX_INDEX_BYTES:
         return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
     if stored.data_bytes is None:
-        return _with(stored, Problem.NO_DATA, "the index has no data object")
+        return _with(
+            stored,
+            Problem.NO_DATA,
+            "the index has no data object",
+        )
     return stored
 
 

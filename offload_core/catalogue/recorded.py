@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue.concurrency import in_batches, look_at
+from offload_core.catalogue.copy_check import Severity, check_copy, find_ledger, with_end
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.catalogue.listing import describe_pair, look_up_pair
 from offload_core.catalogue.model import (
@@ -24,97 +25,15 @@ from offload_core.catalogue.model import (
     cut_pieces,
     piece_of,
 )
-from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
-from offload_core.codec.index import LedgerIndex, ObjectIndex
-from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
+from offload_core.catalogue.topics import TopicName
 from offload_core.codec.object_format import ObjectKey
 from offload_core.executors import Executor
 from offload_core.metadata import (
-    CopyForm,
-    DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
-    OtherCopy,
-    SegmentStatus,
 )
 from offload_core.tier import Tier
-
-MAPFILE_DRIVER = "filesystem"
-"""Pulsar's driver that stores MapFiles."""
-
-_UNFINISHED = {
-    SegmentStatus.ASSIGNED: "by its record this segment is not offloaded yet",
-    SegmentStatus.FAILED: "by its record the offload of this segment failed",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCopy:
-    """An attempt that a ledger's record names.
-
-    Attributes:
-        key: where its data object must be.
-        begin_entry_id: the first entry that no segment before it has.
-        stop_entry_id: one past its last entry; None if the record does not say, or for a copy that is one object.
-        unfinished: why it must not be read, in words; None if it is complete.
-        mapfile_key: where it is if it is a MapFile, for a record that names no driver.
-    """
-
-    ledger_id: int
-    key: ObjectKey
-    begin_entry_id: int
-    stop_entry_id: int | None
-    unfinished: str | None
-    driver: DriverMetadata | None
-    mapfile_key: ObjectKey | None = None
-
-
-def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
-    """The attempts that a topic's record names for a ledger, in its order; `folder` is what their keys begin with."""
-    context = record.context
-    if context is None:
-        return
-    begin = 0
-    for segment in context.segments:
-        stop = None if segment.end_entry_id is None else segment.end_entry_id + 1
-        yield RecordedCopy(
-            ledger_id=record.ledger_id,
-            key=ObjectKey(folder=folder, uuid=segment.uuid, ledger_id=None, is_index=False),
-            begin_entry_id=begin,
-            stop_entry_id=stop,
-            unfinished=_UNFINISHED.get(segment.status),
-            driver=segment.driver or context.driver,
-        )
-        begin = max(begin, stop or 0)
-    if context.uuid is not None and not context.segments:
-        driver = context.driver
-        object_key = ObjectKey(
-            folder=folder, uuid=context.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
-        )
-        mapfile_key = replace(
-            object_key, folder=f"{folder}{managed_ledger_of_topic(topic)}/", is_mapfile=True
-        )
-        yield RecordedCopy(
-            ledger_id=record.ledger_id,
-            key=mapfile_key if driver is not None and driver.name == MAPFILE_DRIVER else object_key,
-            begin_entry_id=0,
-            stop_entry_id=None,
-            unfinished=None if context.complete else "by its record this attempt did not finish",
-            driver=driver,
-            mapfile_key=mapfile_key if driver is None else None,
-        )
-
-
-def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
-    """Where the data object is of a copy that a topic's record names beside those that are read."""
-    is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
-    return ObjectKey(
-        folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
-        uuid=copy.uuid,
-        ledger_id=copy.ledger_ids[0] if copy.form is CopyForm.LEDGER else None,
-        is_index=False,
-        is_mapfile=is_mapfile,
-    )
 
 
 def record_catalogue(
@@ -276,9 +195,11 @@ def _build_ledger(
             stored = _unfinished(stored, copy.unfinished)
         if stored.is_complete and stored.index is not None:
             ledger = find_ledger(copy, stored.index, gaps=stored.has_gaps)
-            mismatch = find_mismatch(copy, ledger)
-            if ledger is None or mismatch is not None:
-                stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=mismatch)
+            mismatch = check_copy(record, copy, stored.stat, stored.index)
+            is_unreadable = mismatch is not None and mismatch.severity is Severity.UNREADABLE
+            if ledger is None or is_unreadable:
+                detail = None if mismatch is None else mismatch.what
+                stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=detail)
             else:
                 ledger = with_end(ledger, copy.stop_entry_id)
                 piece = piece_of(stored, ledger, recorded_begin=copy.begin_entry_id)
@@ -290,35 +211,3 @@ def _build_ledger(
         attempts=tuple(attempts),
         record=record,
     )
-
-
-def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> LedgerIndex | None:
-    """What an index has of a recorded copy's ledger; with `gaps` that may be no block, else None if it has none."""
-    found = next((each for each in index.ledgers if each.ledger_id == copy.ledger_id), None)
-    if found is not None or not gaps or copy.key.ledger_id is not None:
-        return found
-    info = LedgerInfo(ledger_id=copy.ledger_id, entries=copy.stop_entry_id)
-    return LedgerIndex(ledger_id=copy.ledger_id, metadata=info, blocks=())
-
-
-def find_mismatch(copy: RecordedCopy, ledger: LedgerIndex | None) -> str | None:
-    """What a record and an index contradict each other in, if they do."""
-    if ledger is None:
-        return f"by its record it holds entries of ledger {copy.ledger_id}, by its index none"
-    last_block = ledger.blocks[-1].first_entry_id if ledger.blocks else -1
-    if copy.stop_entry_id is not None and copy.stop_entry_id <= last_block:
-        return (
-            f"by its record it ends with entry {copy.stop_entry_id - 1} of ledger {copy.ledger_id}, "
-            f"by its index a block begins with entry {last_block}"
-        )
-    return None
-
-
-def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
-    """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
-    if not ledger.blocks or stop_entry_id is None:
-        return ledger
-    last = ledger.blocks[-1]
-    if last.end_entry_id is not None:
-        return ledger
-    return replace(ledger, blocks=(*ledger.blocks[:-1], replace(last, end_entry_id=stop_entry_id)))

@@ -39,7 +39,7 @@ class Section(BaseModel):
 class MetadataSettings(Section):
     """Where managed ledgers' records and policies are: a metadata store's URL and its options."""
 
-    url: str | None = None
+    url: Annotated[str | None, Field(repr=False)] = None
     options: Options = Field(default_factory=dict)
 
 
@@ -62,9 +62,13 @@ class UploadSettings(Section):
 
     Attributes:
         niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
+        silence_timeout_s: after so long without a sign of life such a process is replaced.
+        block_timeout_s: after so long without an answer to one block it is, too, and its blocks fail.
     """
 
     niceness: Annotated[int, Field(ge=0, le=19)] | None = None
+    silence_timeout_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
+    block_timeout_s: Annotated[float, Field(ge=1, le=86400)] = 3600.0
 
 
 class StreamingLimits(Section):

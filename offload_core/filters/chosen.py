@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from offload_core.filters.disabled import OffloadFilterDisable
-from offload_core.filters.record import FilterMode
 from offload_core.filters.run import FilterRun
+from offload_core.metadata.filter_record import FilterMode
 from offload_hooks.errors import BrokenPluginError, OffloadError
 from offload_hooks.filters import FilteredTopic, OffloadFilter
 

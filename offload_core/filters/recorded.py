@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from offload_core.codec.filtered_objects import FILTERED_TRANSACTIONS
-from offload_core.filters.record import RECORD_KEY, FilterRecord, parse_filter_record
 from offload_core.metadata import DriverMetadata, EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_hooks.errors import placed
-
-
-def recorded_filter(driver: DriverMetadata | None, ledger_id: int) -> FilterRecord | None:
-    """The short record of the filter that a copy of a ledger was written through; None if it was through none.
-
-    Args:
-        driver: of the copy's offload context, or of its segment in that.
-
-    Raises:
-        MetadataError, UnsupportedVersionError: it cannot be read, with the ledger.
-    """
-    text = None if driver is None else driver.get(RECORD_KEY)
-    if text is None:
-        return None
-    with placed(ledger_id=ledger_id):
-        return parse_filter_record(text)
+from offload_core.metadata.filter_record import FilterRecord, recorded_filter
 
 
 def recorded_filters(ledger: LedgerRecord) -> tuple[FilterRecord, ...]:

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.codec.kernels.kept import copy_kept
-from offload_core.filters.record import DroppedEntries, FilterMode, FilterRecord
 from offload_core.filters.tombstones import replace_by_tombstones
 from offload_core.messages.arrays import new_bytes
 from offload_core.metadata import EntryPosition
+from offload_core.metadata.filter_record import DroppedEntries, FilterMode, FilterRecord
 from offload_hooks.errors import BrokenPluginError, EntryOrderError, OffloadError, placed
 from offload_hooks.filters import TopicFilter
 from offload_hooks.ledger_stores import EntryBatch

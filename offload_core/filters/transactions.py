@@ -17,11 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.codec.byte_arrays import read_only
-from offload_core.filters.record import MARKER_CAUSE, aborted_cause
 from offload_core.messages.arrays import Table
 from offload_core.messages.kernels.transactions import ABORT, COMMIT
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.messages.transactions import TransactionFinder
+from offload_core.metadata.filter_record import MARKER_CAUSE, aborted_cause
 from offload_hooks.errors import UnresolvedTransactionError
 from offload_hooks.filters import FilteredTopic, Position, SettledTransactions
 from offload_hooks.ledger_stores import EntryBatch

@@ -13,24 +13,23 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from uuid import UUID
 
-from offload_core.catalogue import Records, TopicName, concurrently, read_each
+from offload_core.catalogue import RecordedCopy, Records, TopicName, concurrently, read_each
 from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
-from offload_core.catalogue.listing import Pair, stream_attempts
+from offload_core.catalogue.listing import stream_attempts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
-from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, ObjectKey, parse_key
+from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, parse_key
 from offload_core.executors import Executor
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.judging import ELSEWHERE, Kept, Owners, copies_asked_of, judge_named, judge_unnamed
-from offload_core.gc.named_copies import NamedCopies
+from offload_core.gc.named_copies import Asked, InspectCopy, NamedCopies
 from offload_core.gc.naming import NamedAttempt, Naming, namings
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Summary
 from offload_core.gc.survey import Named, Survey, Surveyed
-from offload_core.metadata import ManagedLedgerInfo
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
-from offload_core.verify.copy_looks import CopyLooks
 from offload_core.verify.objects import Examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
@@ -45,6 +44,7 @@ class Finder:
 
     Attributes:
         owners: whose objects are whose, once records were read.
+        unrecorded: topics that were listed and have no record, once records were read.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Finder:
         self._before = scope.before
         self._topics: frozenset[TopicName] = frozenset()
         self.owners = Owners(folder=scope.folder, clusters=(), is_shared=scope.is_shared)
+        self.unrecorded: list[TopicName] = []
 
     # --- listing -------------------------------------------------------------------------------
 
@@ -99,7 +100,10 @@ class Finder:
         """Note what all records name. `StoreError`: they cannot be read."""
         self._topics = frozenset(topics)
         for begin in range(0, len(topics), _TOPICS_AT_ONCE):
-            for topic, info in read_each(records, topics[begin : begin + _TOPICS_AT_ONCE]):
+            some = topics[begin : begin + _TOPICS_AT_ONCE]
+            found = dict(read_each(records, some))
+            self.unrecorded += [topic for topic in some if topic not in found]
+            for topic, info in found.items():
                 named = info if isinstance(info, FormatError) else _namings(info)
                 if isinstance(named, FormatError):
                     self._summary.why_incomplete = f"the record of {topic} cannot be read: {named}"
@@ -137,8 +141,7 @@ class Finder:
         yield from self._uploads(records)
 
     def _named(self, records: Records) -> Iterator[Garbage]:
-        for due, looks in self._looked_ahead(self._named_to_judge(records)):
-            copies = NamedCopies(self._tier, looks, self.owners.folder, self._elsewhere)
+        for due, copies in self._looked_ahead(self._named_to_judge(records)):
             for found, topic in due.objects:
                 try:
                     judged = judge_named(
@@ -179,21 +182,24 @@ class Finder:
     def _add(self, due: _ToJudge, found: Surveyed, topic: TopicName, ledger_ids: Sequence[int]) -> None:
         """Take objects; the copies of these ledgers are going to be asked for."""
         due.objects.append((found, topic))
-        copies = copies_asked_of(self._tier, topic, due.infos[topic], ledger_ids, self.owners.folder)
-        due.copies.update((copy.key, Pair(key=copy.key)) for copy in copies)
+        asked = copies_asked_of(self._tier, topic, due.infos[topic], ledger_ids, self.owners.folder)
+        due.copies.update(((copy.key, copy.ledger_id), (copy, record)) for copy, record in asked)
 
-    def _looked_ahead(self, dues: Iterable[_ToJudge]) -> Iterator[tuple[_ToJudge, CopyLooks]]:
-        """The same with the copies looked at, many at once."""
+    def _looked_ahead(self, dues: Iterable[_ToJudge]) -> Iterator[tuple[_ToJudge, NamedCopies]]:
+        """The same with the copies judged, many at once."""
         drawn: deque[_ToJudge] = deque()
 
-        def copies() -> Iterator[list[Pair]]:
+        def copies() -> Iterator[list[tuple[RecordedCopy, LedgerRecord]]]:
             for due in dues:
                 drawn.append(due)
                 yield list(due.copies.values())
 
-        for pairs, found in look_at(copies(), Examine(tier=self._tier), self._executor):
-            keys = (pair.key for pair in pairs)
-            yield drawn.popleft(), CopyLooks(self._tier, zip(keys, found, strict=True))
+        for asked, found in look_at(copies(), InspectCopy(tier=self._tier), self._executor):
+            inspected = zip(asked, found, strict=True)
+            yield (
+                drawn.popleft(),
+                NamedCopies(self._tier, self.owners.folder, self._elsewhere, inspected),
+            )
 
     def _describe_unnamed(self) -> None:
         """Ask for the topics, clusters and ledgers of what no record names."""
@@ -209,8 +215,8 @@ class Finder:
             self._listener(self._summary)
 
     def _unnamed(self, records: Records) -> Iterator[Garbage]:
-        for due, looks in self._looked_ahead(self._unnamed_to_judge(records)):
-            yield from self._judged(records, due, looks)
+        for due, copies in self._looked_ahead(self._unnamed_to_judge(records)):
+            yield from self._judged(records, due, copies)
 
     def _unnamed_to_judge(self, records: Records) -> Iterator[_ToJudge]:
         """What no record names, and is ours; some at a time, with its topics' records now."""
@@ -234,9 +240,7 @@ class Finder:
                     self._add(due, found, topic, found.ledger_ids)
             yield due
 
-    def _judged(self, records: Records, due: _ToJudge, looks: CopyLooks) -> Iterator[Garbage]:
-        copies = NamedCopies(self._tier, looks, self.owners.folder, self._elsewhere)
-
+    def _judged(self, records: Records, due: _ToJudge, copies: NamedCopies) -> Iterator[Garbage]:
         def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
             found, topic = each
             try:
@@ -311,7 +315,7 @@ class _ToJudge:
 
     infos: Mapping[TopicName, ManagedLedgerInfo | None]
     objects: list[tuple[Surveyed, TopicName]] = field(default_factory=list)
-    copies: dict[ObjectKey, Pair] = field(default_factory=dict)
+    copies: dict[Asked, tuple[RecordedCopy, LedgerRecord]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
+from offload_core.catalogue.copy_check import check_coverage
 from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
@@ -18,7 +19,6 @@ from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.naming import Naming, naming_of, namings
 from offload_core.gc.survey import Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_shares import covered_stop
 from offload_core.tier import Tier
 
 ELSEWHERE = "it lies in another folder"
@@ -165,23 +165,21 @@ def _half(found: Surveyed) -> Kind | None:
 
 def copies_asked_of(
     tier: Tier, topic: TopicName, info: ManagedLedgerInfo | None, ledger_ids: Collection[int], folder: str
-) -> Iterator[RecordedCopy]:
-    """The copies here that judging objects of these ledgers asks `Holds` of, if it asks; to be looked at before."""
+) -> Iterator[tuple[RecordedCopy, LedgerRecord]]:
+    """The copies here that judging objects of these ledgers asks `Holds` of, if it asks; to be inspected before."""
     ledgers = [] if info is None else [info.ledger(each) for each in ledger_ids]
     for ledger in ledgers:
         if ledger is not None and not ledger.is_condemned:
             for copy in recorded_copies(topic, ledger, folder):
                 if copy.unfinished is None and not _lies_elsewhere(tier, copy):
-                    yield copy
+                    yield copy, ledger
 
 
 def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
     """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
     if ledger.is_condemned:
         return True
-    context = ledger.context
-    is_only_in_segments = context is not None and context.bookkeeper_deleted and bool(context.segments)
-    if is_only_in_segments and covered_stop(ledger) < (ledger.info.entries or 0):
+    if not ledger.has_hot_copy and check_coverage(ledger) is not None:
         return False
     for copy in recorded_copies(topic, ledger, folder):
         if copy.unfinished is not None:
@@ -215,4 +213,5 @@ def _garbage(
         size_bytes=sum(each.size_bytes for each in objects_of(found.pair)),
         modified_at=found.youngest,
         stands_in=found.stands_in,
+        managed_ledger=found.topic,
     )

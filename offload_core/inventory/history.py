@@ -17,8 +17,8 @@ from offload_core.catalogue import Ledger, StoredObject
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.filters.recorded import recorded_filter
 from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadSegment, SegmentStatus
+from offload_core.metadata.filter_record import recorded_filter
 from offload_hooks.errors import FormatError
 
 
@@ -183,7 +183,7 @@ def _of_record(record: LedgerRecord) -> Iterator[Event]:
         place = _place(context.driver, record.ledger_id)
         what = Happened.OFFLOADED if context.complete else Happened.UNFINISHED
         yield event(context.timestamp_ms, what, context.uuid, f"to {place}")
-    if context.bookkeeper_deleted:
+    if not record.has_hot_copy:
         yield event(None, Happened.HOT_DELETED, None, "by its record")
 
 

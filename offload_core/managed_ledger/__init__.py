@@ -26,7 +26,7 @@ from offload_core.managed_ledger.transactions.settlement import (
     settle_transactions,
 )
 from offload_core.managed_ledger.transactions.transactional_topic import SnapshotPolicy, TransactionalTopic
-from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
+from offload_core.managed_ledger.upkeep import UpkeepRound, complete_streamed, keep_up
 from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
 from offload_core.offload.clock import system_now_ms
 
@@ -56,6 +56,7 @@ __all__ = [
     "UpkeepRound",
     "UpkeepStatus",
     "begin_times_ms",
+    "complete_streamed",
     "delete_managed_ledger",
     "due_ledgers",
     "first_unoffloaded",

@@ -24,7 +24,7 @@ from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
 from offload_core.tier.counted_tier import CountedTier
 from offload_core.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
 from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError, OptionError
@@ -45,6 +45,7 @@ class PolicyOffloads:
         stats: counts what is done, and what fails, of each topic.
         most_idle: how many tiers stay open that nobody uses.
         upload_niceness: blocks are written by a process of its own for each tier, see `open_store`.
+        upload_timeouts: when such a process is given up.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class PolicyOffloads:
         stats: OffloaderStats | None = None,
         most_idle: int = MOST_IDLE,
         upload_niceness: int | None = None,
+        upload_timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._records = records
         self._hot = hot
@@ -68,7 +70,9 @@ class PolicyOffloads:
         self._parts: dict[str, MemoryBudget] = {}
         self._now_ms = now_ms
         self._stats = stats
-        self._tiers = PolicyTiers(others, most_idle=most_idle, upload_niceness=upload_niceness)
+        self._tiers = PolicyTiers(
+            others, most_idle=most_idle, upload_niceness=upload_niceness, upload_timeouts=upload_timeouts
+        )
 
     def offload(
         self,

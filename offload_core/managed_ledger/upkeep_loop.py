@@ -1,12 +1,13 @@
 """Keeps the topics of a process by their policies: round after round in the background, each topic by itself.
 
-A topic has one round at a time. One whose round failed is left alone for a while, longer each time, so that a store
-that is down is not asked again and again; the others go on.
+A topic has one round at a time. One whose round failed is left alone for a while, longer each time and a random part of
+that, so that a store that is down is not asked again and again, nor by all processes at once; the others go on.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -59,6 +60,7 @@ class UpkeepLoop:
         interval_s: how long after the begin of all rounds the next ones begin.
         threads: how many topics of a tenant are kept at the same time; those of others have one more.
         now_ms: the time, in ms since 1970, UTC.
+        uniform: draws a number from between two.
     """
 
     def __init__(
@@ -69,11 +71,13 @@ class UpkeepLoop:
         interval_s: float = DEFAULT_INTERVAL_S,
         threads: int = 2,
         now_ms: Callable[[], int] = system_now_ms,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._topics = topics
         self._policies_of = policies_of
         self._interval_s = interval_s
         self._now_ms = now_ms
+        self._random = uniform
         self._lock = threading.Lock()
         self._running: dict[str, _Round] = {}
         self._statuses: dict[str, UpkeepStatus] = {}
@@ -180,6 +184,9 @@ class UpkeepLoop:
             failures = 0 if before is None else before.failures_in_a_row
             failures = failures + 1 if done.failures else 0
             wait_s = min(FIRST_WAIT_S * 2 ** (failures - 1), LONGEST_WAIT_S) if failures else 0.0
+            wait_s *= self._random(
+                0.5, 1.0
+            )  # processes that got in each other's way do not meet again at once
             self._statuses[name] = UpkeepStatus(
                 last=done,
                 ended_at_ms=now,

@@ -22,7 +22,7 @@ from offload_core.codec.object_format import (
     SOFTWARE_VERSION_KEY,
 )
 from offload_core.filters import FilterRecord, FilterRun
-from offload_core.filters.record import RECORD_KEY
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_hooks.ledger_stores import LedgerStatus
 
 _NO_BOOKIE = "bookie:0"

@@ -14,8 +14,8 @@ import numpy as np
 
 from offload_core.codec.byte_arrays import read_only
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.filters.record import RECORD_KEY
 from offload_core.metadata import EntryPosition
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome, SegmentUpload
 from offload_core.offload.streaming_blocks import StreamingBlocks

@@ -18,7 +18,7 @@ from functools import partial
 from uuid import UUID, uuid4
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.recorded import other_copy_key, recorded_copies
+from offload_core.catalogue.recorded_copies import other_copy_key, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
@@ -38,21 +38,22 @@ from offload_core.metadata import (
     prepare_attempt,
     replacement_of,
 )
+from offload_core.metadata.damaged_copies import is_marked_damaged
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.cold_check import check_cold_copy
-from offload_core.offload.filter_check import check_settled
+from offload_core.offload.hot_copy_check import check_cold_copies, check_settled
 from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgress, ProgressListener
 from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.running_attempt import (
     DEFAULT_LEASE_S,
+    THIS_PROCESS,
+    AttemptProcess,
     RunningAttempt,
     check_lease_length,
     check_not_alive,
     check_over,
 )
-from offload_core.offload.segment_check import check_segments
 from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
@@ -83,6 +84,7 @@ class RecordedOffloads:
         open_hot: opens a ledger that is offloaded; None for as `hot` does.
         now_ms: the time, in ms since 1970, UTC.
         lease_s: how long an attempt of this process is left alone by others after it was last heard of; to 600 s.
+        process: whose attempts they are.
 
     Raises:
         OptionError: a lease that nobody would believe.
@@ -98,6 +100,7 @@ class RecordedOffloads:
         open_hot: Callable[[int], LedgerReader] | None = None,
         now_ms: Callable[[], int] = system_now_ms,
         lease_s: float = DEFAULT_LEASE_S,
+        process: AttemptProcess = THIS_PROCESS,
     ) -> None:
         check_lease_length(lease_s)
         self._records = records
@@ -107,6 +110,7 @@ class RecordedOffloads:
         self._open_hot = hot.open if open_hot is None else open_hot
         self._now_ms = now_ms
         self._lease_s = lease_s
+        self._process = process
 
     def offload(
         self,
@@ -142,11 +146,17 @@ class RecordedOffloads:
         uuid, tier = uuid4(), self._tiers.current
         driver = tier_record(tier)
         with RunningAttempt(
-            self._records, name, ledger_id, uuid, lease_s=self._lease_s, now_ms=self._now_ms
+            self._records,
+            name,
+            ledger_id,
+            uuid,
+            lease_s=self._lease_s,
+            now_ms=self._now_ms,
+            process=self._process,
         ) as attempt:
 
             def prepare(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid)
+                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid, process=self._process)
                 return prepare_attempt(info, ledger_id, uuid, driver, replaces=older, lease=attempt.lease())
 
             def watch(progress: OffloadProgress) -> None:
@@ -169,6 +179,7 @@ class RecordedOffloads:
             except OutcomeUnknownError:
                 raise  # the record may say that the copy is complete: nothing is deleted on a guess
             except Exception as error:
+                attempt.notice_loss()
                 self._give_up(name, ledger_id, uuid, driver, partial(announce, uuid, _why_given_up(error)))
                 raise
         return True
@@ -178,7 +189,7 @@ class RecordedOffloads:
     ) -> bool:
         """Delete a ledger's hot copy if its cold one is complete for so long, and there; whether it is gone now.
 
-        It stays while another cold copy is being made.
+        It stays while another cold copy is being made, and where its record says that the cold one is damaged.
 
         Args:
             announce: see `AnnounceHot`; told again where the deletion is made again.
@@ -191,7 +202,7 @@ class RecordedOffloads:
         """
         ledger = self._ledger(name, ledger_id)
         context = ledger.context
-        if context is None or not context.complete or context.uuid is None:
+        if context is None or not ledger.is_fully_offloaded or context.uuid is None:
             return False
         announce = _nobody_asked if announce is None else announce
         if context.bookkeeper_deleted:
@@ -199,11 +210,18 @@ class RecordedOffloads:
         else:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms or self._is_replaced_now(ledger):
                 return False
+            if is_marked_damaged(ledger):
+                _log.warning(
+                    "the hot copy of ledger %d of %s is kept: by its record the cold one is damaged; "
+                    "`offload repair … --offload-again` makes another",
+                    ledger_id,
+                    name,
+                )
+                return False
+            records = check_cold_copies(self._tiers, name, ledger)
             if context.segments:
-                records = check_segments(self._tiers, ledger)
                 mark = partial(mark_segmented_hot_copy_deleted, ledger_id=ledger_id)
             else:
-                records = check_cold_copy(self._tiers.find(context.driver), ledger, _key_of(name, ledger))
                 mark = partial(mark_hot_copy_deleted, ledger_id=ledger_id, uuid=context.uuid)
             if records:
                 check_settled(records, SnapshotStore(self._records.store).read(name), ledger_id)
@@ -211,7 +229,9 @@ class RecordedOffloads:
 
             def mark_unless_replaced(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
                 known = info.ledger(ledger_id)
-                return info if known is not None and self._is_replaced_now(known) else mark(info)
+                if known is not None and (self._is_replaced_now(known) or is_marked_damaged(known)):
+                    return info
+                return mark(info)
 
             marked = self._records.update(name, mark_unless_replaced).info.ledger(ledger_id)
             if marked is None or marked.context is None or not marked.context.bookkeeper_deleted:
@@ -224,7 +244,7 @@ class RecordedOffloads:
         copy = replacement_of(ledger)
         try:
             if copy is not None:
-                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id)
+                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id, self._process)
         except LiveAttemptError:
             return True
         return False
@@ -296,7 +316,7 @@ class RecordedOffloads:
         tier = self._tiers.find(driver)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            check_not_alive(info.ledger(ledger_id), self._now_ms())
+            check_not_alive(info.ledger(ledger_id), self._now_ms(), process=self._process)
             return abandon_attempt(info, ledger_id, uuid)
 
         self._records.update(name, abandon)

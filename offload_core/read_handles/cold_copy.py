@@ -9,26 +9,23 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.reading import read_index
-from offload_core.catalogue.recorded import (
-    RecordedCopy,
+from offload_core.catalogue.copy_check import (
+    FoundCopy,
+    Kind,
+    Mismatch,
+    Severity,
+    check_copy,
+    find_copy,
     find_ledger,
-    find_mismatch,
-    recorded_copies,
     with_end,
 )
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.entry_directory import DirectoryPlace
-from offload_core.codec.filtered_objects import has_gaps
-from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.codec.index import BlockTable, IndexedBlock, LedgerIndex
 from offload_core.codec.mapfile.header import SequenceFile
-from offload_core.codec.object_format import (
-    FORMAT_VERSION,
-    FORMAT_VERSION_KEY,
-    ObjectFormat,
-    ObjectKey,
-)
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata import LedgerRecord
 from offload_core.read_handles.memory import ReadMemory
 from offload_core.tier import Tier
@@ -36,12 +33,12 @@ from offload_hooks.errors import (
     BadLengthError,
     IndexMismatchError,
     ObjectNotFoundError,
+    OffloadError,
     OptionError,
     UnknownLedgerError,
     UnsupportedVersionError,
     placed,
 )
-from offload_hooks.values import ObjectStat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +65,7 @@ class ColdPiece:
     directory: DirectoryPlace | None
 
     @property
-    def blocks(self) -> tuple[IndexedBlock, ...]:
+    def blocks(self) -> BlockTable:
         """The ledger's blocks; where a filter left out all of its entries, one without bytes that stands for them."""
         if self.ledger.blocks:
             return self.ledger.blocks
@@ -79,7 +76,7 @@ class ColdPiece:
             first_entry_id=self.first_entry_id,
             end_entry_id=self.ledger.end_entry_id,
         )
-        return (nothing,)
+        return BlockTable.of([nothing])
 
 
 def open_pieces(
@@ -101,64 +98,58 @@ def open_pieces(
     with placed(ledger_id=record.ledger_id):
         for copy in recorded_copies(topic_of_managed_ledger(managed_ledger or ""), record):
             if copy.unfinished is None:
-                piece = _open_piece(tiers.find(copy.driver), copy, managed_ledger, memory)
+                piece = _open_piece(tiers.find(copy.driver), record, copy, managed_ledger, memory)
                 pieces[piece.first_entry_id] = piece
         if not pieces:
             raise UnknownLedgerError("the ledger has no cold copy that is complete")
     return tuple(pieces[first] for first in sorted(pieces))
 
 
-def _open_piece(tier: Tier, copy: RecordedCopy, managed_ledger: str | None, memory: ReadMemory) -> ColdPiece:
-    if copy.key.is_mapfile and managed_ledger is None:
-        raise OptionError("a MapFile is found by the name of its managed ledger", ledger_id=copy.ledger_id)
-    try:
-        stored, index = _open_object(tier, copy.key)
-    except ObjectNotFoundError:
-        if copy.mapfile_key is None or managed_ledger is None:
-            raise
-        copy = replace(copy, key=copy.mapfile_key, mapfile_key=None)
-        stored, index = _open_object(tier, copy.key)
-    gaps = has_gaps(stored.user_metadata)
-    ledger = find_ledger(copy, index, gaps=gaps)
-    mismatch = find_mismatch(copy, ledger)
-    if ledger is None or mismatch is not None:
-        raise IndexMismatchError(
-            "a cold copy is not what its ledger's record says", key=copy.key.index_key, found=mismatch
-        )
+def _open_piece(
+    tier: Tier, record: LedgerRecord, copy: RecordedCopy, managed_ledger: str | None, memory: ReadMemory
+) -> ColdPiece:
+    if managed_ledger is None:
+        if copy.key.is_mapfile:
+            raise OptionError(
+                "a MapFile is found by the name of its managed ledger", ledger_id=copy.ledger_id
+            )
+        copy = replace(copy, mapfile_key=None)
+    found = find_copy(tier, copy)
+    stat, copy = found.stat, found.copy
+    mismatch = check_copy(record, copy, stat, found.index)
+    if mismatch is not None and mismatch.severity is Severity.UNREADABLE:
+        raise _unreadable(found, mismatch)
+    assert found.data is not None
+    assert found.index is not None
+    assert stat is not None
+    ledger = find_ledger(copy, found.index, gaps=stat.has_gaps)
+    assert ledger is not None
     return ColdPiece(
         tier=tier,
-        token=(memory.token(tier), copy.key.data_key, stored.size_bytes, stored.modified_at),
+        token=(memory.token(tier), copy.key.data_key, found.data.size_bytes, found.data.modified_at),
         key=copy.key,
-        object_format=index.object_format,
-        data_length=index.data_length,
+        object_format=found.index.object_format,
+        data_length=found.index.data_length,
         ledger=with_end(ledger, copy.stop_entry_id),
-        has_gaps=gaps,
-        first_entry_id=copy.begin_entry_id if gaps else ledger.first_entry_id,
-        sequence_file=index.sequence_file,
-        directory=index.directory,
+        has_gaps=stat.has_gaps,
+        first_entry_id=copy.begin_entry_id if stat.has_gaps else ledger.first_entry_id,
+        sequence_file=found.index.sequence_file,
+        directory=found.index.directory,
     )
 
 
-def _open_object(tier: Tier, key: ObjectKey) -> tuple[ObjectStat, ObjectIndex]:
-    """An object's data as it is stored, and its index."""
-    data, stored = tier.stat(key.data_key), tier.stat(key.index_key)
-    version = data.user_metadata.get(FORMAT_VERSION_KEY, FORMAT_VERSION)
-    if version != FORMAT_VERSION:
-        raise UnsupportedVersionError(
-            "an object has a format version that is not known",
-            key=key.data_key,
-            expected=FORMAT_VERSION,
-            found=version,
-        )
-    index = read_index(tier, key, index_bytes=stored.size_bytes, data_bytes=data.size_bytes)
-    if index.data_length != data.size_bytes:
-        raise BadLengthError(
-            "a data object is not as long as its index says",
-            key=key.data_key,
-            expected=f"{index.data_length} bytes",
-            found=data.size_bytes,
-        )
-    return data, index
+def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
+    """The error of a reader for what is wrong with a copy."""
+    key = found.copy.key
+    kinds: dict[Kind, tuple[type[OffloadError], str]] = {
+        Kind.NO_DATA: (ObjectNotFoundError, key.data_key),
+        Kind.NO_INDEX: (ObjectNotFoundError, key.index_key),
+        Kind.UNKNOWN_VERSION: (UnsupportedVersionError, key.data_key),
+        Kind.WRONG_LENGTH: (BadLengthError, key.data_key),
+    }
+    kind, at = kinds.get(mismatch.kind, (IndexMismatchError, key.index_key))
+    what = f"a cold copy cannot be read: {mismatch.what}"
+    return kind(what, key=at, expected=mismatch.expected, found=mismatch.found)
 
 
 def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
@@ -169,4 +160,4 @@ def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
 _PIECE_BYTES = 2400
 """Of a piece without its blocks, with its key, metadata and reader; measured, as the next."""
 
-_BLOCK_BYTES = 260
+_BLOCK_BYTES = 36

@@ -16,7 +16,7 @@ from typing import Any
 from uuid import UUID
 
 from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.recorded import other_copy_key
+from offload_core.catalogue.recorded_copies import other_copy_key
 from offload_core.codec.object_format import ObjectKey
 from offload_core.executors import is_second_try
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OtherCopy, OtherRole

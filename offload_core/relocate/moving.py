@@ -20,8 +20,9 @@ from uuid import UUID, uuid4
 
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
+from offload_core.catalogue.copy_check import check_coverage, check_stored, is_deletable_for
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, place_text, tier_record
-from offload_core.catalogue.recorded import MAPFILE_DRIVER, RecordedCopy, recorded_copies
+from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER, RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.managed_ledger.replacement_steps import delete_copy
@@ -38,7 +39,6 @@ from offload_core.relocate.entry_copies import DEFAULT_BLOCK_BYTES
 from offload_core.relocate.making import CopyMaker, CopyOrder, Made
 from offload_core.relocate.model import Move
 from offload_core.tier import Tier
-from offload_core.verify.copy_looks import CopyLooks
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
@@ -274,8 +274,12 @@ class Mover:
 
     def _is_held(self, topic: TopicName, ledger: LedgerRecord) -> bool:
         """Whether the copies that a ledger reads are here, and have what its record says."""
-        return ledger.is_condemned or all(
-            CopyLooks(self._both.find(copy.driver)).holds(copy, ledger)
+        if ledger.is_condemned:
+            return True
+        if not ledger.has_hot_copy and check_coverage(ledger) is not None:
+            return False
+        return all(
+            is_deletable_for(check_stored(self._both.find(copy.driver), ledger, copy))
             for copy in recorded_copies(topic, ledger)
             if copy.unfinished is None
         )

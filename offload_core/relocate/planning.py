@@ -12,7 +12,7 @@ from uuid import UUID
 
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import is_another_place, is_same_place, place_text
-from offload_core.catalogue.recorded import MAPFILE_DRIVER
+from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters.recorded import recorded_filters
 from offload_core.metadata import (
@@ -173,7 +173,7 @@ class _Planning:
         if self._wanted.format in (ObjectFormat.PIP17, ObjectFormat.MAPFILE):
             if away:
                 self._leave(ledger, away[0])
-            elif not context.complete:
+            elif not ledger.is_fully_offloaded:
                 self._leave_why(
                     ledger, "only a part of the ledger is in segments, and one object has all of it"
                 )

@@ -19,7 +19,7 @@ from offload_core.codec.mapfile.layout import parse_mapfile
 from offload_core.codec.object_format import SOFTWARE_VERSION_KEY, ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.codec.salvaged_objects import LostEntries, lost_of, skips_ids
-from offload_core.filters.indexed import indexed_filter
+from offload_core.metadata.filter_record import indexed_filter
 from offload_core.repair.contents import Contents, Expected, read_contents
 from offload_core.repair.index_build import index_of, mapfile_index, pip17_metadata_in
 from offload_core.repair.known import Known

@@ -11,6 +11,7 @@ from offload_core.catalogue import Records, TopicName
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OtherCopy, replaced_of
+from offload_core.metadata.offload_context import DAMAGED_PROPERTY
 from offload_core.repair.contents import Expected
 from offload_hooks.errors import FormatError, MetadataError
 
@@ -26,6 +27,7 @@ class Known:
         was_replaced: a record remembers that another copy took its place.
         expected, infos: of each ledger that has a share of it.
         hot: ledgers of it whose hot copies are there, by their records.
+        is_marked: all that name it say that it is damaged.
         driver: which driver wrote it, and where.
     """
 
@@ -36,6 +38,7 @@ class Known:
     expected: dict[int, Expected] = field(default_factory=dict)
     infos: dict[int, LedgerInfo] = field(default_factory=dict)
     hot: list[int] = field(default_factory=list)
+    is_marked: bool = True
     driver: DriverMetadata | None = None
 
     @property
@@ -100,7 +103,8 @@ def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, l
         known.expected[info.ledger_id] = Expected(first=first, stop=stop)
         known.infos[info.ledger_id] = info
         known.driver = driver or context.driver
-        if not context.bookkeeper_deleted:
+        known.is_marked &= known.driver is not None and known.driver.get(DAMAGED_PROPERTY) == str(uuid)
+        if ledger.has_hot_copy:
             known.hot.append(info.ledger_id)
 
 

@@ -23,6 +23,8 @@ class Action(enum.Enum):
     """Another copy has all of it, and is right: that is to be read, and this one to be put aside."""
     OFFLOAD_AGAIN = "offload-again"
     """The hot copy has all of it: it goes to a new pair of objects."""
+    KEEP_HOT = "keep-hot"
+    """Entries of it are lost, and the hot copy has them: the record is to say so, and the hot copy stays."""
     CORRECT_COUNTS = "correct-counts"
     """A record does not say how many entries its ledger has, or how many bytes; its copy does."""
     NOT_SAVABLE = "not-savable"

@@ -34,6 +34,7 @@ class PlannedRepair:
         hot: its ledgers whose hot copies are there, by their records.
         is_moved: the original goes to the quarantine.
         is_switched: its record goes on to what takes its place.
+        is_marked: its record is to say that it is damaged, so that its hot copies are kept.
         failure: why it could not be judged.
         counts: what the record says of a ledger's entries and size, and what it must say.
     """
@@ -50,13 +51,19 @@ class PlannedRepair:
     hot: tuple[int, ...] = ()
     is_moved: bool = False
     is_switched: bool = False
+    is_marked: bool = False
     failure: OffloadError | None = None
     counts: CorrectedCounts | None = None
 
     @property
     def changes(self) -> bool:
         """Whether there is something to be done."""
-        return (self.choice.action in _DOES and not self.is_done) or self.is_moved or self.is_switched
+        return (
+            (self.choice.action in _DOES and not self.is_done)
+            or self.is_moved
+            or self.is_switched
+            or self.is_marked
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
-from offload_core.audit import AuditLog
+from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.catalogue.listing import find_pair
 from offload_core.codec.object_format import ObjectKey, parse_checksum_key, parse_key
+from offload_core.codec.salvaged_objects import LostEntries
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata.damaged_copies import mark_damaged
 from offload_core.offload.clock import system_now_ms
 from offload_core.repair.count_correction import CountCorrection
+from offload_core.repair.hot_copies import find_hot
 from offload_core.repair.judging import Judged
 from offload_core.repair.known import Known, known_of
 from offload_core.repair.offloading_again import HotCopies
@@ -36,7 +41,7 @@ from offload_hooks.errors import AttemptError
 
 _COUNTS = (Code.RECORD_ENTRIES, Code.RECORD_SIZE)
 _OF_DAMAGE = (Action.SALVAGE, Action.OTHER_COPY, Action.NOT_SAVABLE)
-_LOST_CODES = frozenset({Code.NO_OBJECT, Code.NO_DATA, Code.LOST})
+_LOST_CODES = frozenset({Code.NO_OBJECT, Code.NO_DATA, Code.LOST, Code.LOST_ENTRIES, Code.BROKEN_COPY})
 
 
 class Repair:
@@ -52,6 +57,7 @@ class Repair:
             counts are corrected.
         hot: where the hot copies are, to be asked for counts; None where that is not known.
         offload_again: copies whose hot ones are there are offloaded again; needs `ours` and `hot`.
+        accept_loss: records go on to copies that lack entries also where hot copies have these.
         quarantine: move away what is replaced or cannot be saved, unless a record names it.
         executor: who verifies and judges; None for a thread a core.
         now_ms: the time, since 1970, UTC.
@@ -69,6 +75,7 @@ class Repair:
         ours: ManagedLedgerRecords | None = None,
         hot: HotCopies | None = None,
         offload_again: bool = False,
+        accept_loss: bool = False,
         quarantine: bool = False,
         executor: Executor | None = None,
         now_ms: Callable[[], int] = system_now_ms,
@@ -78,6 +85,8 @@ class Repair:
         self._records = records
         self._ours = ours
         self._again = hot if offload_again else None
+        self._hot_store = None if hot is None else hot.store
+        self._accept_loss = accept_loss
         self._quarantine = quarantine
         self._executor = ThreadExecutor() if executor is None else executor
         self._now_ms = now_ms
@@ -86,7 +95,7 @@ class Repair:
             tier,
             records,
             ours,
-            None if hot is None else hot.store,
+            self._hot_store,
             self._executor,
             folder=f"{prefix.removesuffix('/')}/" if prefix else "",
         )
@@ -146,8 +155,14 @@ class Repair:
         if task.known is not None and task.known.is_replaced and planned.is_moved:
             moved = changes.put_pair_aside(key, task.findings, planned.choice.why)
             return Repaired(planned=planned, moved=moved)
+        if planned.is_marked and task.known is not None and self._is_read_with_hot(task.known):
+            self._mark_damaged(task.known, key, audit)
+        if planned.choice.action is Action.KEEP_HOT:
+            return Repaired(planned=planned)
         judged = judge_pair(self._tier, task, self._now_ms())
         if judged is None or judged.choice.action is not planned.choice.action:
+            return Repaired(planned=planned)
+        if self._loses_hot_entries(task.known, judged.choice, judged.lost):
             return Repaired(planned=planned)
         written: tuple[str, ...] = ()
         if judged.choice.action is Action.REBUILD_INDEX:
@@ -213,6 +228,9 @@ class Repair:
         if judged.failure is None and self._is_offloaded_again(task, judged.choice):
             why = "its copy is damaged or gone, and its hot copy has all of it"
             judged = JudgedPair(choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
+        if judged.failure is None and self._loses_hot_entries(known, judged.choice, judged.lost):
+            why = "its record must not name a copy that lacks entries while its hot copy has them"
+            judged = replace(judged, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
         switches = judged.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
             key, known, judged.replacement
         )
@@ -230,6 +248,7 @@ class Repair:
             hot=tuple(sorted(known.hot)) if known is not None else (),
             is_moved=moves,
             is_switched=switches,
+            is_marked=not switches and self._is_to_be_marked(known, judged),
             failure=judged.failure,
         )
 
@@ -248,6 +267,34 @@ class Repair:
         read = self._ours.read(known.managed_ledger)
         ledger = None if read is None else read.info.ledger(ledger_id)
         return ledger is not None and self._again.why_not(known.managed_ledger, ledger) is None
+
+    def _loses_hot_entries(self, known: Known | None, choice: Choice, lost: LostEntries | None) -> bool:
+        """Whether a record of ours names a copy of which entries are lost that a hot copy has."""
+        if self._accept_loss or not self._is_read_with_hot(known):
+            return False
+        assert known is not None
+        if choice.action is Action.NOT_SAVABLE:
+            return True
+        if choice.action is not Action.SALVAGE or lost is None or not lost.count:
+            return False
+        return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
+
+    def _is_to_be_marked(self, known: Known | None, judged: JudgedPair) -> bool:
+        """Whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
+        if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
+            return False
+        return judged.failure is None and judged.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
+
+    def _is_read_with_hot(self, known: Known | None) -> bool:
+        """Whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
+        if self._ours is None or known is None:
+            return False
+        return known.is_complete and self._is_here(known) and bool(self._hot_ledgers(known))
+
+    def _hot_ledgers(self, known: Known) -> list[int]:
+        """The ledgers whose hot copies are there by their records, and by the hot tier where that is known."""
+        store, name = self._hot_store, known.managed_ledger
+        return [each for each in known.hot if store is None or find_hot(store, name, each) is not None]
 
     # --- doing ---------------------------------------------------------------------------------
 
@@ -272,6 +319,22 @@ class Repair:
         if moved:
             steps.forget_old()
         return Repaired(planned=planned, written=written, moved=moved)
+
+    def _mark_damaged(self, known: Known, key: ObjectKey, audit: AuditLog) -> None:
+        """Have the record say that a copy is damaged; until another takes its place, its hot copies stay."""
+        assert self._ours is not None
+        audit.record(
+            Change(
+                action=ChangeAction.RECORD,
+                why="a copy is damaged, and the hot copies of its ledgers must stay",
+                managed_ledger=known.managed_ledger,
+                ledger_id=min(known.hot),
+                uuid=key.uuid,
+                before="complete",
+                after="complete, and damaged",
+            )
+        )
+        self._ours.update(known.managed_ledger, partial(mark_damaged, uuid=key.uuid))
 
     def _offload_again(
         self, planned: PlannedRepair, task: JudgeTask, changes: PairChanges, audit: AuditLog

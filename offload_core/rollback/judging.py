@@ -11,15 +11,16 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from offload_core.catalogue import Problem, TopicName, recorded_copies
+from offload_core.catalogue import Problem, RecordedCopy, TopicName, recorded_copies
+from offload_core.catalogue.copy_check import check_stored, is_deletable_for
 from offload_core.catalogue.topics import is_wanted, topic_of_managed_ledger
+from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadSegment,
     OtherRole,
     SegmentStatus,
-    has_hot_copy,
     other_copies,
 )
 from offload_core.metadata.segment_shares import shares_of
@@ -111,7 +112,13 @@ def judge_tier(
     """
     listing = list_streaming(tier, prefix)
     records = None if read_records is None else read_records()
-    judged = [_unrecorded(each) for each in listing.objects] if records is None else judge(listing, records)
+
+    def holds(copy: RecordedCopy, record: LedgerRecord) -> bool:
+        return is_deletable_for(check_stored(tier, record, copy))
+
+    judged = (
+        [_unrecorded(each) for each in listing.objects] if records is None else judge(listing, records, holds)
+    )
     known = {topic for each in judged for topic in each.topics}.union(records or ())
     for wanted in topics:
         if records is not None and not any(is_wanted(topic, [wanted]) for topic in known):
@@ -119,9 +126,15 @@ def judge_tier(
     return [each for each in judged if not topics or any(is_wanted(topic, topics) for topic in each.topics)]
 
 
-def judge(listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo]) -> list[Judged]:
+Holds = Callable[[RecordedCopy, LedgerRecord], bool]
+"""Whether a copy that a ledger's record names is here, and has all that the record says: see `check_copy`."""
+
+
+def judge(
+    listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo], holds: Holds
+) -> list[Judged]:
     """All objects of a listing, by records that were read after it."""
-    known = _Records(listing, records)
+    known = _Records(listing, records, holds)
     return [known.judge(each) for each in listing.objects]
 
 
@@ -133,13 +146,14 @@ class _Share:
 
 
 class _Records:
-    def __init__(self, listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo]) -> None:
+    def __init__(
+        self, listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo], holds: Holds
+    ) -> None:
         self._listing = listing
         self._records = records
+        self._holds = holds
+        self._held: dict[tuple[ObjectKey, int], bool] = {}
         self._shares: dict[object, list[_Share]] = {}
-        self._whole = {
-            each.key.uuid for each in listing.objects if each.state == "complete" and each.stored.lost is None
-        }
         self._replacements = {
             copy.uuid: topic
             for topic, info in records.items()
@@ -204,10 +218,10 @@ class _Records:
             verdict, why = _judge_absent(info, ledger_id)
         elif coverage_of(record) is Coverage.CONDEMNED:
             verdict, why = Verdict.FREE, "it is being deleted"
-        elif has_hot_copy(record):
+        elif record.has_hot_copy:
             verdict, why = Verdict.FREE, "its record does not name this object, and its hot copy is there"
         elif shares_of(record):
-            verdict, why = self._judge_superseded(record)
+            verdict, why = self._judge_superseded(owner, record, found)
         elif self._has_one_object(owner, record, found):
             verdict, why = Verdict.FREE, "its record names a copy that is one object"
         else:
@@ -217,18 +231,33 @@ class _Records:
             )
         return JudgedLedger(ledger_id=ledger_id, topic=owner, record=record, verdict=verdict, why=why)
 
-    def _judge_superseded(self, record: LedgerRecord) -> tuple[Verdict, str]:
+    def _judge_superseded(
+        self, topic: TopicName, record: LedgerRecord, found: StreamingObject
+    ) -> tuple[Verdict, str]:
         """A ledger whose hot copy is gone, and whose record names other segments."""
-        others = {share.uuid for share in shares_of(record) if share.complete}
-        if coverage_of(record) is Coverage.COMPLETE and others <= self._whole:
+        if coverage_of(record) is Coverage.COMPLETE and self._has_its_copies(topic, record, found):
             return Verdict.FREE, "its record names other segments for all of it"
         return Verdict.NEEDED, "its hot copy is gone, and other segments that are here do not have all of it"
 
     def _has_one_object(self, topic: TopicName, record: LedgerRecord, found: StreamingObject) -> bool:
-        return any(
+        is_listed = any(
             {copy.key, copy.mapfile_key} & self._listing.one_object_keys
             for copy in recorded_copies(topic, record, found.key.folder)
         )
+        return is_listed and self._has_its_copies(topic, record, found)
+
+    def _has_its_copies(self, topic: TopicName, record: LedgerRecord, found: StreamingObject) -> bool:
+        """Whether the copies that a record names are here, and have all that it says."""
+        copies = [
+            copy for copy in recorded_copies(topic, record, found.key.folder) if copy.unfinished is None
+        ]
+        for copy in copies:
+            asked = (copy.key, copy.ledger_id)
+            if asked not in self._held:
+                self._held[asked] = self._holds(copy, record)
+            if not self._held[asked]:
+                return False
+        return bool(copies)
 
 
 def _unrecorded(found: StreamingObject) -> Judged:
@@ -275,7 +304,7 @@ def _judge_share(share: _Share) -> JudgedLedger:
         verdict, why = Verdict.FREE, "it is being deleted"
     elif status is SegmentStatus.ASSIGNED:
         verdict, why = Verdict.UNFINISHED, "by its record this segment is under way"
-    elif has_hot_copy(share.record):
+    elif share.record.has_hot_copy:
         verdict, why = Verdict.HOT, "its record names this segment, and its hot copy is there"
     elif status is SegmentStatus.FAILED:
         verdict, why = Verdict.FREE, "by its record the offload of this segment failed"

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import replace
 
 from offload_core.catalogue import Ledger, Piece, piece_of, with_index
-from offload_core.codec.index import IndexedBlock
+from offload_core.codec.index import BlockTable
 from offload_core.scan.gaps import lose
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.tier import Tier
@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 def _lose_ledger(share: LedgerShare, fail: bool) -> None:
     """Say that a ledger has no complete copy after all, as `gaps.report_gaps` does of those that never seemed to.
 
-    If nothing follows, it may still be on its way: a warning. Unless its record says that there is a copy, or a
-    position behind it was asked for.
+    If nothing follows, it may still be on its way: a warning. Unless its record, or an index that is left, says that
+    there was a copy, or a position behind it was asked for.
 
     Raises:
         DataLossError: it is lost, and `fail`.
@@ -40,8 +40,7 @@ def _lose_ledger(share: LedgerShare, fail: bool) -> None:
     if ledger.has_nothing_to_lose:
         return
     what = f"a ledger of {share.label} has no complete copy"
-    is_lost = ledger.record is not None and ledger.record.has_complete_copy
-    if is_lost or not share.is_last or share.ends_at is not None:
+    if ledger.is_lost or not share.is_last or share.ends_at is not None:
         lose(what, ledger.ledger_id, fail, found=ledger.why_not_read)
     else:
         _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, ledger.why_not_read)
@@ -118,7 +117,7 @@ def _runs(share: LedgerShare) -> Iterator[Run]:
     ledger, asked = share.ledger, share.asked
     for piece, behind in zip(ledger.pieces, [*ledger.pieces[1:], None], strict=True):
         end = _least(piece.stop_entry_id, asked.stop)
-        blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))
+        blocks = piece.ledger.blocks.overlapping(asked.start, end)
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
@@ -205,9 +204,7 @@ def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | 
     return piece.stop_entry_id if end is None else end
 
 
-def _payload_bytes(
-    ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], asked: EntryRange
-) -> int | None:
+def _payload_bytes(ledger: Ledger, piece: Piece, blocks: BlockTable, asked: EntryRange) -> int | None:
     if piece.stored.is_filtered or piece.stored.lost is not None:
         return None
     whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
@@ -216,12 +213,3 @@ def _payload_bytes(
 
 def _least(*bounds: int | None) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _overlapping(blocks: Sequence[IndexedBlock], start: int, stop: int | None) -> Iterator[IndexedBlock]:
-    for block in blocks:
-        if block.end_entry_id is not None and block.end_entry_id <= start:
-            continue
-        if stop is not None and block.first_entry_id >= stop:
-            continue
-        yield block

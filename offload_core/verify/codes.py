@@ -258,6 +258,12 @@ class Code(enum.Enum):
         "record and index do not have as many bytes of a ledger",
         _COUNTS,
     )
+    RECORD_FILTER = (
+        "record.filter",
+        _ERROR,
+        "record, index and user metadata do not tell the same of a filter that ran, or not all of it",
+        "keep the hot copy; where it is there, `offload repair … --offload-again`",
+    )
     SEGMENT_GAP = (
         "record.segment-gap",
         _ERROR,

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from offload_core.catalogue.copy_check import TOPIC_OF_METADATA, CopyStat, abridged
 from offload_core.catalogue.listing import Pair, listed_of
 from offload_core.catalogue.reading import MAX_INDEX_BYTES, decode_index, read_index_bytes
 from offload_core.codec.block_checksums import BlockChecksums, crc32c
@@ -47,9 +48,6 @@ from offload_hooks.errors import (
 )
 from offload_hooks.values import ListedObject, ObjectStat
 
-_TOPIC_OF_METADATA = "pulsar/managed-ledger"
-"""The custom metadata of a ledger that a broker made."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerExtent:
@@ -80,6 +78,8 @@ class Examined:
         is_sound: both objects are there and go together.
         lost: what it says that it lacks.
         stands_in: it was made to stand in for a copy that records may still name.
+        stat: what its data object tells; None without one.
+        abridged: of its index what is judged against a record; None if it is not sound.
     """
 
     pair: Pair
@@ -94,6 +94,8 @@ class Examined:
     is_sound: bool = False
     lost: LostEntries | None = None
     stands_in: bool = False
+    stat: CopyStat | None = None
+    abridged: ObjectIndex | None = None
     extents: tuple[LedgerExtent, ...] = ()
     findings: list[Finding] = field(default_factory=list)
 
@@ -136,6 +138,7 @@ def examine(tier: Tier, listed: Pair) -> Examined | None:
         has_gaps=skips_ids(metadata),
         lost=lost_of(metadata),
         stands_in=stands_in(metadata),
+        stat=None if data is None else CopyStat.of(data),
     )
     if not pair.key.is_mapfile and not found.found:  # Pulsar's filesystem offloader keeps none
         for stat, role in ((data, "data"), (index, "index")):
@@ -308,6 +311,7 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
     _check_directory(tier, key, index, found)
     _check_topic(examined, index, found)
     examined.is_sound = True
+    examined.abridged = abridged(index)
     examined.extents = tuple(map(extent_of, index.ledgers))
 
 
@@ -346,7 +350,7 @@ def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> Non
     for ledger in index.ledgers:
         if not isinstance(ledger.metadata, LedgerMetadata) or examined.managed_ledger is None:
             continue
-        named = dict(ledger.metadata.custom).get(_TOPIC_OF_METADATA)
+        named = dict(ledger.metadata.custom).get(TOPIC_OF_METADATA)
         if named is not None and named != examined.managed_ledger.encode():
             code = Code.INDEX_OTHER_TOPIC
             found.add(

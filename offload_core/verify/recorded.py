@@ -7,26 +7,25 @@ looked up once more by whoever asks. Source: docs/formats/metadata.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from offload_core.catalogue import RecordedCopy, TopicName, recorded_copies
+from offload_core.catalogue.copy_check import Kind, Mismatch, check_coverage, find_mismatches
 from offload_core.catalogue.known_tiers import is_another_place, place_text, tier_record
-from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
     SegmentStatus,
-    has_hot_copy,
     other_copies,
 )
 from offload_core.metadata.attempt_lease import lease_of
-from offload_core.metadata.segment_shares import covered_stop, shares_of, with_coverage
+from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Doubtful, Finding
-from offload_core.verify.objects import LedgerExtent
 from offload_core.verify.survey import Survey, Surveyed
 
 RECENT_MS = 600_000
@@ -73,15 +72,13 @@ class RecordCheck:
 
     def _check_ledger(self, topic: TopicName, record: LedgerRecord) -> Iterator[Finding | Doubtful]:
         say = _Saying(topic=topic, record=record)
-        begins = record.context.first_entry_ids() if record.context is not None else ()
-        for number, copy in enumerate(recorded_copies(topic, record, self.folder)):
+        for copy in recorded_copies(topic, record, self.folder):
             named = self.survey.of_uuid(copy.key.uuid)
             self.survey.set_recorded([each.number for each in named])
             if record.is_condemned or copy.unfinished is not None:
                 yield from self._check_unfinished(say, copy, named)
             else:
-                begin = begins[number] if begins else None
-                yield from self._check_complete(say, copy, named, begin)
+                yield from self._check_complete(say, copy, named)
         yield from _check_coverage(say)
 
     def _check_unfinished(self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]) -> Iterator[Finding]:
@@ -101,7 +98,7 @@ class RecordCheck:
                 yield say.finding(code, key=each.key.data_key)
 
     def _check_complete(
-        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed], begin: int | None
+        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
     ) -> Iterator[Finding | Doubtful]:
         keys = {copy.key, copy.mapfile_key}
         right = [each for each in named if each.key in keys or _same_but_folder(each, copy)]
@@ -109,21 +106,10 @@ class RecordCheck:
             yield from self._without_object(say, copy, named)
             return
         stored = right[0]
-        key = stored.key.data_key
-        if not stored.is_sound:
-            yield from _check_broken(say, stored)
-            return
-        if stored.managed_ledger is not None and topic_of_managed_ledger(stored.managed_ledger) != say.topic:
-            found = str(topic_of_managed_ledger(stored.managed_ledger))
-            yield say.finding(Code.OTHER_TOPIC, key=key, expected=str(say.topic), found=found)
-        extent = self.survey.extent(stored.number, say.record.ledger_id)
-        if extent is None:
-            yield say.finding(Code.OTHER_LEDGER, key=key, expected=f"ledger {say.record.ledger_id}")
-        elif copy.key.ledger_id is None:
-            yield from _check_segment(say, copy, stored, extent, begin)
-            yield from _check_info(say, stored, extent)
-        else:
-            yield from _check_info(say, stored, extent)
+        stat, index = self.survey.copy(stored, say.record.ledger_id)
+        found = replace(copy, key=stored.key, mapfile_key=None)
+        for mismatch in find_mismatches(say.record, found, stat, index):
+            yield from _told(say, stored, mismatch)
 
     def _without_object(
         self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
@@ -153,7 +139,7 @@ class RecordCheck:
                 Code.ELSEWHERE, key=key, expected=place_text(ours), found=place_text(copy.driver)
             )
         else:
-            code = Code.NO_OBJECT if has_hot_copy(say.record) else Code.LOST
+            code = Code.NO_OBJECT if say.record.has_hot_copy else Code.LOST
             finding = say.finding(code, key=key, found="nothing")
         absent = tuple(name for each in keys for name in (each.data_key, each.index_key))
         yield Doubtful(finding=finding, absent=absent)
@@ -191,84 +177,70 @@ def _same_but_folder(stored: Surveyed, copy: RecordedCopy) -> bool:
     return (key.ledger_id, key.is_mapfile) == (copy.key.ledger_id, copy.key.is_mapfile) and not key.is_mapfile
 
 
-def _check_broken(say: _Saying, stored: Surveyed) -> Iterator[Finding | Doubtful]:
-    """A complete copy one of whose objects was not there, or that cannot be read."""
-    data, index = stored.key.data_key, stored.key.index_key
-    if stored.has_data and stored.has_index:
-        yield say.finding(Code.BROKEN_COPY, key=data)
-    elif stored.has_data:
-        yield Doubtful(finding=say.finding(Code.NO_INDEX, key=data), absent=(index,))
-    else:
-        yield Doubtful(finding=say.finding(Code.NO_DATA, key=data), absent=(data,))
-        if not has_hot_copy(say.record):
-            lost = say.finding(Code.LOST, key=data, found="an index without data")
-            yield Doubtful(finding=lost, absent=(data,))
-
-
-def _check_segment(
-    say: _Saying, copy: RecordedCopy, stored: Surveyed, extent: LedgerExtent, begin: int | None
-) -> Iterator[Finding]:
-    """A segment's share of the ledger: from where to where."""
-    key, first = stored.key.data_key, extent.first_entry_id
-    if begin is not None and first != begin and not (stored.has_gaps and first > begin):
-        yield say.finding(
-            Code.SEGMENT_GAP if first > begin else Code.SEGMENT_OVERLAP,
-            key=key,
-            entry_id=min(begin, first),
-            expected=f"entries from {begin} on by the record",
-            found=f"entries from {first} on in the object",
-        )
-    stop = extent.stop_entry_id
-    if copy.stop_entry_id is None or stored.has_gaps:
+def _told(say: _Saying, stored: Surveyed, mismatch: Mismatch) -> Iterator[Finding | Doubtful]:
+    """What a mismatch of a complete copy is in a report."""
+    kind, key = mismatch.kind, stored.key.data_key
+    if kind is Kind.NO_DATA:
+        yield Doubtful(finding=say.finding(Code.NO_DATA, key=key), absent=(key,))
+        if not say.record.has_hot_copy:
+            lost = say.finding(Code.LOST, key=key, found="an index without data")
+            yield Doubtful(finding=lost, absent=(key,))
         return
-    if extent.last_block >= copy.stop_entry_id or (stop is not None and stop != copy.stop_entry_id):
-        found = f"a block from entry {extent.last_block} on" if stop is None else f"entry {stop - 1}"
-        yield say.finding(
-            Code.SEGMENT_END,
-            key=key,
-            entry_id=copy.stop_entry_id - 1,
-            expected=f"entry {copy.stop_entry_id - 1} as the last by the record",
-            found=found,
-        )
-
-
-def _check_info(say: _Saying, stored: Surveyed, extent: LedgerExtent) -> Iterator[Finding]:
-    """What record and index say of the whole ledger."""
-    info = say.record.info
-    if not info.is_closed:
+    if kind is Kind.NO_INDEX and not stored.has_index:
+        yield Doubtful(finding=say.finding(Code.NO_INDEX, key=key), absent=(stored.key.index_key,))
         return
-    for code, name, recorded, indexed in (
-        (Code.RECORD_ENTRIES, "entries", info.entries, extent.entries),
-        (Code.RECORD_SIZE, "bytes", info.size, extent.size),
-    ):
-        if recorded is not None and indexed is not None and recorded != indexed:
-            yield say.finding(
-                code,
-                key=stored.key.data_key,
-                expected=f"{recorded} {name} by the record",
-                found=f"{indexed} {name} by the index",
-            )
+    code = _CODES.get(kind)
+    if kind is Kind.FIRST_ENTRY:
+        code = _code_of_first(stored, mismatch)
+    if code is None or (code is Code.RECORD_ENTRIES and not say.record.info.is_closed):
+        return
+    bare = code is Code.BROKEN_COPY
+    yield say.finding(
+        code,
+        key=key,
+        entry_id=None if bare else mismatch.entry_id,
+        expected=None if bare else mismatch.expected,
+        found=None if bare else mismatch.found,
+    )
+
+
+_CODES = {
+    Kind.NO_INDEX: Code.BROKEN_COPY,
+    Kind.DAMAGED: Code.BROKEN_COPY,
+    Kind.OTHER_TOPIC: Code.OTHER_TOPIC,
+    Kind.OTHER_LEDGER: Code.OTHER_LEDGER,
+    Kind.NO_BLOCK: Code.OTHER_LEDGER,
+    Kind.BEYOND_END: Code.SEGMENT_END,
+    Kind.LAST_ENTRY: Code.SEGMENT_END,
+    Kind.ENTRIES: Code.RECORD_ENTRIES,
+    Kind.MORE_ENTRIES: Code.RECORD_ENTRIES,
+    Kind.SIZE: Code.RECORD_SIZE,
+    Kind.FILTER: Code.RECORD_FILTER,
+}
+"""Of kinds that have none, what is wrong is told of the objects themselves."""
+
+
+def _code_of_first(stored: Surveyed, mismatch: Mismatch) -> Code:
+    """Of a copy that begins with another entry than its record says: it lacks entries, or has more."""
+    if stored.key.ledger_id is not None:
+        return Code.RECORD_ENTRIES
+    return Code.SEGMENT_GAP if mismatch.lacks else Code.SEGMENT_OVERLAP
 
 
 def _check_coverage(say: _Saying) -> Iterator[Finding]:
     """Whether the segments have all that the record says is offloaded, or hot no more."""
     record, context = say.record, say.record.context
-    if context is None or not context.segments or record.is_condemned:
+    if context is None or record.is_condemned:
         return
-    entries = record.info.entries or 0
-    covered = covered_stop(record)
-    judged = with_coverage(record).context
-    if not has_hot_copy(record) and covered < entries:
+    mismatch, covered = check_coverage(record), covered_stop(record)
+    if mismatch is not None and not record.has_hot_copy:
         yield say.finding(
-            Code.LOST,
-            entry_id=covered,
-            expected=f"entries {covered} to {entries - 1} in complete segments",
-            found="none",
+            Code.LOST, entry_id=mismatch.entry_id, expected=mismatch.expected, found=mismatch.found
         )
-    elif context.complete and judged is not None and not judged.complete and record.info.is_closed:
+    elif context.complete and record.info.is_closed and not record.is_fully_offloaded:
         yield say.finding(
             Code.FALSE_COMPLETE,
             entry_id=covered,
-            expected=f"complete segments up to entry {entries - 1}",
+            expected=f"complete segments up to entry {(record.info.entries or 0) - 1}",
             found=f"up to entry {covered - 1}",
         )

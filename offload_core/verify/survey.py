@@ -5,14 +5,17 @@ A row for each pair of objects, and one for each ledger in it. Only the thread t
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from offload_core.catalogue.copy_check import CopyStat, with_end
 from offload_core.catalogue.listing import Pair
 from offload_core.catalogue.temporary_tables import TemporaryTables
+from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.verify.objects import Examined, LedgerExtent
 
@@ -20,10 +23,10 @@ _TABLES = """
     CREATE TABLE objects (
         id INTEGER PRIMARY KEY, key TEXT, uuid BLOB, cluster TEXT, managed_ledger TEXT,
         has_data INTEGER, has_index INTEGER, is_sound INTEGER, has_gaps INTEGER, modified_at REAL, last_ledger INTEGER,
-        stands_in INTEGER, is_spared INTEGER DEFAULT 0, is_recorded INTEGER DEFAULT 0);
+        stands_in INTEGER, stat BLOB, data_length INTEGER, is_spared INTEGER DEFAULT 0, is_recorded INTEGER DEFAULT 0);
     CREATE TABLE extents (
         object INTEGER, ledger INTEGER, first INTEGER, last_block INTEGER, stop INTEGER, entries INTEGER, size INTEGER,
-        PRIMARY KEY (object, ledger)) WITHOUT ROWID;
+        packed BLOB, PRIMARY KEY (object, ledger)) WITHOUT ROWID;
     CREATE TABLE lone_checksums (key TEXT, checksums TEXT);
     CREATE INDEX by_uuid ON objects (uuid);
     CREATE INDEX broken ON objects (managed_ledger, cluster) WHERE NOT is_sound;
@@ -77,7 +80,7 @@ class Survey(TemporaryTables):
         times = [each.modified_at.timestamp() for each in (pair.index, pair.data) if each is not None]
         cursor = self._file.execute(
             "INSERT INTO objects (key, uuid, cluster, managed_ledger, has_data, has_index, is_sound, has_gaps, "
-            "modified_at, last_ledger, stands_in) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "modified_at, last_ledger, stands_in, stat, data_length) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 found.key.data_key,
                 found.key.uuid.bytes,
@@ -90,14 +93,26 @@ class Survey(TemporaryTables):
                 max(times),
                 max((each.ledger_id for each in found.extents), default=None),
                 found.stands_in,
+                pickle.dumps(found.stat, pickle.HIGHEST_PROTOCOL),
+                None if found.abridged is None else found.abridged.data_length,
             ),
         )
         number = int(cursor.lastrowid or 0)
+        ledgers = () if found.abridged is None else found.abridged.ledgers
         self._file.executemany(
-            "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                (number, e.ledger_id, e.first_entry_id, e.last_block, e.stop_entry_id, e.entries, e.size)
-                for e in found.extents
+                (
+                    number,
+                    e.ledger_id,
+                    e.first_entry_id,
+                    e.last_block,
+                    e.stop_entry_id,
+                    e.entries,
+                    e.size,
+                    pickle.dumps(ledger, pickle.HIGHEST_PROTOCOL),
+                )
+                for e, ledger in zip(found.extents, ledgers, strict=True)
             ],
         )
         return number
@@ -140,13 +155,23 @@ class Survey(TemporaryTables):
             for row in self._file.execute(f"SELECT {_OBJECT} FROM objects WHERE uuid = ?", (uuid.bytes,))  # noqa: S608
         ]
 
-    def extent(self, number: int, ledger_id: int) -> LedgerExtent | None:
-        """A ledger's entries in an object; None if it has none."""
-        row = self._file.execute(
-            f"SELECT {_EXTENT} FROM extents WHERE object = ? AND ledger = ?",  # noqa: S608
-            (number, ledger_id),
-        ).fetchone()
-        return None if row is None else _extent(row)
+    def copy(self, stored: Surveyed, ledger_id: int) -> tuple[CopyStat | None, ObjectIndex | None]:
+        """What a pair has of a ledger, for `check_copy`: its data object, and its index, None if it is not sound."""
+        query = (
+            "SELECT stat, data_length, stop, packed FROM objects "
+            "LEFT JOIN extents ON object = id AND ledger = ? WHERE id = ?"
+        )
+        stat, data_length, stop, packed = self._file.execute(query, (ledger_id, stored.number)).fetchone()
+        told: CopyStat | None = pickle.loads(stat)  # noqa: S301 (written by ourselves, to a file that has no name)
+        if data_length is None:
+            return told, None
+        ledgers: tuple[LedgerIndex, ...] = ()
+        if packed is not None:
+            ledger: LedgerIndex = pickle.loads(packed)  # noqa: S301
+            ledgers = (with_end(ledger, stop),)
+        return told, ObjectIndex(
+            object_format=stored.key.object_format, data_length=data_length, ledgers=ledgers
+        )
 
     def clusters_of_recorded(self) -> set[str]:
         """The clusters that objects name which records name."""

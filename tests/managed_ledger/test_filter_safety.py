@@ -15,7 +15,6 @@ from managed_ledgers import NAME, Audit
 
 from offload_core.audit import FileAuditLog
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
-from offload_core.filters.record import MARKER_CAUSE, RECORD_KEY, aborted_cause
 from offload_core.managed_ledger import keep_up, settle_transactions
 from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import (
@@ -23,6 +22,7 @@ from offload_core.metadata import (
     LedgerRecord,
     ManagedLedgerInfo,
 )
+from offload_core.metadata.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
 from offload_core.offload.recorded_segments import RecordedSegments, SegmentBounds
 from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies

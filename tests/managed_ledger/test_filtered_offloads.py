@@ -20,8 +20,8 @@ from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterMode, parse_filter_record
 from offload_core.filters.disabled import OffloadFilterDisable
-from offload_core.filters.record import RECORD_KEY
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     BrokenPluginError,

@@ -16,7 +16,6 @@ from managed_ledgers import NAME, Audit
 from transactional import NEVER, START, message, next_to
 
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.filters.record import RECORD_KEY
 from offload_core.managed_ledger import (
     EntriesRead,
     Environment,
@@ -35,6 +34,7 @@ from offload_core.metadata import (
     ManagedLedgerRecords,
     OffloadContext,
 )
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.policies import ReadPriority
 from offload_core.transactions import BufferState, SnapshotStore, TransactionId
 from offload_hooks.errors import StoreUnavailableError

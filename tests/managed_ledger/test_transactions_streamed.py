@@ -17,8 +17,8 @@ from offload_core.managed_ledger import keep_up, settle_transactions
 from offload_core.managed_ledger.streaming.completion_requests import with_request
 from offload_core.metadata import EntryPosition
 from offload_core.offload import LedgerOffloader
+from offload_core.offload.hot_copy_check import check_cold_copies
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.segment_check import check_segments
 from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 
@@ -59,7 +59,7 @@ class Streamed(FilteredTopic):
             wanted = {at: payload for at, payload in self.left(ledger).items() if at < stop}
             assert self.cold(ledger, stop) == wanted
             if context.complete:
-                check_segments(self.tiers, ledger)
+                check_cold_copies(self.tiers, NAME, ledger)
 
 
 @pytest.fixture

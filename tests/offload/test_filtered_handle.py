@@ -16,14 +16,14 @@ from records import segment
 
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.catalogue.reading import read_index
 from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, has_gaps
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, FilterRun, parse_filter_record
-from offload_core.filters.record import RECORD_KEY
 from offload_core.metadata import EntryPosition, LedgerRecord, OffloadContext
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.offload import OfferResult, OffloadHandle
-from offload_core.offload.cold_check import look_up
-from offload_core.offload.segment_check import check_segments
+from offload_core.offload.hot_copy_check import check_cold_copies
 from offload_core.offload.segment_filter import SegmentFilter
 from offload_core.offload.segment_offloader import segment_key
 from offload_core.read_handles import ColdReaders, ReadMemory
@@ -48,6 +48,10 @@ def record_of(tier: Tier, part: Part, filtered: FilterRecord | None = None) -> L
     share = segment(UUID_1, part.stop_entry_id - 1, driver=tier_record(tier))
     share = share.with_filter_record(None if filtered is None else filtered.pack(short=True))
     return LedgerRecord(info=part.info, context=OffloadContext.of_segments([share], complete=True))
+
+
+def checked(tier: Tier, part: Part, filtered: FilterRecord) -> tuple[FilterRecord, ...]:
+    return check_cold_copies(KnownTiers(tier), NAMES["managedledgername"], record_of(tier, part, filtered))
 
 
 def read_sparsely(tier: Tier, part: Part, max_bytes: int = 700) -> dict[int, bytes]:
@@ -106,7 +110,10 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
         assert done.end_entry_ids == {part.ledger_id: part.stop_entry_id - 1 for part in with_entries}
         kept = [payload for part in parts for payload in part.payloads if payload not in drops]
         assert (done.entries, done.payload_bytes) == (len(kept), sum(map(len, kept)))
-        _, index = look_up(tier, segment_key(UUID_1), parts[0].ledger_id)
+        key = segment_key(UUID_1)
+        index = read_index(
+            tier, key, index_bytes=tier.stat(key.index_key).size_bytes, data_bytes=done.data_bytes
+        )
         assert [each.ledger_id for each in index.ledgers] == [part.ledger_id for part in with_entries]
         for part, found in zip(with_entries, index.ledgers, strict=True):
             assert read_sparsely(tier, part) == left_of(part, drops)
@@ -120,7 +127,9 @@ def test_what_a_filter_leaves_is_read_back_and_what_it_took_is_told(
                 part.info if part.ended else LedgerInfo(ledger_id=part.ledger_id, entries=part.stop_entry_id)
             )
             if part.ended and not part.first_entry_id:
-                assert check_segments(KnownTiers(tier), record_of(tier, part, record)) == (record,)
+                assert check_cold_copies(
+                    KnownTiers(tier), "acme/cold/persistent/orders", record_of(tier, part, record)
+                ) == (record,)
         about = tier.stat(str(UUID_1)).user_metadata
         assert (about[FILTERED_KEY], about[FILTERED_MODE_KEY]) == ("odd", "gap")
         assert has_gaps(about)
@@ -207,7 +216,11 @@ def test_a_ledger_of_which_nothing_is_left_waits_for_memory_as_others_do(tmp_pat
     assert (done.entries, done.blocks, done.data_bytes) == (0, 3, 2 * 20_000 + 128 + 4)
     for part in parts:
         assert read_sparsely(tier, part) == {}
-        check_segments(KnownTiers(tier), record_of(tier, part, done.filter_records[part.ledger_id]))
+        check_cold_copies(
+            KnownTiers(tier),
+            "acme/cold/persistent/orders",
+            record_of(tier, part, done.filter_records[part.ledger_id]),
+        )
 
 
 def test_nothing_is_taken_that_the_filter_does_not_decide_of(cold: TierReader) -> None:

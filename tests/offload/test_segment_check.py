@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from records import closed
 from segment_layouts import SegmentedTopic, segmented, segmented_topics
+from tiers import MANAGED_LEDGER
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.metadata import LedgerRecord
-from offload_core.offload.segment_check import check_segments
+from offload_core.offload.hot_copy_check import check_cold_copies
 from offload_hooks.errors import DataLossError, OffloadError
 
 
@@ -23,14 +24,14 @@ def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
     topic: SegmentedTopic, data: st.DataObject
 ) -> None:
     tiers = KnownTiers(topic.tier)
-    whole = [each for each in topic.info.ledgers if each.context is not None and each.context.complete]
+    whole = [each for each in topic.info.ledgers if each.is_fully_offloaded]
     assert {each.ledger_id for each in whole} == {
         each.ledger_id
         for each in topic.info.ledgers
         if each.info.is_closed and topic.cold_stops.get(each.ledger_id) == each.info.entries
     }
     for ledger in whole:
-        check_segments(tiers, ledger)
+        check_cold_copies(tiers, MANAGED_LEDGER, ledger)
     if whole:
         del topic.driver.objects[data.draw(st.sampled_from(sorted(topic.driver.objects)))]
         for ledger in whole:
@@ -38,7 +39,7 @@ def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
             keys = {f"{share.uuid}{end}" for share in ledger.context.segments for end in ("", "-index")}
             if not keys <= set(topic.driver.objects):
                 with pytest.raises(OffloadError, match="not there"):
-                    check_segments(tiers, ledger)
+                    check_cold_copies(tiers, MANAGED_LEDGER, ledger)
 
 
 def whole_ledger() -> tuple[SegmentedTopic, LedgerRecord, list[UUID]]:
@@ -60,17 +61,18 @@ def test_a_segment_with_gaps_that_has_no_block_of_a_ledger_is_refused() -> None:
     topic = segmented(sizes=[1, 1], segments=[2], left_out=lambda entries: frozenset(entries[:1]))
     first, second = topic.info.ledgers
     tiers = KnownTiers(topic.tier)
-    with pytest.raises(DataLossError, match="found none"):
-        check_segments(tiers, first)
-    check_segments(tiers, second)
+    with pytest.raises(DataLossError, match="no block of the ledger"):
+        check_cold_copies(tiers, MANAGED_LEDGER, first)
+    with pytest.raises(DataLossError, match="neither record nor index tells of that"):
+        check_cold_copies(tiers, MANAGED_LEDGER, second)
 
 
 @pytest.mark.parametrize("other", [0, 2])
 def test_a_segment_with_other_entries_of_the_ledger_is_refused(other: int) -> None:
     topic, ledger, uuids = whole_ledger()
     put(topic, uuids[1], uuids[other])
-    with pytest.raises(DataLossError, match=r"not what its ledger's record says .*ledger 0.*entries 3 to 5"):
-        check_segments(KnownTiers(topic.tier), ledger)
+    with pytest.raises(DataLossError, match=r"not what its record says.*ledger 0.*expected"):
+        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
 
 
 def test_a_segment_that_goes_further_than_its_record_is_refused() -> None:
@@ -79,15 +81,15 @@ def test_a_segment_that_goes_further_than_its_record_is_refused() -> None:
     topic.driver.objects |= {
         key.replace(key[:36], str(uuids[0])): data for key, data in other.driver.objects.items()
     }
-    with pytest.raises(DataLossError, match="not what its ledger's record says"):
-        check_segments(KnownTiers(topic.tier), ledger)
+    with pytest.raises(DataLossError, match="not what its record says"):
+        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
 
 
 def test_data_of_another_length_is_refused() -> None:
     topic, ledger, uuids = whole_ledger()
     topic.driver.objects[str(uuids[1])] += b"x"
-    with pytest.raises(DataLossError, match="not what its ledger's record says"):
-        check_segments(KnownTiers(topic.tier), ledger)
+    with pytest.raises(DataLossError, match="not what its record says"):
+        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
 
 
 def test_an_object_without_entries_of_the_ledger_is_refused() -> None:
@@ -98,8 +100,8 @@ def test_an_object_without_entries_of_the_ledger_is_refused() -> None:
         for key, data in other.driver.objects.items()
         if key.startswith("00000000-0000-4000-8000-000000000001")
     }
-    with pytest.raises(DataLossError, match="found none"):
-        check_segments(KnownTiers(topic.tier), ledger)
+    with pytest.raises(DataLossError, match="by its index none"):
+        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, ledger)
 
 
 @pytest.mark.parametrize("kept", [1, 2])
@@ -107,14 +109,14 @@ def test_segments_that_do_not_go_to_the_end_are_refused(kept: int) -> None:
     topic, ledger, _ = whole_ledger()
     assert ledger.context is not None
     context = replace(ledger.context, segments=ledger.context.segments[:kept])
-    with pytest.raises(DataLossError, match=f"do not go to its end .*expected 9 entries, found {3 * kept}"):
-        check_segments(KnownTiers(topic.tier), closed(ledger.ledger_id, 9, context))
+    with pytest.raises(DataLossError, match=f"do not go to its end .*expected entries {3 * kept} to 8"):
+        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, closed(ledger.ledger_id, 9, context))
 
 
 def test_segments_may_have_entries_that_the_hot_tier_lost() -> None:
     """A ledger that was recovered after a crash may end before what was streamed of it."""
     topic, ledger, _ = whole_ledger()
-    check_segments(KnownTiers(topic.tier), closed(ledger.ledger_id, 8, ledger.context))
+    check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, closed(ledger.ledger_id, 8, ledger.context))
 
 
 def test_a_segment_that_is_not_complete_is_refused() -> None:
@@ -123,4 +125,4 @@ def test_a_segment_that_is_not_complete_is_refused() -> None:
     *others, last = ledger.context.segments
     context = replace(ledger.context, segments=(*others, replace(last, complete=False)))
     with pytest.raises(DataLossError):
-        check_segments(KnownTiers(topic.tier), replace(ledger, context=context))
+        check_cold_copies(KnownTiers(topic.tier), MANAGED_LEDGER, replace(ledger, context=context))

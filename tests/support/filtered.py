@@ -15,7 +15,6 @@ from transactional import NEVER, message
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
-from offload_core.filters.record import RECORD_KEY
 from offload_core.filters.transactions import TransactionOffloadFilter
 from offload_core.managed_ledger import (
     Environment,
@@ -26,6 +25,7 @@ from offload_core.managed_ledger import (
 )
 from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
+from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies

@@ -6,13 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from filtered import PlainFilter, chosen
+from managed_ledgers import NAME
 from streamed_topics import SETTINGS, Topic
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import ChosenFilter, FilterMode
 from offload_core.managed_ledger import Environment, StreamingPool
 from offload_core.metadata import EntryPosition
-from offload_core.offload.segment_check import check_segments
+from offload_core.offload.hot_copy_check import check_cold_copies
 from offload_core.read_handles import ColdReaders
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError
@@ -73,7 +74,7 @@ class Filtered(Topic):
                     ]
                 begin = read.stop_entry_id
             if context.complete:
-                check_segments(tiers, ledger)
+                check_cold_copies(tiers, NAME, ledger)
         return found
 
     def kept(self, count: int | None = None) -> list[tuple[EntryPosition, bytes]]:

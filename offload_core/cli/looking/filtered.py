@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 from offload_core.catalogue import Piece
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
-from offload_core.filters.indexed import indexed_filter
+from offload_core.metadata.filter_record import indexed_filter
 from offload_hooks.errors import FormatError
 
 _PLACES = {FilterMode.GAP: "gaps", FilterMode.TOMBSTONE: "tombstones"}
@@ -49,5 +48,4 @@ def _readable(reads: Iterable[Callable[[], FilterRecord | None]]) -> list[Filter
 
 def filter_to_json(record: FilterRecord) -> dict[str, Any]:
     """As it is stored; see docs/formats/filter-record.md."""
-    fields: dict[str, Any] = json.loads(record.pack())
-    return fields
+    return record.to_json()

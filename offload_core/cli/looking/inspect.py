@@ -35,7 +35,7 @@ from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.codec.salvaged_objects import lost_of
-from offload_core.filters.indexed import indexed_filter
+from offload_core.metadata.filter_record import indexed_filter
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OptionError, placed
 from offload_hooks.values import ObjectStat

@@ -83,6 +83,14 @@ def repair(
             "--switch-records, and the service's configuration.",
         ),
     ] = False,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Records name a copy that lacks entries also while its ledger's hot copy has them; without it that "
+            "hot copy is kept, and --offload-again is what mends it.",
+        ),
+    ] = False,
     config: ConfigFile = None,
     yes: Yes = False,
     audit_log: AuditLogFile = None,
@@ -108,6 +116,8 @@ def repair(
             raise OptionError("where are the records that are to name new copies?", expected="--records URL")
         if offload_again and not switch_records:
             raise OptionError("records are to name what is offloaded again", expected="--switch-records")
+        if accept_loss and not switch_records:
+            raise OptionError("records are to name copies that lack entries", expected="--switch-records")
         log = audit_of(yes, audit_log)
         own = named(records_option, "the records")
         tier = held.enter_context(opened(url, driver, option, layer))
@@ -127,6 +137,7 @@ def repair(
             ours=ours,
             hot=hot,
             offload_again=offload_again,
+            accept_loss=accept_loss,
             quarantine=quarantine,
             executor=held.enter_context(executing(master, workers, processes)),
         )

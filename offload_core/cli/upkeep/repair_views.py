@@ -19,7 +19,9 @@ REPORT_VERSION = 1
 
 
 def is_left(planned: PlannedRepair, done: Repaired | OffloadError | None) -> bool:
-    """Whether something is left of one."""
+    """Whether something is left of one: what only keeps a hot copy mends nothing."""
+    if planned.choice.action is Action.KEEP_HOT:
+        return True
     return not isinstance(done, Repaired) and not planned.is_done
 
 
@@ -70,11 +72,16 @@ def by_hand(planned: PlannedRepair) -> list[str]:
     if planned.choice.action is Action.OTHER_COPY and planned.recorded is None and not planned.is_moved:
         said.append("readers without records read the newest copy: --quarantine puts this one aside")
     is_gone = any(finding.code is Code.NO_OBJECT for finding in planned.findings)
-    lacks = planned.choice.action in (Action.NOT_SAVABLE, Action.SALVAGE)
+    lacks = planned.choice.action in (Action.NOT_SAVABLE, Action.SALVAGE, Action.KEEP_HOT)
     if planned.hot and (lacks or (is_gone and planned.choice.action is Action.LEAVE)):
         ids = ", ".join(map(str, planned.hot))
         said.append(
             f"by its record the hot copy of ledger {ids} is there: keep it, and offload it again{_again(planned)}"
+        )
+    if planned.choice.action is Action.KEEP_HOT:
+        said.append(
+            "its record goes on naming it, and its hot copy is not deleted until another copy takes its place; "
+            "--accept-loss has the record name what can be saved all the same"
         )
     if planned.counts is not None and planned.choice.action is not Action.CORRECT_COUNTS:
         counts = planned.counts

@@ -1,23 +1,26 @@
 """The program of a schema, run over a batch's datums: each value goes to the cells of its column (`schemas.cells`).
 
-Nothing is raised: a datum that is not right gets a mark and nulls. The plain twin is `schemas.avro.plain`.
+A datum that is not right gets a mark and nulls, never an error. The reference implementation is `schemas.avro.plain`.
 Source: the AVRO specification 1.12, "Binary Encoding".
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.cells import is_text
 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_long(data, position, end):
-    """The zigzag varint at `position`, and the position after it; −1 if it is not right."""
+    """The zigzag varint at `position`, and the position after it; −1 if it is not right.
+
+    Bounds: reads `data` below `end` only.
+    """
     if position >= end:
         return np.int64(0), np.int64(-1)
     byte = np.uint64(data[position])
@@ -36,9 +39,12 @@ def _read_long(data, position, end):
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decimal_fits(data, position, end, limit_high, limit_low):
-    """Whether a big-endian number is less than the limit, and more than its negative."""
+    """Whether a big-endian number is less than the limit, and more than its negative.
+
+    Bounds: reads `data` from `position` to `end` only.
+    """
     negative = position < end and data[position] >= 128
     fill = np.uint8(255) if negative else np.uint8(0)
     while end - position > 16:
@@ -59,52 +65,119 @@ def _decimal_fits(data, position, end, limit_high, limit_low):
     return high < np.uint64(limit_high) or (high == np.uint64(limit_high) and low < np.uint64(limit_low))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
+def _is_sound(program, numbers, slots):
+    """Whether all slots, addresses and ranges that a program names are there, and it ends.
+
+    Bounds: reads `program` below its length; `numbers` is not read.
+    """
+    steps = len(program)
+    if steps == 0 or program.shape[1] < 6 or program[steps - 1, 0] != op.END:
+        return False
+    for at in range(steps):
+        operation, slot = program[at, 0], program[at, 1]
+        if slot < -1 or slot >= slots:
+            return False
+        first, count = program[at, 2], program[at, 3]
+        if (operation == op.VALID or operation == op.CONSTANT or operation == op.ITEMS) and slot < 0:
+            return False
+        if (operation == op.JUMP or operation == op.NEXT) and (first < 0 or first >= steps):
+            return False
+        names_range = operation == op.UNION or operation == op.NULLS or (operation == op.ENUM and slot >= 0)
+        if names_range and (first < 0 or count < 0 or first + count > len(numbers)):
+            return False
+    return True
+
+
+@kernel
 def read_datums(
     data,
     offsets,
     lengths,
     program,
     numbers,
+    most_depth,
     top_level,
     nested,
     check_text,
     base,
-    room,
+    most_cells,
     counts,
     items,
+    need,
     cells,
     doubles,
     there,
     faults,
 ):
-    """Read every datum; answers the slot of a list that has no room for its items, or −1.
+    """Read every datum; answers −1, or the row at which more than `most_cells` cells would be in lists.
 
-    data uint8; offsets, lengths int64 per datum (length −1: null); program int64 (instructions × 6), numbers int64.
-    top_level, nested: int64, the slots outside and inside of lists. Per slot, int64: base (its first cell), room (of a
-    list: cells of the slots in it), counts (cells used) and items (of a list), both zeroed. cells int64, doubles the
-    same memory as float64, there uint8: the output. faults uint8 per datum (output): 1 if it is not right.
+    data uint8; offsets, lengths int64 per datum (length −1: null). program int64 (instructions × 6), numbers int64;
+    most_depth: how deep its lists nest. top_level, nested: int64, the slots outside and inside of lists. base int64
+    (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts (cells used),
+    items (of a list), need (output: the most items that a list had at once). cells int64, doubles the same memory as
+    float64, there uint8: the output. faults uint8 per datum (output): 1 if it is not right, `TOO_MANY_CELLS` if it has
+    too many cells by itself.
+
+    A cell for which its slot has no room is counted and not written: with room for `need` items all are there.
+
+    Bounds: the lengths of the arrays are checked first, `program` by `_is_sound`. Each datum's span is checked against
+    `data`, and each read against the datum's end. Cells are written where `here < base[slot + 1]` only, `counts` being
+    never negative; `stack` where `depth < len(stack)`; addresses and slots in `numbers` are checked as they are read.
     """
+    slots, rows = len(counts), len(offsets)
+    if (
+        len(base) != slots + 1
+        or len(items) != slots
+        or len(need) != slots
+        or base[0] < 0
+        or base[slots] > min(len(cells), len(doubles), len(there))
+        or len(lengths) != rows
+        or len(faults) != rows
+        or len(top_level) + len(nested) != slots
+        or not _is_sound(program, numbers, slots)
+    ):
+        raise IndexError("the arrays of an AVRO program do not fit together")
+    for slot in range(slots):
+        if base[slot] > base[slot + 1]:
+            raise IndexError("the arrays of an AVRO program do not fit together")
+    for k in range(len(top_level)):
+        slot = top_level[k]
+        if slot < 0 or slot >= slots or base[slot + 1] - base[slot] < rows:
+            raise IndexError("the arrays of an AVRO program do not fit together")
+    for k in range(len(nested)):
+        if nested[k] < 0 or nested[k] >= slots:
+            raise IndexError("the arrays of an AVRO program do not fit together")
+    has_lists = False
+    for k in range(len(program)):
+        has_lists = has_lists or program[k, 0] == op.LIST or program[k, 0] == op.ITEMS
     bits = np.zeros(1, dtype=np.uint32)
     single = bits.view(np.float32)
     saved_counts, saved_items = np.zeros_like(counts), np.zeros_like(items)
-    stack = np.zeros(len(counts) + 1, dtype=np.int64)
-    for row in range(len(offsets)):
+    stack = np.zeros(most_depth, dtype=np.int64)
+    left = np.int64(most_cells)
+    for row in range(rows):
         faults[row] = 0
         right = lengths[row] >= 0
         for k in range(len(nested)):
             saved_counts[nested[k]] = counts[nested[k]]
-        if len(nested):
+        if has_lists:
             saved_items[:] = items
         position = offsets[row]
         end = position + lengths[row]
+        if right and (position < 0 or end > len(data) or end < position):
+            right = False
         at = np.int64(0)
         depth = 0
+        full = False
         budget = lengths[row]  # an item takes a byte at least; those that take none are bounded by it as well
         while right:
             operation = program[at, 0]
             slot = program[at, 1]
-            here = base[slot] + counts[slot] if slot >= 0 else np.int64(0)
+            here, stores = np.int64(0), False
+            if slot >= 0:
+                here = base[slot] + counts[slot]
+                stores = here < base[slot + 1]
             if operation == op.INT or operation == op.LONG:
                 value, position = _read_long(data, position, end)
                 if position < 0 or (operation == op.INT and (value < -(2**31) or value >= 2**31)):
@@ -114,15 +187,18 @@ def read_datums(
                     conversion = program[at, 2]
                     known = True
                     if conversion == op.TO_DOUBLE:
-                        doubles[here] = value
+                        if stores:
+                            doubles[here] = value
                     else:
                         if conversion == op.TO_MICROSECONDS:
                             known = -_LAST_MS <= value <= _LAST_MS
                             value *= 1000
                         elif conversion == op.TIME_OF_DAY:
                             known = 0 <= value < program[at, 3]
-                        cells[here] = value if known else np.int64(0)
-                    there[here] = known
+                        if stores:
+                            cells[here] = value if known else np.int64(0)
+                    if stores:
+                        there[here] = known
                     counts[slot] += 1
                 at += 1
             elif operation == op.SPAN:
@@ -134,8 +210,9 @@ def read_datums(
                     right = False
                     break
                 if slot >= 0:
-                    cells[here] = position << op.SPAN_BITS | length
-                    there[here] = 1
+                    if stores:
+                        cells[here] = position << op.SPAN_BITS | length
+                        there[here] = 1
                     counts[slot] += 1
                 position += length
                 at += 1
@@ -145,13 +222,19 @@ def read_datums(
                     right = False
                     break
                 at = numbers[program[at, 2] + branch]
+                if at < 0 or at >= len(program):
+                    right = False
             elif operation == op.NULLS:
                 first = program[at, 2]
                 for k in range(first, first + program[at, 3]):
                     other = numbers[k]
+                    if other < 0 or other >= slots:
+                        right = False
+                        break
                     cell = base[other] + counts[other]
-                    cells[cell] = items[other]
-                    there[cell] = 0
+                    if cell < base[other + 1]:
+                        cells[cell] = items[other]
+                        there[cell] = 0
                     counts[other] += 1
                 at += 1
             elif operation == op.JUMP:
@@ -164,8 +247,9 @@ def read_datums(
                     word = np.uint64(0)
                     for k in range(8):
                         word |= np.uint64(data[position + k]) << np.uint64(8 * k)
-                    cells[here] = np.int64(word)
-                    there[here] = 1
+                    if stores:
+                        cells[here] = np.int64(word)
+                        there[here] = 1
                     counts[slot] += 1
                 position += 8
                 at += 1
@@ -178,8 +262,9 @@ def read_datums(
                     for k in range(4):
                         half |= np.uint32(data[position + k]) << np.uint32(8 * k)
                     bits[0] = half
-                    doubles[here] = single[0]
-                    there[here] = 1
+                    if stores:
+                        doubles[here] = single[0]
+                        there[here] = 1
                     counts[slot] += 1
                 position += 4
                 at += 1
@@ -188,14 +273,16 @@ def read_datums(
                     right = False
                     break
                 if slot >= 0:
-                    cells[here] = data[position]
-                    there[here] = 1
+                    if stores:
+                        cells[here] = data[position]
+                        there[here] = 1
                     counts[slot] += 1
                 position += 1
                 at += 1
             elif operation == op.VALID:
-                cells[here] = 0
-                there[here] = 1
+                if stores:
+                    cells[here] = 0
+                    there[here] = 1
                 counts[slot] += 1
                 at += 1
             elif operation == op.FIXED:
@@ -204,8 +291,9 @@ def read_datums(
                     right = False
                     break
                 if slot >= 0:
-                    cells[here] = position << op.SPAN_BITS | size
-                    there[here] = 1
+                    if stores:
+                        cells[here] = position << op.SPAN_BITS | size
+                        there[here] = 1
                     counts[slot] += 1
                 position += size
                 at += 1
@@ -223,8 +311,9 @@ def read_datums(
                     right = False
                     break
                 if slot >= 0:
-                    cells[here] = position << op.SPAN_BITS | size
-                    there[here] = 1
+                    if stores:
+                        cells[here] = position << op.SPAN_BITS | size
+                        there[here] = 1
                     counts[slot] += 1
                 position += size
                 at += 1
@@ -238,15 +327,22 @@ def read_datums(
                     if symbol < 0:
                         right = False
                         break
-                    cells[here] = symbol
-                    there[here] = 1
+                    if stores:
+                        cells[here] = symbol
+                        there[here] = 1
                     counts[slot] += 1
                 at += 1
             elif operation == op.LIST:
+                if depth >= len(stack):
+                    right = False
+                    break
                 stack[depth] = 0
                 depth += 1
                 at += 1
             elif operation == op.NEXT:
+                if depth == 0:
+                    right = False
+                    break
                 if stack[depth - 1] == 0:
                     count, position = _read_long(data, position, end)
                     if position < 0:
@@ -264,30 +360,40 @@ def read_datums(
                     budget -= count
                     if count == 0:
                         if slot >= 0:
-                            cells[here] = items[slot]
-                            there[here] = 1
+                            if stores:
+                                cells[here] = items[slot]
+                                there[here] = 1
                             counts[slot] += 1
                         depth -= 1
                         at = program[at, 2]
                         continue
-                    if slot >= 0 and items[slot] + count > room[slot]:
-                        return np.int64(slot)
+                    if slot >= 0:
+                        if count * program[at, 3] > left:
+                            right, full = False, True
+                            break
+                        left -= count * program[at, 3]
+                        need[slot] = max(need[slot], items[slot] + count)
                     stack[depth - 1] = count
                 stack[depth - 1] -= 1
                 if slot >= 0:
                     items[slot] += 1
                 at += 1
             elif operation == op.CONSTANT:
-                cells[here] = program[at, 2]
-                there[here] = 1
+                if stores:
+                    cells[here] = program[at, 2]
+                    there[here] = 1
                 counts[slot] += 1
                 at += 1
             elif operation == op.ITEMS:
-                if items[slot] + program[at, 2] > room[slot]:
-                    return np.int64(slot)
+                if program[at, 2] * program[at, 3] > left:
+                    right, full = False, True
+                    break
+                left -= program[at, 2] * program[at, 3]
                 items[slot] += program[at, 2]
-                cells[here] = items[slot]
-                there[here] = 1
+                need[slot] = max(need[slot], items[slot])
+                if stores:
+                    cells[here] = items[slot]
+                    there[here] = 1
                 counts[slot] += 1
                 at += 1
             elif operation == op.END:
@@ -295,11 +401,13 @@ def read_datums(
                 break
             else:
                 right = False
+        if full and rows > 1:
+            return np.int64(row)
         if not right:
-            faults[row] = lengths[row] >= 0
+            faults[row] = op.TOO_MANY_CELLS if full else np.uint8(lengths[row] >= 0)
             for k in range(len(nested)):
                 counts[nested[k]] = saved_counts[nested[k]]
-            if len(nested):
+            if has_lists:
                 items[:] = saved_items
             for k in range(len(top_level)):
                 other = top_level[k]

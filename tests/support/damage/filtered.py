@@ -13,7 +13,18 @@ from offload_core.codec.decoder import parse_index
 from offload_core.codec.frames import padding
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
-from offload_core.filters.record import RECORD_KEY
+from offload_core.metadata.filter_record import RECORD_KEY
+
+
+def record_of(kept: Sequence[bytes], entries: int) -> FilterRecord:
+    """What is told of a filter that kept these of so many entries."""
+    return FilterRecord.of(
+        "transactions",
+        FilterMode.GAP,
+        None,
+        DroppedEntries(entries=len(kept), payload_bytes=sum(map(len, kept))),
+        {"marker": DroppedEntries(entries=entries - len(kept))},
+    )
 
 
 def filtered_object(
@@ -27,14 +38,7 @@ def filtered_object(
 
     `counts` are those that its index says were kept, if others.
     """
-    sizes = [len(each) for i, each in enumerate(payloads) if (counts or keep)(i)]
-    record = FilterRecord.of(
-        "transactions",
-        FilterMode.GAP,
-        None,
-        DroppedEntries(entries=len(sizes), payload_bytes=sum(sizes)),
-        {"marker": DroppedEntries(entries=len(payloads) - len(sizes))},
-    )
+    record = record_of([each for i, each in enumerate(payloads) if (counts or keep)(i)], len(payloads))
     metadata = replace(ledger_metadata(payloads), custom=((RECORD_KEY, record.pack().encode()),))
     whole = pip17_object(payloads, ledger_id=ledger_id, max_block_bytes=1000, metadata=metadata)
     data = b""

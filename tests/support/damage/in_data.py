@@ -331,7 +331,7 @@ def an_entry_that_a_filter_kept_is_left_out(scene: Scene) -> Place:
     return {"key": scene.key(), "ledger_id": LEDGER}
 
 
-@damage(filtered, Code.INDEX_BAD_METADATA, deep=True)
+@damage(filtered, Code.INDEX_BAD_METADATA, Code.RECORD_FILTER, deep=True)
 def what_a_filter_did_is_damaged(scene: Scene) -> Place:
     index = scene.objects[scene.index_key()].data
     scene.write(scene.index_key(), index.index(b'{"version"'), b"[")

@@ -17,6 +17,7 @@ from damage.scenes import (
     PAYLOADS,
     Scene,
     closed_ledger,
+    filtered,
     one_ledger,
     pip17,
     share,
@@ -204,9 +205,16 @@ def record_begins_a_segment_earlier(scene: Scene) -> Place:
     return {**OF_LEDGER, "key": scene.key(1), "entry_id": len(FIRST) - 1}
 
 
-@damage(streaming, Code.SEGMENT_END, deep=True)
+@damage(filtered, Code.RECORD_FILTER)
+def a_record_says_nothing_of_a_filter(scene: Scene) -> Place:
+    """So that nothing tells what was to be kept."""
+    scene.change_record(lambda record: replace(record, context=copied(scene.written[0].key.uuid)))
+    return {"topic": TOPIC, "ledger_id": LEDGER, "key": scene.key()}
+
+
+@damage(streaming, Code.SEGMENT_END)
 def a_segment_ends_before_its_record_says(scene: Scene) -> Place:
-    """Its index does not tell the end of a ledger that is closed: only its bytes do."""
+    """Its index tells that the whole ledger ends before."""
     change_share(scene, 0, lambda old: replace(old, end_entry_id=len(FOLLOWING)), 8)
     scene.change_record(
         lambda record: replace(record, info=replace(record.info, entries=None, timestamp_ms=0)), 8

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
+from types import MappingProxyType
 from uuid import UUID
 
 import numpy as np
@@ -21,7 +23,7 @@ from mapfiles import mapfile
 from records import CLOSED_AT_MS, copied, managed_ledger, segment
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
-from damage.filtered import filtered_object
+from damage.filtered import filtered_object, record_of
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.record_files import FileRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
@@ -41,6 +43,7 @@ from offload_core.metadata import (
     OffloadSegment,
     pack_managed_ledger_info,
 )
+from offload_core.metadata.filter_record import RECORD_KEY, FilterRecord
 from offload_core.tier import Tier
 from offload_core.verify import Finding, Verification
 from offload_hooks.testing import MemoryDriver, MemoryTier
@@ -291,8 +294,21 @@ def second_segment(first: int = len(FIRST), payloads: Sequence[bytes] = SECOND) 
     return closed_in_index(written, {LEDGER: PAYLOADS, 8: FOLLOWING})
 
 
-def closed_in_index(written: WrittenObject, whole: Mapping[int, Sequence[bytes]]) -> WrittenObject:
-    """A streaming object whose index has the whole of ledgers that ended."""
+def _with_filter(record: LedgerRecord, *, share: int, packed: str) -> LedgerRecord:
+    assert record.context is not None
+    shares = list(record.context.segments)
+    shares[share] = shares[share].with_filter_record(packed)
+    return replace(record, context=replace(record.context, segments=tuple(shares)))
+
+
+def closed_in_index(
+    written: WrittenObject,
+    whole: Mapping[int, Sequence[bytes]],
+    told: Mapping[int, FilterRecord] = MappingProxyType({}),
+    *,
+    is_closed: bool = True,
+) -> WrittenObject:
+    """A streaming object whose index has the whole of ledgers that ended, and what filters did to them."""
     index = parse_index(written.index, written.key)
     ledgers = [
         (
@@ -300,7 +316,8 @@ def closed_in_index(written: WrittenObject, whole: Mapping[int, Sequence[bytes]]
                 ledger_id=ledger.ledger_id,
                 entries=len(whole[ledger.ledger_id]),
                 size=sum(map(len, whole[ledger.ledger_id])),
-                timestamp_ms=CLOSED_AT_MS,
+                timestamp_ms=CLOSED_AT_MS if is_closed else 0,
+                properties=((RECORD_KEY, told[ledger.ledger_id].pack()),) if told else (),
             ),
             [
                 BlockEntry(first_entry_id=b.first_entry_id, part_number=b.part_number, offset=b.offset)
@@ -375,7 +392,11 @@ def filtered(without: int | None = None) -> Scene:
     key = scene.add(written, 0)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
-    scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, copied(key.uuid)))}
+    told = record_of([each for i, each in enumerate(PAYLOADS) if counts(i)], len(PAYLOADS))
+    context = copied(key.uuid)
+    assert context.driver is not None
+    context = replace(context, driver=context.driver.with_property(RECORD_KEY, told.pack(short=True)))
+    scene.records = {TOPIC: managed_ledger(closed_ledger(LEDGER, PAYLOADS, context))}
     return scene
 
 
@@ -385,9 +406,19 @@ def filtered_segments(*, records: bool = True) -> Scene:
     written = scene.written
     scene.written = []
     parts = [LedgerPart(ledger_id=LEDGER, blocks=[PAYLOADS[:7]])]
-    scene.add(streaming_object(parts, min_block_bytes=2000), 0)
-    scene.add(second_segment(11, PAYLOADS[11:]), 1)
+    told = [
+        {LEDGER: record_of(PAYLOADS[:7], len(FIRST))},
+        {LEDGER: record_of(PAYLOADS[11:], len(SECOND)), 8: record_of(FOLLOWING, len(FOLLOWING))},
+    ]
+    first = streaming_object(parts, min_block_bytes=2000)
+    scene.add(closed_in_index(first, {LEDGER: FIRST}, told[0], is_closed=False) if records else first, 0)
+    second = second_segment(11, PAYLOADS[11:])
+    scene.add(closed_in_index(second, {LEDGER: PAYLOADS, 8: FOLLOWING}, told[1]), 1)
     assert [each.key for each in scene.written] == [each.key for each in written]
+    if records:
+        for ledger_id, number, share_of in ((LEDGER, 0, 0), (LEDGER, 1, 1), (8, 1, 0)):
+            packed = told[number][ledger_id].pack(short=True)
+            scene.change_record(partial(_with_filter, share=share_of, packed=packed), ledger_id)
     for stored in scene.objects.values():
         stored.metadata["pulsaroffloadfiltered"] = "transactions"
     return scene
