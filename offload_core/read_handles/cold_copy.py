@@ -23,7 +23,7 @@ from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.entry_directory import DirectoryPlace
-from offload_core.codec.index import IndexedBlock, LedgerIndex
+from offload_core.codec.index import BlockTable, IndexedBlock, LedgerIndex
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.metadata import LedgerRecord
@@ -65,7 +65,7 @@ class ColdPiece:
     directory: DirectoryPlace | None
 
     @property
-    def blocks(self) -> tuple[IndexedBlock, ...]:
+    def blocks(self) -> BlockTable:
         """The ledger's blocks; where a filter left out all of its entries, one without bytes that stands for them."""
         if self.ledger.blocks:
             return self.ledger.blocks
@@ -76,7 +76,7 @@ class ColdPiece:
             first_entry_id=self.first_entry_id,
             end_entry_id=self.ledger.end_entry_id,
         )
-        return (nothing,)
+        return BlockTable.of([nothing])
 
 
 def open_pieces(
@@ -165,4 +165,4 @@ def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
 _PIECE_BYTES = 2400
 """Of a piece without its blocks, with its key, metadata and reader; measured, as the next."""
 
-_BLOCK_BYTES = 260
+_BLOCK_BYTES = 36
