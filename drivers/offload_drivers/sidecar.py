@@ -14,6 +14,8 @@ from offload_hooks.json_text import JsonObject
 
 SUFFIX = ".metadata.json"
 VERSION = 1
+MAX_BYTES = 1 << 20
+"""A longer sidecar is refused: stores that keep user metadata keep some kilobytes."""
 
 
 def encode_sidecar(metadata: ObjectMetadata) -> bytes:
@@ -33,7 +35,7 @@ def decode_sidecar(data: bytes, key: str) -> ObjectMetadata:
 
 def read_sidecar(data: bytes, key: str) -> JsonObject:
     """The fields of the sidecar of the object `key`; a driver may have more of its own."""
-    return JsonObject.read(data, "the metadata sidecar", error=MetadataError, key=key)
+    return JsonObject.read(data, "the metadata sidecar", error=MetadataError, key=key, max_bytes=MAX_BYTES)
 
 
 def metadata_from_json(fields: JsonObject) -> ObjectMetadata:

@@ -25,6 +25,9 @@ from offload_hooks.errors import FormatError, OffloadError, UnsupportedVersionEr
 MAX_DEPTH = 100
 """How deep lists and objects may nest; a caller may ask for less."""
 
+MAX_BYTES = 64 << 20
+"""How long a document may be; a caller may ask for less or more. Read, it can take 30 times its length."""
+
 _INTEGERS = range(-(2**63), 2**64)
 _SHOWN = 100
 
@@ -37,6 +40,7 @@ def read_json(
     key: str | None = None,
     offset: int | None = None,
     max_depth: int = MAX_DEPTH,
+    max_bytes: int = MAX_BYTES,
 ) -> Any:
     """Read one JSON document.
 
@@ -47,11 +51,14 @@ def read_json(
         key: the object that holds it, for the error.
         offset: the byte at which it begins there, for the error.
         max_depth: how deep lists and objects may nest.
+        max_bytes: how long it may be, in bytes, or characters of a text.
 
     Raises:
         error: it is no JSON within the limits; `found` says why.
     """
     try:
+        if len(text) > max_bytes:
+            raise ValueError(f"{len(text)} bytes, of which there may be {max_bytes}")
         # Not json.loads(bytes), which also takes UTF-16 and UTF-32 and a document may then mean two things.
         decoded = text if isinstance(text, str) else str(text, "utf-8")
         value = json.loads(decoded, parse_int=_integer, parse_float=_number, parse_constant=_refuse_constant)
@@ -158,9 +165,10 @@ class JsonObject:
         error: type[OffloadError] = FormatError,
         key: str | None = None,
         offset: int | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> Self:
         """The object that a document is. Arguments and errors as of `read_json`."""
-        value = read_json(text, document, error=error, key=key, offset=offset)
+        value = read_json(text, document, error=error, key=key, offset=offset, max_bytes=max_bytes)
         return cls.of(value, document, error=error, key=key, offset=offset)
 
     @classmethod

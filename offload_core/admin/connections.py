@@ -2,9 +2,9 @@
 
 Uvicorn's h11 protocol limits the bytes of a request's head. It neither limits connections nor the time until a request
 has come, and it does not see a connection before its TLS handshake is over. So the service accepts connections itself:
-each has a time from when it was accepted, or its last answer, until its next request has come whole. Where there are as
-many as there may be, the one that waits longest gives way, of the address that has the most which wait; one whose request
-is being answered stays. So who comes with a request is heard, however many say nothing.
+each has a time from when it was accepted, or its last answer, until its next request has come whole. Where there are
+as many as there may be, one that waits gives way: the oldest of the address that has the most of them. One whose
+request is being answered stays. So whoever comes with a request is heard, however many say nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,6 @@ from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-MAX_HEAD_BYTES = 32 << 10
-"""The most bytes of a request's line and headers together."""
 
 KEEP_ALIVE_S = 5
 BACKLOG = 2048

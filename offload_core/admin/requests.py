@@ -21,10 +21,12 @@ from offload_core.admin.tokens import NoTokenError
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
+    FormatError,
     InvalidKeyError,
     OffloadError,
     OptionError,
     PluginError,
+    StoreError,
     StoreTimeoutError,
     StoreUnavailableError,
     UnknownTopicError,
@@ -63,18 +65,32 @@ def refused(status: int, reason: str) -> Response:
     return JSONResponse({"reason": reason}, status_code=status, headers=headers)
 
 
-async def answer_error(_: Request, error: Exception) -> Response:
-    """The answer to a request that failed by an error of ours; one that nobody foresaw is 500, without its text."""
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed by an error of ours; one that nobody foresaw is 500, without its text.
+
+    A tenant's role gets the reason only, unless it is of what it sent: places and findings may be the operator's.
+    """
     if isinstance(error, BodyError):
         return refused(400, str(error))
+    text = text_for(request, error)
     for kind, status in _STATUSES:
         if isinstance(error, kind):
-            return refused(status, str(error))
+            return refused(status, text)
     if isinstance(error, OffloadError):
         log.error("request failed", error=str(error), kind=type(error).__name__)
-        return refused(500, str(error))
+        return refused(500, text)
     log.error("request failed", exc_info=error)
     return refused(500, "an unexpected error; the service's log has it")
+
+
+def text_for(request: Request, error: Exception) -> str:
+    """An error's text for whoever makes a request; see `answer_error`."""
+    is_of_stores = isinstance(error, (StoreError, FormatError)) or request.method == "GET"
+    if isinstance(error, OffloadError) and is_of_stores and request.scope.get("by_tenant"):
+        if error.fields().keys() != {"what"}:
+            log.warning("request failed", error=str(error), kind=type(error).__name__)
+        return error.what
+    return str(error)
 
 
 async def answer_http_error(_: Request, error: Exception) -> Response:

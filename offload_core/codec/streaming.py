@@ -30,6 +30,9 @@ from offload_hooks.errors import BadLengthError, BadMagicError, IndexMismatchErr
 LEAST_PADDING_BYTES = 4
 """What must stay free at a streaming block's end so that Pulsar's reader finds the end of its entries."""
 
+MOST_LEDGERS = 1 << 16
+"""An index of more is refused: a ledger takes 40 bytes there, and a kilobyte as a value."""
+
 HEAD_FIELDS = NamedFields(
     ("magic", "I"), ("index length", "i"), ("data object length", "q"), ("block header length", "q")
 )
@@ -109,6 +112,8 @@ def _read_ledgers(data: bytes | memoryview) -> list[tuple[LedgerInfo, npt.NDArra
                     expected=f"ledger {ledger_id}, once",
                     found=f"metadata of ledger {info.ledger_id}",
                 )
+            if len(stored) == MOST_LEDGERS:
+                raise BadLengthError("an index lists too many ledgers", expected=f"at most {MOST_LEDGERS}")
         stored[ledger_id] = info, read_block_entries(data, count, blocks_at)
         position = end
     return list(stored.values())

@@ -145,12 +145,14 @@ class ServiceSettings(Section):
             none: nowhere else.
         tenant_filters: the filters that they may name.
         upkeep_interval_s: how often it looks what is to be offloaded.
-        upkeep_threads: how many topics are kept at the same time.
-        offload_threads: how many topics are offloaded at the same time of those that it is asked for.
+        upkeep_threads: how many topics of a tenant are kept at the same time; those of others have one more.
+        offload_threads: how many topics of a tenant are offloaded at the same time of those that it is asked for;
+            those of others have one more.
         stop_timeout_s: how long it may take to end, from when it answers no more.
         max_connections: how many there may be, at most half of the descriptors that the process may have; None for
             1,000.
-        max_requests, max_requests_per_tenant: how many requests are answered at the same time, and how many of a tenant.
+        max_requests: how many requests are answered at the same time.
+        max_requests_per_tenant: how many of a tenant, and how many of a superuser's role.
         request_timeout_s: how long a request may take to come, from when its connection was accepted or the answer
             before it was sent.
     """

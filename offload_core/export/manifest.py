@@ -68,7 +68,9 @@ def decode_manifest(data: bytes | memoryview, key: str) -> Manifest:
     Raises:
         UnsupportedVersionError, MetadataError.
     """
-    fields = JsonObject.read(bytes(data), "an export's manifest", error=MetadataError, key=key)
+    fields = JsonObject.read(
+        bytes(data), "an export's manifest", error=MetadataError, key=key, max_bytes=MAX_MANIFEST_BYTES
+    )
     fields.check_version(VERSION)
     try:
         committed_at = datetime.fromisoformat(fields.text("committed_at"))

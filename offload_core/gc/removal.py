@@ -203,7 +203,9 @@ class Removal:
         """The record of their topic, also under a name that has none when records were listed; as `_read`."""
         due = list(due)
         info = self._read(due[0])
-        for name in self._names(due, None) if info is None and self.writable is not None else ():
+        if info is not None or self.writable is None:
+            return info
+        for name in self._names(due, None):
             known = self.writable.read(name)
             if known is not None and not is_claim(known.info):
                 return known.info

@@ -16,6 +16,7 @@ from offload_core.managed_ledger.streaming.completion_requests import request_co
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
+from offload_core.managed_ledger.tenant_threads import TenantThreads
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.transactions.followed_transactions import TransactionStatus
@@ -47,6 +48,7 @@ __all__ = [
     "StreamingPool",
     "StreamingSettings",
     "StreamingStatus",
+    "TenantThreads",
     "TopicOffloads",
     "TransactionStatus",
     "TransactionalTopic",

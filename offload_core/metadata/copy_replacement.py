@@ -75,8 +75,8 @@ def begin_replacement(
 
     Raises:
         AttemptError: a ledger is not there, or does not have all its entries in complete copies, or is to be deleted;
-            it has a replacement that is not this one (its uuid is `found`); the ledgers do not follow each other, or
-            the segment has others.
+            it has a replacement that is not this one (its uuid is `found`), or the copy was replaced itself; the
+            ledgers do not follow each other, or the segment has others.
     """
     copy = OtherCopy(
         role=OtherRole.REPLACEMENT,
@@ -91,6 +91,13 @@ def begin_replacement(
     known = [replacement_of(ledger) for ledger in ledgers]
     if all(each is not None and each.uuid == uuid and not each.is_abandoned for each in known):
         return info
+    if any(each.uuid == uuid and each.role is OtherRole.REPLACED for each in other_copies(info)):
+        raise AttemptError(
+            "the copy was replaced itself, and is to be deleted",
+            ledger_id=copy.ledger_ids[0],
+            expected="another copy",
+            found=uuid,
+        )
     for each in known:
         if each is not None:
             raise AttemptError(

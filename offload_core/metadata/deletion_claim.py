@@ -2,7 +2,7 @@
 
 A claim fails if the record has changed since objects were judged by it. Of a managed ledger that has a record, the same
 record is written once more. Of one that has none, a placeholder is created, which has no ledgers, only the property
-`offload.claim` (ms since 1970, UTC); it is deleted in the end. Other writers take a placeholder's place, or add to it:
+`pulsar-offload.claim` (ms since 1970, UTC); it is deleted in the end. Other writers take its place, or add to it:
 then its maker's next compare-and-set fails. Source: docs/adr/0052-claims.md.
 """
 
@@ -18,7 +18,7 @@ from offload_core.metadata.resolved_writes import put_resolved, until_first
 from offload_core.metadata.stored_record import parse_stored_record
 from offload_hooks.errors import VersionConflictError, placed
 
-CLAIM_PROPERTY = "offload.claim"
+CLAIM_PROPERTY = "pulsar-offload.claim"
 
 
 def is_claim(info: ManagedLedgerInfo) -> bool:

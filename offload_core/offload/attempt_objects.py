@@ -17,12 +17,17 @@ def delete_attempt(tier: Tier, key: ObjectKey) -> None:
     Raises:
         StoreError: the store fails; it can be called again.
     """
+    abort_uploads(tier, key)
+    delete_objects(tier, [key])
+
+
+def abort_uploads(tier: Tier, key: ObjectKey) -> None:
+    """Abort what an attempt has left of uploads. `StoreError`: the store fails; it can be called again."""
     if tier.describe().capabilities.stale_uploads:
         with suppress(ObjectNotFoundError):  # a tier that nothing was ever written to
             for name in (key.data_key, *(key.checksum_keys or ())):
                 for stale in tier.list_uploads(name):
                     tier.abort_data(stale.upload)
-    delete_objects(tier, [key])
 
 
 def delete_objects(tier: Tier, keys: Sequence[ObjectKey]) -> None:

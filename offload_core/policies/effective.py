@@ -284,7 +284,8 @@ def resolve_policies(
             if value is not None:
                 settings[name] = Setting(name=name, value=value, origin=origin)
         after = {name: settings[name].value for name in TIER_FIELDS}
-        changed = changed_ways(before, after) if has_credentials(before) else []
+        is_other = bool(before["driver"]) and not same_driver(before["driver"], after["driver"])
+        changed = changed_ways(before, after) if is_other or has_credentials(before) else []
         if changed:
             left = inherited(before, after, tier_of(level))
             for name in TIER_FIELDS:
@@ -292,9 +293,9 @@ def resolve_policies(
                     kept = left.get(name)
                     origin_left = settings[name].origin if kept is not None else "default"
                     settings[name] = Setting(name=name, value=kept, origin=origin_left)
-            withheld = Withheld(level=origin, names=tuple(_pulsar_name(name) for name in changed))
-        if before["driver"] is not None and not same_driver(before["driver"], after["driver"]):
-            withheld = None  # what was said of another driver was of no use for this one
+            # What was said of another driver is of no use for this one.
+            names = tuple(_pulsar_name(name) for name in changed)
+            withheld = None if is_other else Withheld(level=origin, names=names)
     return EffectivePolicies(settings=settings, withheld=withheld)
 
 

@@ -1,8 +1,9 @@
 """Which policies name a tier, and what of its credentials a lower level inherits.
 
-A secret goes only where the level that has it, with those above, says. So a lower level inherits credentials only if all
-that it names of the tier is a bucket, or one of the options in `_HARMLESS`: each other policy, known or not, may decide
-which server is asked, by whom, or what is sent. Values are those of the policies by field, None where nothing is said.
+A secret goes only where the level that has it, with those above, says. So a lower level inherits credentials only if
+all that it names of the tier is a bucket, or one of the options in `_HARMLESS`: each other policy, known or not, may
+decide which server is asked, by whom, or what is sent. Values are those of the policies by field, None where nothing is
+said.
 """
 
 from __future__ import annotations
@@ -116,21 +117,16 @@ def changed_place(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[s
 
 
 def inherited(before: Mapping[str, Any], after: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is left of a tier's values where a level changed how it is reached.
+    """What is left of a tier's values where a level changed how it is reached: of another driver's nothing at all.
 
     Args:
         before: the values without that level. after: with it. said: what the level itself says.
     """
-    left = {
-        name: value
-        for name, value in after.items()
-        if name in said or name in ("driver", _EXTRA, *_BUCKETS, *_WAYS)
-    }
-    if _EXTRA not in said and left.get(_EXTRA):
-        keeps = same_driver(before.get("driver"), after.get("driver"))
-        options = {n: v for n, v in left[_EXTRA].items() if keeps and n in _HARMLESS | _WAY_OPTIONS}
-        left[_EXTRA] = options or None
-    return left
+    if before.get("driver") and not same_driver(before["driver"], after.get("driver")):
+        return dict(said)
+    kept = {name: after.get(name) for name in ("driver", *_BUCKETS, *_WAYS)}
+    options = {n: v for n, v in (after.get(_EXTRA) or {}).items() if n in _HARMLESS | _WAY_OPTIONS}
+    return kept | {_EXTRA: options or None} | dict(said)
 
 
 def has_credentials(values: Mapping[str, Any]) -> bool:

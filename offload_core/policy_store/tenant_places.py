@@ -21,7 +21,7 @@ _FREE = frozenset(
         *("anonymous", "storage_class", "role_session_name"),
     )
 )
-"""The drivers' options that a tenant may say at a listed place: credentials that are in the policies, and none of a file."""
+"""The drivers' options that a tenant may say at a listed place: of credentials those that a policy holds itself."""
 
 _ENDPOINT, _BUCKET = "managedLedgerOffloadServiceEndpoint", "managedLedgerOffloadBucket"
 

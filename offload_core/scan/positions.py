@@ -18,7 +18,7 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from offload_core.catalogue.topics import TopicName, parse_topic
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import FormatError, OptionError
 from offload_hooks.json_text import WHOLE, read_json, shortened
 from offload_proto.messages_pb2 import MessageIdData
 
@@ -96,9 +96,14 @@ def parse_offsets(text: str, option: str) -> Offsets:
     if text in ("earliest", "latest"):
         return text  # type: ignore[return-value]
     expected = 'earliest, latest, or {"topic": {"<partition>": "<ledger>:<entry>[:<batch>]"}}'
-    parsed = read_json(text, f"{option} is no word, and", error=OptionError)
+    try:
+        parsed = read_json(text, option)
+    except FormatError as error:
+        raise OptionError(
+            f"{option} is neither a word nor JSON: {error.found}", expected=expected, found=shortened(text)
+        ) from error
     if not isinstance(parsed, dict):
-        raise OptionError(f"{option} has another form", expected=expected, found=text)
+        raise OptionError(f"{option} has another form", expected=expected, found=shortened(text))
     offsets: dict[TopicName, Position | Literal["earliest", "latest"]] = {}
     for topic, partitions in parsed.items():
         if not isinstance(partitions, dict):

@@ -23,9 +23,10 @@ from offload_core.codec.index import (
     index_blocks,
     read_block_entries,
 )
-from offload_core.codec.ledger_info import LedgerInfo
+from offload_core.codec.ledger_info import LedgerInfo, parse_ledger_info
+from offload_core.codec.ledger_metadata import parse_ledger_metadata
 from offload_core.codec.pip17 import parse_pip17_index
-from offload_core.codec.streaming import parse_streaming_index
+from offload_core.codec.streaming import MOST_LEDGERS, pack_streaming_index, parse_streaming_index
 from offload_hooks.errors import BadLengthError, EntryOrderError, FormatError
 
 # --- against the plain reader ----------------------------------------------------------------------
@@ -178,6 +179,27 @@ def test_a_count_of_blocks_that_the_index_has_no_bytes_for_is_refused_before_roo
     streaming = struct.pack(">Iiqqqii", 0x3D1FB0BC, 40, 2**40, 128, 3, count, 0)
     with pytest.raises(BadLengthError, match="do not fit the index"):
         parse_streaming_index(streaming)
+
+
+def test_metadata_of_very_many_fields_is_refused_before_it_is_parsed() -> None:
+    ensembles = b"\x2a\x02\x10\x00" * (1 << 18) + b"\x2a\x02\x10\x00"
+    with pytest.raises(BadLengthError, match="ledger metadata is too long"):
+        parse_ledger_metadata(ensembles)
+    with pytest.raises(BadLengthError, match="a ledger info is too long"):
+        parse_ledger_info(ensembles)
+
+
+def test_an_index_of_very_many_ledgers_is_refused() -> None:
+    def listed(count: int) -> bytes:
+        ledgers = [
+            (LedgerInfo(ledger_id=i), [BlockEntry(first_entry_id=0, part_number=1, offset=i * 128)])
+            for i in range(count)
+        ]
+        return pack_streaming_index(ledgers, count * 128)
+
+    assert len(parse_streaming_index(listed(1000)).ledgers) == 1000
+    with pytest.raises(BadLengthError, match="too many ledgers"):
+        parse_streaming_index(listed(MOST_LEDGERS + 1))
 
 
 CHILD = """

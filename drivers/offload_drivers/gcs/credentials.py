@@ -18,6 +18,7 @@ import google.oauth2.credentials
 import google.oauth2.service_account
 
 from offload_drivers.gcs.options import GcsOptions
+from offload_drivers.server_options import check_private
 from offload_hooks.errors import AccessDeniedError, OptionError
 from offload_hooks.json_text import read_json
 
@@ -74,10 +75,13 @@ def _service_account(option: str, text: str) -> Any:
     try:
         info = read_json(text, "a key of a service account")
         kind: Any = google.oauth2.service_account.Credentials
-        return kind.from_service_account_info(info, scopes=[STORAGE_SCOPE])
+        credentials = kind.from_service_account_info(info, scopes=[STORAGE_SCOPE])
     except (google.auth.exceptions.GoogleAuthError, ValueError, TypeError, KeyError, AttributeError):
-        pass
-    raise OptionError(
-        f"the option {option!r} holds no key of a service account",
-        hint="Other kinds of credential files are taken from GOOGLE_APPLICATION_CREDENTIALS.",
-    )
+        credentials = None
+    if credentials is None:
+        raise OptionError(
+            f"the option {option!r} holds no key of a service account",
+            hint="Other kinds of credential files are taken from GOOGLE_APPLICATION_CREDENTIALS.",
+        )
+    check_private(str(info["token_uri"]), "tokens of Google Cloud are asked for")
+    return credentials

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import google_crc32c
@@ -79,17 +79,23 @@ def crc32c_of(data: memoryview) -> str:
 def stored(resource: Mapping[str, Any]) -> StoredObject:
     """The object of a resource in JSON."""
     try:
+        size_bytes = whole_number(str(resource["size"]))
+        modified_at = datetime.fromisoformat(resource["updated"]).astimezone(UTC)
+        user_metadata = resource.get("metadata") or {}
+        texts = {"": resource["name"], **user_metadata}
+        if size_bytes is None or not all(isinstance(each, str) for each in texts.values()):
+            raise ValueError("a size that is none, or a name or metadata that is no text")
         return StoredObject(
             name=resource["name"],
-            size_bytes=int(resource["size"]),
-            modified_at=datetime.fromisoformat(resource["updated"]),
+            size_bytes=size_bytes,
+            modified_at=modified_at,
             content_type=resource.get("contentType", ""),
-            user_metadata=resource.get("metadata") or {},
+            user_metadata=user_metadata,
             crc32c=resource.get("crc32c", ""),
             generation=resource.get("generation", ""),
             storage_class=resource.get("storageClass"),
         )
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise StoreError("the store's answer is not that of Google Cloud Storage") from error
 
 

@@ -25,10 +25,10 @@ from offload_drivers.sidecar import SUFFIX
 from offload_drivers.upload_records import (
     RECORD_SUFFIX,
     check_upload_id,
-    decode_record,
     encode_record,
     gone,
     is_upload_id,
+    listed_key,
     metadata_of,
     new_upload,
 )
@@ -117,7 +117,7 @@ class Staging:
             record, info = here.read_whole(name), here.stat(name)
             if record is None or info is None:
                 continue
-            key = decode_record(record, upload_id)[0] if is_begun else ""
+            key = listed_key(record, upload_id) if is_begun else ""
             started_at = utc_time(info.st_mtime)
             if key.startswith(prefix):
                 yield StaleUpload(upload=Upload(key=key, upload_id=upload_id), started_at=started_at)

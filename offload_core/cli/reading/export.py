@@ -107,7 +107,9 @@ def export(
 def _say(report: ExportReport) -> None:
     cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
     err.print(
-        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}", highlight=False
+        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}",
+        highlight=False,
+        soft_wrap=True,
     )
 
 
@@ -119,7 +121,9 @@ def _says_how_to_go_on() -> Iterator[None]:
     except (StoreError, FormatError, DataLossError) as error:
         if not isinstance(error, FileNotFoundError):
             err.print(
-                "broken off: what was committed stays, the next export goes on from there", highlight=False
+                "broken off: what was committed stays, the next export goes on from there",
+                highlight=False,
+                soft_wrap=True,
             )
         raise
 

@@ -235,8 +235,8 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, 
         in_scratch = scratch_offsets[i] >= 0
         offset = scratch_offsets[i] if in_scratch else entry[E_PAYLOAD]
         length = sizes[i] if in_scratch else entry[E_PAYLOAD_LENGTH]
-        data = scratch if in_scratch else block
-        if offset < 0 or not 0 <= length <= len(data) - offset:
+        held = len(scratch) if in_scratch else len(block)
+        if (offset < 0) | (length < 0) | (length > held - offset):  # with `or` it takes three times as long
             return count, i
         size = entry[E_BATCH_SIZE]
         if raw[i] == PASS_ON or size < 0:
@@ -249,6 +249,7 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, 
         if size > min(length // LEAST_MESSAGE_BYTES, table.shape[1] - count):
             return count, i
         flags = VALUE_IN_SCRATCH | METADATA_IN_SCRATCH if in_scratch else 0
+        data = scratch if in_scratch else block
         made = _read_batch(data, offset, offset + length, size, i, flags, entry[E_SEQUENCE_ID], table, count)
         if made < 0:
             return count, i

@@ -51,10 +51,14 @@ def gather_spans(block, scratch, flags, scratch_flag, offsets, lengths, values, 
         if length < 0:
             missing += 1
         else:
-            data = scratch if flags[i] & scratch_flag else block
-            if offsets[i] < 0 or length > min(len(data) - offsets[i], value_room - used):
+            in_scratch = flags[i] & scratch_flag
+            room = len(scratch) if in_scratch else len(block)
+            if offsets[i] < 0 or length > min(room - offsets[i], value_room - used):
                 raise IndexError("a span is not in its buffer, or has no room")
-            copy_bytes(values, used, data, offsets[i], length)
+            if in_scratch:
+                copy_bytes(values, used, scratch, offsets[i], length)
+            else:
+                copy_bytes(values, used, block, offsets[i], length)
             used += length
             validity[i >> 3] |= np.uint8(1 << (i & 7))
         value_offsets[i + 1] = used

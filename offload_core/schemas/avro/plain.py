@@ -54,9 +54,9 @@ class _Source:
             chosen = self._branches.find(writer, reader)
             if chosen is None:
                 raise self._no_counterpart(writer, reader)
-            return _member(
-                reader, chosen, self.value(writer, self._wider(reader, reader.branches[chosen]), fields)
-            )
+            wanted = None if simple(reader).kind == "union" else fields
+            value = self.value(writer, self._wider(reader, reader.branches[chosen]), wanted)
+            return _member(reader, chosen, value)
         if not goes_to(writer, reader):
             raise self._no_counterpart(writer, reader)
         if writer.kind == "record":
