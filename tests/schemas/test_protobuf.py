@@ -183,5 +183,7 @@ def test_presence() -> None:
 
 
 def test_a_closed_enums_unknown_number_drops_no_entry_of_a_map_after_it() -> None:
-    payload = bytes([16 << 3 & 127 | 128, 1, 5]) + bytes([25 << 3 & 127 | 2 | 128, 1, 5, 0x0A, 1, 0x61, 0x10, 3])
+    payload = bytes([16 << 3 & 127 | 128, 1, 5]) + bytes(
+        [25 << 3 & 127 | 2 | 128, 1, 5, 0x0A, 1, 0x61, 0x10, 3]
+    )
     assert one(FILES["proto2"].schema("test.All"), payload)["counts"] == [("a", 3)]
