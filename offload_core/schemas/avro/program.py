@@ -440,7 +440,7 @@ def is_default(value: Any, reader: AvroType) -> bool:
 def _has_digits(text: str, precision: int) -> bool:
     """Whether the bytes of a decimal's default are a number of so many digits."""
     number = int.from_bytes(text.encode("latin-1"), "big", signed=True)
-    return -(10**precision) < number < 10**precision
+    return bool(abs(number) < 10**precision)
 
 
 def convert(value: Any, reader: AvroType) -> Any:
