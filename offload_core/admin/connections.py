@@ -19,9 +19,6 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-MAX_HEAD_BYTES = 32 << 10
-"""The most bytes of a request's line and headers together."""
-
 KEEP_ALIVE_S = 5
 BACKLOG = 2048
 """How many connections the kernel may hold that are not yet accepted."""

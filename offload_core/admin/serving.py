@@ -21,7 +21,6 @@ from offload_core.admin.app import make_app
 from offload_core.admin.connections import (
     BACKLOG,
     KEEP_ALIVE_S,
-    MAX_HEAD_BYTES,
     BoundedProtocol,
     BoundedServer,
     Connections,
@@ -30,7 +29,7 @@ from offload_core.admin.connections import (
 from offload_core.admin.offloader_metrics import OffloaderMetrics
 from offload_core.admin.offloading import open_topics
 from offload_core.admin.tokens import Tokens, has_tokens
-from offload_core.admin.watching import is_loopback
+from offload_core.admin.watching import MAX_HEAD_BYTES, is_loopback
 from offload_core.configuration import Configuration, ServiceSettings
 from offload_core.policy_store import open_policies
 from offload_hooks.errors import OptionError

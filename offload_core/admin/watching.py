@@ -9,6 +9,7 @@ from collections import Counter as Counts
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,6 +23,9 @@ OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/ui"))
 
 MAX_TARGET_BYTES = 8 << 10
 MAX_HEADERS = 100
+MAX_HEAD_BYTES = 32 << 10
+"""The most bytes of a request's line and headers together."""
+
 _LOGGED_CHARACTERS = 1000
 _UNHURRIED = frozenset(("/admin/v2/brokers/health", "/metrics"))
 """What is answered however many requests are being answered: it has threads of its own."""
@@ -121,18 +125,16 @@ class Limits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See ASGI."""
-        refusal = None
-        if scope["type"] != "http" or scope["path"] in _UNHURRIED:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        refusal = _too_large(scope)
+        if scope["path"] in _UNHURRIED and refusal is None:
             return await self._app(scope, receive, send)
         by = ("tenant", tenant_of_path(scope)) if scope["by_tenant"] else ("role", scope.get("role"))
         most_of_one = self._most if by == ("role", None) else self._most_of_tenant
-        if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_BYTES:
-            refusal = refused(414, f"the path and query are longer than {MAX_TARGET_BYTES} bytes")
-        elif len(scope["headers"]) > MAX_HEADERS:
-            refusal = refused(431, f"there are more than {MAX_HEADERS} headers")
-        elif self._answering[by] >= most_of_one:
+        if refusal is None and self._answering[by] >= most_of_one:
             refusal = refused(429, f"{most_of_one} requests of the {by[0]} are being answered; ask again")
-        elif self._answering.total() >= self._most:
+        elif refusal is None and self._answering.total() >= self._most:
             refusal = refused(503, f"{self._most} requests are being answered; ask again")
         if refusal is not None:
             return await refusal(scope, receive, send)
@@ -143,6 +145,16 @@ class Limits:
             self._answering[by] -= 1
             if not self._answering[by]:
                 del self._answering[by]
+
+
+def _too_large(scope: Scope) -> Response | None:
+    """The refusal of a request whose head is too large, though h11 had it at once and took it."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_BYTES:
+        return refused(414, f"the path and query are longer than {MAX_TARGET_BYTES} bytes")
+    headers = scope["headers"]
+    if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES:
+        return refused(431, f"there are more than {MAX_HEADERS} headers or {MAX_HEAD_BYTES} bytes of them")
+    return None
 
 
 def is_loopback(host: str) -> bool:

@@ -43,6 +43,16 @@ class Problem(enum.Enum):
     RECORD_MISMATCH = "record-mismatch"
 
 
+_AFTER_INDEX = (
+    Problem.NO_DATA,
+    Problem.WRONG_LENGTH,
+    Problem.BROKEN_INDEX,
+    Problem.BROKEN_METADATA,
+    Problem.UNKNOWN_VERSION,
+)
+"""Problems of what has an index, so that it was complete once."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
     """A data object and its index: one attempt.
@@ -52,7 +62,8 @@ class StoredObject:
         managed_ledger: the managed ledger's name; None without (Pulsar's own streaming objects have none).
         data_bytes: size of the data object, None if there is none.
         modified_at: None if the tier has neither object, and only a record names them.
-        index: None if there is a problem that keeps it from being read, or if it has not been read yet.
+        index: None if there is a problem that keeps it from being read, or if it has not been read yet. Of a streaming
+            object whose data is gone, or whose user metadata cannot be read, it tells which ledgers lack entries.
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.
@@ -117,6 +128,16 @@ class StoredObject:
     def skips_ids(self) -> bool:
         """Whether any ids may be missing in its blocks: left out by a filter, or lost before it was made."""
         return self.has_gaps or self.lost is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it was complete, and cannot be read any more: an index is written after its data, deleted before.
+
+        Not so what has no index, or no right one, of a MapFile: its files grow while it is written.
+        """
+        if self.key.is_mapfile:
+            return self.problem is Problem.NO_DATA
+        return self.problem in _AFTER_INDEX
 
     @property
     def is_unread(self) -> bool:
@@ -187,6 +208,35 @@ class Ledger:
     def has_nothing_to_lose(self) -> bool:
         """Whether it has no entries, or its record says that it is being deleted."""
         return self.entries == 0 or (self.record is not None and self.record.is_condemned)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has no copy that is read, and had one: by its record, or as an index was left of it."""
+        if self.is_readable or self.has_nothing_to_lose:
+            return False
+        if self.record is not None and self.record.has_complete_copy:
+            return True
+        return any(stored.is_lost for stored in self.attempts)
+
+    @property
+    def lost_tail(self) -> tuple[StoredObject, int] | None:
+        """A segment that is lost after those that are read, and its first entry there; None if there is none.
+
+        Without a record only: what a record says is missing shows when the ledger is read.
+        """
+        if self.record is not None or not self.pieces:
+            return None
+        if any(piece.stored.key.ledger_id is not None for piece in self.pieces):
+            return None
+        last = self.pieces[-1].ledger.blocks[-1].first_entry_id
+        lost = [
+            (stored, ledger.first_entry_id)
+            for stored in self.attempts
+            if stored.is_lost and stored.index is not None
+            for ledger in stored.index.ledgers
+            if ledger.ledger_id == self.ledger_id and ledger.first_entry_id > last
+        ]
+        return min(lost, key=lambda each: each[1], default=None)
 
     @property
     def was_offloaded(self) -> bool:

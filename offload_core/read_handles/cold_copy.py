@@ -140,17 +140,21 @@ def _open_piece(
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
     """The error of a reader for what is wrong with a copy."""
-    key, kind, what = found.copy.key, mismatch.kind, f"a cold copy cannot be read: {mismatch.what}"
-    details = {"expected": mismatch.expected, "found": mismatch.found}
-    if kind is Kind.NO_DATA:
-        return ObjectNotFoundError(what, key=key.data_key, **details)
-    if kind is Kind.NO_INDEX:
-        return ObjectNotFoundError(what, key=key.index_key, **details)
-    if kind is Kind.UNKNOWN_VERSION:
-        return UnsupportedVersionError(what, key=key.data_key, **details)
-    if kind is Kind.WRONG_LENGTH:
-        return BadLengthError(what, key=key.data_key, **details)
-    return IndexMismatchError(what, key=key.index_key, **details)
+    key, of_index = found.copy.key, mismatch.kind in (Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END)
+    return _ERRORS.get(mismatch.kind, IndexMismatchError)(
+        f"a cold copy cannot be read: {mismatch.what}",
+        key=key.index_key if of_index else key.data_key,
+        expected=mismatch.expected,
+        found=mismatch.found,
+    )
+
+
+_ERRORS: dict[Kind, type[OffloadError]] = {
+    Kind.NO_DATA: ObjectNotFoundError,
+    Kind.NO_INDEX: ObjectNotFoundError,
+    Kind.UNKNOWN_VERSION: UnsupportedVersionError,
+    Kind.WRONG_LENGTH: BadLengthError,
+}
 
 
 def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:

@@ -24,6 +24,7 @@ from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.damaged_copies import mark_damaged
 from offload_core.offload.clock import system_now_ms
 from offload_core.repair.count_correction import CountCorrection
+from offload_core.repair.hot_copies import find_hot
 from offload_core.repair.judging import Judged
 from offload_core.repair.known import Known, known_of
 from offload_core.repair.offloading_again import HotCopies
@@ -84,6 +85,7 @@ class Repair:
         self._records = records
         self._ours = ours
         self._again = hot if offload_again else None
+        self._hot_store = None if hot is None else hot.store
         self._accept_loss = accept_loss
         self._quarantine = quarantine
         self._executor = ThreadExecutor() if executor is None else executor
@@ -93,7 +95,7 @@ class Repair:
             tier,
             records,
             ours,
-            None if hot is None else hot.store,
+            self._hot_store,
             self._executor,
             folder=f"{prefix.removesuffix('/')}/" if prefix else "",
         )
@@ -275,7 +277,7 @@ class Repair:
             return True
         if choice.action is not Action.SALVAGE or lost is None or not lost.count:
             return False
-        return any(lost.touches(ledger_id, 0, None) for ledger_id in known.hot)
+        return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
 
     def _is_to_be_marked(self, known: Known | None, judged: JudgedPair) -> bool:
         """Whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
@@ -287,7 +289,12 @@ class Repair:
         """Whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
         if self._ours is None or known is None:
             return False
-        return known.is_complete and bool(known.hot) and self._is_here(known)
+        return known.is_complete and self._is_here(known) and bool(self._hot_ledgers(known))
+
+    def _hot_ledgers(self, known: Known) -> list[int]:
+        """The ledgers whose hot copies are there by their records, and by the hot tier where that is known."""
+        store, name = self._hot_store, known.managed_ledger
+        return [each for each in known.hot if store is None or find_hot(store, name, each) is not None]
 
     # --- doing ---------------------------------------------------------------------------------
 

@@ -106,7 +106,7 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
     """The blocks that are there from a position on, up to the first ledger that is still on its way."""
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
     for i, ledger in enumerate(ledgers):
-        behind = any(other.pieces for other in ledgers[i + 1 :])
+        behind = any(other.pieces or other.is_lost for other in ledgers[i + 1 :])
         if not ledger.pieces:
             if ledger.has_nothing_to_lose:
                 continue
@@ -115,6 +115,8 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
             _lose(topic, ledger, fail)
             continue
         yield from _ledger_steps(ledger, start.entry_id if ledger.ledger_id == start.ledger_id else 0, behind)
+        if ledger.lost_tail is not None:
+            _lose(topic, ledger, fail)
         if not _is_whole(ledger, behind):
             return
 
@@ -139,16 +141,19 @@ def _up_to(stop: Position | None, steps: Iterator[_Step]) -> Iterator[_Step]:
 def _is_lost(ledger: Ledger, behind: bool) -> bool:
     """Whether a ledger without a complete copy will never have one.
 
-    By its record it may be still in BookKeeper. Without records its attempts failed, if later ledgers are there.
+    By its record it may be still in BookKeeper. Without records its attempts failed if later ledgers are there, and it
+    is lost if an index is left of it, which is written after its data.
     """
-    return ledger.record.has_complete_copy if ledger.record is not None else behind
+    return ledger.is_lost or (ledger.record is None and behind)
 
 
 def _lose(topic: Topic, ledger: Ledger, fail: bool) -> None:
+    lost = ledger.lost_tail
     error = DataLossError(
         f"a ledger of {topic.label} has no complete copy",
         ledger_id=ledger.ledger_id,
-        found=ledger.why_not_read,
+        entry_id=None if lost is None else lost[1],
+        found=ledger.why_not_read if lost is None else f"{lost[0].key.data_key}: {lost[0].detail}",
         hint="Set failOnDataLoss to false to read what there is.",
     )
     if fail:

@@ -1,7 +1,8 @@
 """Ledgers in a range that cannot be read: which of them belong together, and what is said about them.
 
 A gap is a run of ledgers without a readable copy. It is **loss** if entries of it were asked for that must be there: a
-readable ledger follows it, a record says that it was offloaded, or the range ends in it or behind it by a position.
+readable ledger follows it, a record says that it was offloaded, an index is left of a copy whose data is gone, or the
+range ends in it or behind it by a position.
 Else it is what is not offloaded yet: `latest` means the end of what is, and a warning says where that was. Source:
 docs/spark.md.
 """
@@ -72,9 +73,8 @@ def find_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int]) -> Itera
 
 
 def _lost(last: Sequence[Ledger]) -> int:
-    """How many of the last ledgers were offloaded, by the records of the last of them."""
-    recorded = [ledger.record is not None and ledger.record.has_complete_copy for ledger in last]
-    return max((i + 1 for i, is_recorded in enumerate(recorded) if is_recorded), default=0)
+    """How many of the last ledgers were offloaded, by the record of the last of them, or an index that is left."""
+    return max((i + 1 for i, ledger in enumerate(last) if ledger.is_lost), default=0)
 
 
 def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fail: bool) -> None:
@@ -91,6 +91,7 @@ def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fai
             _report_loss(topic, gap, asked, fail)
         else:
             _log.warning("%s: %s", _read_to(topic, asked), _missing(gap))
+    _report_lost_tails(topic, asked, wanted, fail)
     _report_tail(topic, asked, wanted)
 
 
@@ -118,6 +119,21 @@ def _report_loss(topic: Topic, gap: Gap, asked: AskedRange, fail: bool) -> None:
         expected=_positions(gap, asked),
         found=_reasons(gap),
     )
+
+
+def _report_lost_tails(topic: Topic, asked: AskedRange, wanted: Collection[int], fail: bool) -> None:
+    """Segments that are lost after the last one of a ledger that is read; one between two shows when they are read."""
+    for ledger in topic.ledgers:
+        lost = ledger.lost_tail if ledger.ledger_id in wanted else None
+        if lost is not None and (asked.stop is None or Position(ledger.ledger_id, lost[1]) < asked.stop):
+            stored, begin = lost
+            lose(
+                f"entries of a ledger of {topic.label} have no copy here",
+                ledger.ledger_id,
+                fail,
+                expected=f"entries from {begin} on",
+                found=f"{stored.key.data_key}: {stored.detail}",
+            )
 
 
 def _report_bounds(topic: Topic, asked: AskedRange, fail: bool) -> None:

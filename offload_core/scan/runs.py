@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 def _lose_ledger(share: LedgerShare, fail: bool) -> None:
     """Say that a ledger has no complete copy after all, as `gaps.report_gaps` does of those that never seemed to.
 
-    If nothing follows, it may still be on its way: a warning. Unless its record says that there is a copy, or a
-    position behind it was asked for.
+    If nothing follows, it may still be on its way: a warning. Unless its record, or an index that is left, says that
+    there was a copy, or a position behind it was asked for.
 
     Raises:
         DataLossError: it is lost, and `fail`.
@@ -40,8 +40,7 @@ def _lose_ledger(share: LedgerShare, fail: bool) -> None:
     if ledger.has_nothing_to_lose:
         return
     what = f"a ledger of {share.label} has no complete copy"
-    is_lost = ledger.record is not None and ledger.record.has_complete_copy
-    if is_lost or not share.is_last or share.ends_at is not None:
+    if ledger.is_lost or not share.is_last or share.ends_at is not None:
         lose(what, ledger.ledger_id, fail, found=ledger.why_not_read)
     else:
         _log.warning("%s (ledger %d): %s. It is not read", what, ledger.ledger_id, ledger.why_not_read)

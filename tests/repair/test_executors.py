@@ -14,5 +14,6 @@ def test_processes_plan_what_threads_plan(tmp_path: Path) -> None:
     lay_out_damage(tmp_path)
     by_threads = planned(tmp_path, ThreadExecutor(2))
     actions = {each.choice.action for each in by_threads}
-    assert actions == set(Action) - {Action.OFFLOAD_AGAIN, Action.NOT_SAVABLE, Action.REWRITE_CHECKSUMS}
+    others = {Action.OFFLOAD_AGAIN, Action.NOT_SAVABLE, Action.REWRITE_CHECKSUMS, Action.KEEP_HOT}
+    assert actions == set(Action) - others
     assert planned(tmp_path, ProcessExecutor(1)) == by_threads

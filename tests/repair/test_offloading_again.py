@@ -144,10 +144,63 @@ def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None
     assert findings(world) == []
 
 
-def test_without_being_asked_what_is_left_is_saved(world: World) -> None:
-    damage(world, key_of(world, first(world)))
-    (planned,) = repair_of(world, offload_again=False).plan()
-    assert planned.choice.action is Action.SALVAGE
+def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(world: World) -> None:
+    ledger_id = first(world)
+    old = key_of(world, ledger_id)
+    damage(world, old)
+    before = world.keys(world.source)
+    (planned,), lines = repaired(world, offload_again=False)
+    assert (planned.choice.action, planned.is_switched, planned.is_marked) == (Action.KEEP_HOT, False, True)
+    assert [line.action.value for line in lines.lines] == ["record"]
+    assert (key_of(world, ledger_id), world.keys(world.source)) == (old, before)
+    assert not delete_hot(world, ledger_id)
+    assert ledger_id in world.hot.ledger_ids()
+    (again,) = repair_of(world, offload_again=False).plan()
+    assert (again.choice.action, again.changes) == (Action.KEEP_HOT, False)
+    assert {each.code for each in findings(world)} == {Code.MESSAGE_CHECKSUM, Code.BROKEN_COPY}
+
+
+def delete_hot(world: World, ledger_id: int) -> bool:
+    """As the service does when the lag is over."""
+    offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
+    return offloads.delete_hot_copy(NAME, ledger_id, 0)
+
+
+def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world: World) -> None:
+    ledger_id = first(world)
+    damage(world, key_of(world, ledger_id))
+    repaired(world, offload_again=False)
+    repaired(world, quarantine=True)
+    assert delete_hot(world, ledger_id)
+    assert world.read_all(tiers=[world.source]) == world.entries
+    assert findings(world) == []
+
+
+def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_stays_all_the_same(
+    world: World,
+) -> None:
+    ledger_id = first(world)
+    old = key_of(world, ledger_id)
+    damage(world, old)
+    (planned,), _ = repaired(world, offload_again=False, accept_loss=True)
+    assert (planned.choice.action, planned.is_switched) == (Action.SALVAGE, True)
+    assert key_of(world, ledger_id) != old
+    with pytest.raises(DataLossError, match="lacks entries"):
+        delete_hot(world, ledger_id)
+    assert ledger_id in world.hot.ledger_ids()
+    repaired(world)  # what was lost comes back from the hot copy
+    assert delete_hot(world, ledger_id)
+    assert world.read_all(tiers=[world.source]) == world.entries
+
+
+def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: World) -> None:
+    """Its objects are as long as they must be, so that only a repair has seen what is in them."""
+    ledger_id = first(world)
+    file = path_of(world, key_of(world, ledger_id).data_key)
+    file.write_bytes(bytes(file.stat().st_size))
+    (planned,), _ = repaired(world, offload_again=False)
+    assert (planned.choice.action, planned.is_marked) == (Action.KEEP_HOT, True)
+    assert not delete_hot(world, ledger_id)
 
 
 def hot_is_not_there(world: World, ledger_id: int) -> None:
@@ -178,7 +231,8 @@ def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
     damage(world, key_of(world, ledger_id))
     why(world, ledger_id)
     planned = [each for each in repair_of(world).plan() if each.key == key_of(world, ledger_id).data_key]
-    assert Action.SALVAGE in {each.choice.action for each in planned}
+    expected = Action.KEEP_HOT if why is counts_otherwise else Action.SALVAGE
+    assert expected in {each.choice.action for each in planned}
     assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
 
 
@@ -266,7 +320,7 @@ def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> Non
     (share,) = ledger_of(world, ledger_id).context.segments  # type: ignore[union-attr]
     damage(world, ObjectKey(folder="", uuid=share.uuid, ledger_id=None, is_index=False))
     (planned,) = repair_of(world).plan()
-    assert planned.choice.action is Action.SALVAGE
+    assert planned.choice.action is Action.KEEP_HOT
 
 
 def begin(world: World, ledger_id: int, uuid: UUID) -> None:

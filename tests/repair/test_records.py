@@ -42,7 +42,7 @@ def test_the_record_of_a_ledger_goes_on_to_what_was_saved() -> None:
     scene = damaged("a-block-is-zeros", scenes.pip17())
     store, tier = recorded(scene), scene.tier()
     records = ManagedLedgerRecords(store)
-    (planned,), _, lines = repaired(scene, tier, quarantine=True, ours=records)
+    (planned,), _, lines = repaired(scene, tier, quarantine=True, ours=records, accept_loss=True)
     key = parse_key(planned.target or "")
     assert key is not None
     assert context(records).uuid == key.uuid
@@ -116,7 +116,7 @@ def attempt_of(records: ManagedLedgerRecords) -> OtherCopy:
 def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_away() -> None:
     scene, records = ours_of("a-block-is-zeros")
     tier, seen = scene.tier(), []
-    (planned,) = repair_of(scene, tier, ours=records).plan()
+    (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
     class Watching(Lines):
         def record(self, change: Deletion | Change) -> None:
@@ -124,9 +124,9 @@ def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_awa
             if change.action is ChangeAction.WRITE and not seen:  # type: ignore[union-attr]
                 seen.append(lease_of(attempt_of(records).driver))
                 with pytest.raises(LiveAttemptError):
-                    repair_of(scene, tier, ours=records).do(planned, Lines())
+                    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
 
-    repair_of(scene, tier, ours=records).do(planned, Watching())
+    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Watching())
     assert seen[0] is not None
     assert str(context(records).uuid) in (planned.target or "")
 
@@ -134,7 +134,7 @@ def test_an_attempt_has_a_lease_while_it_is_written_and_another_repair_keeps_awa
 def test_an_attempt_that_was_broken_off_is_gone_on_with() -> None:
     scene, records = ours_of("a-block-is-zeros")
     tier = scene.tier()
-    (planned,) = repair_of(scene, tier, ours=records).plan()
+    (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
 
     class Failing(Lines):
         def record(self, change: Deletion | Change) -> None:
@@ -142,18 +142,18 @@ def test_an_attempt_that_was_broken_off_is_gone_on_with() -> None:
                 raise StoreUnavailableError("the log is full")
 
     with pytest.raises(StoreUnavailableError):
-        repair_of(scene, tier, ours=records).do(planned, Failing())
+        repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Failing())
     key = parse_key(planned.target or "")
     assert key is not None
     assert attempt_of(records).uuid == key.uuid
-    repair_of(scene, tier, ours=records).do(planned, Lines())
+    repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
     assert context(records).uuid == key.uuid
 
 
 def test_an_attempt_that_somebody_abandoned_is_not_taken_up() -> None:
     scene, records = ours_of("a-block-is-zeros")
     tier = scene.tier()
-    (planned,) = repair_of(scene, tier, ours=records).plan()
+    (planned,) = repair_of(scene, tier, ours=records, accept_loss=True).plan()
     key = parse_key(planned.target or "")
     assert key is not None
     begin = partial(
@@ -168,7 +168,7 @@ def test_an_attempt_that_somebody_abandoned_is_not_taken_up() -> None:
     records.update(MANAGED_LEDGER, partial(abandon_replacement, uuid=key.uuid))
     before = contents_of(tier)
     with pytest.raises(AttemptError, match="abandoned"):
-        repair_of(scene, tier, ours=records).do(planned, Lines())
+        repair_of(scene, tier, ours=records, accept_loss=True).do(planned, Lines())
     assert contents_of(tier) == before
 
 

@@ -62,7 +62,7 @@ def test_ours_name_their_topic_and_half_of_one_is_no_copy(tier: Tier) -> None:
     assert one.key.data_key == f"a/{uuid_of(1)}"
     assert (one.stored.managed_ledger, one.ledger_ids, one.state) == (MANAGED_LEDGER, (5, 6), "complete")
     assert (two.state, two.ledger_ids) == ("no-index", ())
-    assert (three.state, three.ledger_ids) == ("no-data", ())
+    assert (three.state, three.ledger_ids) == ("no-data", (7,))
     assert [key.data_key for key in listing.one_object_keys] == [f"{uuid_of(4)}-ledger-5"]
     assert [each.key for each in list_streaming(tier, "a/").objects] == [one.key]
 

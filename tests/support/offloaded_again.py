@@ -114,6 +114,7 @@ __all__ = [
     "hot_copies",
     "key_of",
     "ledger_of",
+    "path_of",
     "remove",
     "repair_of",
     "repaired",
