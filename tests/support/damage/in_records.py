@@ -53,7 +53,8 @@ def change_share(
         assert record.context is not None
         shares = list(record.context.segments)
         shares[number] = change(shares[number])
-        return replace(record, context=replace(record.context, segments=tuple(shares)))
+        context = replace(record.context, uuid=shares[0].uuid, segments=tuple(shares))
+        return replace(record, context=context)
 
     scene.change_record(changed, ledger_id)
 
