@@ -380,7 +380,7 @@ def open_tier(
     *,
     driver: str | None = None,
     layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
-    **options: object,
+    **options: Any,
 ) -> TierReader:
     """Open a tier.
 

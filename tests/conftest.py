@@ -220,3 +220,22 @@ def oracle(java: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orac
         raise
     with started:
         yield started
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files and folders that were made durable so far, in order."""
+    paths: list[Path] = []
+
+    def watch(name: str) -> None:
+        real = getattr(os, name)
+
+        def watching(descriptor: int) -> None:
+            real(descriptor)
+            paths.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+        monkeypatch.setattr(os, name, watching)
+
+    watch("fsync")
+    watch("fdatasync")
+    return paths

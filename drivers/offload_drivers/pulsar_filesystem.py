@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
 from offload_hooks.errors import OptionError
+from offload_hooks.shown_urls import shown_url
 
 MAX_PROFILE_BYTES = 1 << 20
 
@@ -26,6 +26,7 @@ class FilesystemDriver:
         url: `file:///path` or `hdfs://host:port/path`; else the profile's `fs.defaultFS`.
         profile_path: Hadoop configuration files, with commas between, as Pulsar has it; the last one counts.
         user: as of `HdfsDriver`, as are those that follow; only for HDFS.
+        mode: as of `LocalDriver`; only for this machine.
     """
 
     hook_spec_version = 1
@@ -47,6 +48,7 @@ class FilesystemDriver:
         replication: int | str | None = None,
         timeout_s: float | str = 60.0,
         client: str = "hdfs-native",
+        mode: str = "0600",
     ) -> Any:
         """The driver."""
         place = _place(url, _read_profiles(profile_path))
@@ -60,19 +62,22 @@ class FilesystemDriver:
             "timeout_s": timeout_s,
             "client": client,
         }
-        if urlsplit(place).scheme.lower() == "hdfs":
+        if _scheme(place) == "hdfs":
+            if mode != "0600":
+                raise OptionError("the option 'mode' is for this machine, and the tier is in HDFS")
             from offload_drivers.hdfs import HdfsDriver
 
             return HdfsDriver(url=place, **of_hdfs)
         given = sorted(name for name in of_hdfs if of_hdfs[name] not in ("", None, 60.0, "hdfs-native"))
         if given:
             raise OptionError(
-                f"the option {given[0]!r} is for HDFS, and the tier is on this machine", found=place
+                f"the option {given[0]!r} is for HDFS, and the tier is on this machine",
+                found=shown_url(place),
             )
         from offload_drivers.local import LocalDriver
         from offload_drivers.local.paths import root_from_url
 
-        return LocalDriver(root_from_url(place))
+        return LocalDriver(root_from_url(place), mode=mode)
 
     @classmethod
     def options_from_url(cls, url: str) -> dict[str, object]:
@@ -83,14 +88,17 @@ class FilesystemDriver:
 def _place(url: str, profile: Mapping[str, str]) -> str:
     """The URL of the tier's root, under which Pulsar stores."""
     place = url or profile.get(_FILE_SYSTEM, "")
-    scheme = urlsplit(place).scheme.lower()
-    if scheme not in ("file", "hdfs"):
+    if _scheme(place) not in ("file", "hdfs"):
         raise OptionError(
             "Pulsar's filesystem offloader is read from file: and hdfs: only",
             expected=f"fileSystemURI, or {_FILE_SYSTEM} in the file of fileSystemProfilePath",
-            found=place or "none",
+            found=_scheme(place) or "none",
         )
     return place
+
+
+def _scheme(place: str) -> str:
+    return place.partition(":")[0].lower()
 
 
 def _read_profiles(paths: str) -> dict[str, str]:

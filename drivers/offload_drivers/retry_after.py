@@ -5,13 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
+from offload_hooks.json_text import whole_number
+
 
 def seconds_to_wait(retry_after: str) -> float | None:
     """The header's value, seconds or a date, as seconds from now on; None for one that makes no sense."""
     text = retry_after.strip()
-    if text.isascii() and text.isdigit():
-        return float(text)
+    seconds = whole_number(text)
+    if seconds is not None:
+        return float(seconds)
     try:
         return max(0.0, (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

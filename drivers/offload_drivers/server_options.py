@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import ssl
 from collections.abc import Sequence
@@ -46,6 +47,18 @@ def server_url(name: str, url: str, *, with_path: bool = True, hint: str | None 
     if parts.path.strip("/") and not with_path:
         raise OptionError(f"the option {name!r} must have nothing behind host and port", hint=hint)
     return url.rstrip("/")
+
+
+def check_private(url: str, what: str, proxy: str = "") -> None:
+    """Refuse to send over http what whoever reads it can use, but for a server, or a proxy, of this machine."""
+    parts = urlsplit(url)
+    hosts = [parts.hostname or "", *([urlsplit(proxy).hostname or ""] if proxy else [])]
+    if url and parts.scheme.lower() != "https" and not all(_is_loopback(host) for host in hosts):
+        raise OptionError(
+            f"{what} over https only, or to this machine",
+            found=url,
+            hint="Give an endpoint with https, or another kind of credentials.",
+        )
 
 
 def proxy_url(url: str) -> str:
@@ -112,3 +125,10 @@ def trusted_certificates(ca_bundle: str) -> ssl.SSLContext | bool:
 
 def _is_http(parts: SplitResult | None) -> TypeGuard[SplitResult]:
     return parts is not None and parts.scheme.lower() in ("http", "https") and bool(parts.hostname)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 
-from offload_drivers.object_metadata import ObjectMetadata, is_text
-from offload_hooks.errors import MetadataError, UnsupportedVersionError
+from offload_drivers.object_metadata import ObjectMetadata
+from offload_hooks.errors import MetadataError
+from offload_hooks.json_text import JsonObject
 
 SUFFIX = ".metadata.json"
 VERSION = 1
+MAX_BYTES = 1 << 20
+"""A longer sidecar is refused: stores that keep user metadata keep some kilobytes."""
 
 
 def encode_sidecar(metadata: ObjectMetadata) -> bytes:
@@ -27,35 +30,24 @@ def encode_sidecar(metadata: ObjectMetadata) -> bytes:
 
 def decode_sidecar(data: bytes, key: str) -> ObjectMetadata:
     """Read the sidecar of the object `key`."""
-    try:
-        return metadata_from_json(json.loads(data), key)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise MetadataError("the metadata sidecar is not JSON", key=key) from error
+    return metadata_from_json(read_sidecar(data, key))
 
 
-def metadata_from_json(document: object, key: str) -> ObjectMetadata:
-    """Read a sidecar's JSON object, which other files of a driver may hold as well."""
-    if not isinstance(document, dict):
-        raise MetadataError("the metadata sidecar is not a JSON object", key=key)
-    version = document.get("version")
-    if type(version) is not int or version < 1:
-        raise MetadataError("the metadata sidecar has no version", key=key, expected=VERSION, found=version)
-    if version > VERSION:
-        raise UnsupportedVersionError(
-            "the metadata sidecar is of a newer version than this program knows",
-            key=key,
-            expected=f"{VERSION} or less",
-            found=version,
-            hint="Upgrade pulsar-offload.",
-        )
-    content_type, user_metadata = document.get("content_type"), document.get("user_metadata")
-    if not is_text(content_type):
-        raise MetadataError("the metadata sidecar has no content type that is text", key=key)
-    if not isinstance(user_metadata, dict) or not all(
-        is_text(t) for pair in user_metadata.items() for t in pair
-    ):
-        raise MetadataError("the metadata sidecar has no user metadata that maps text to text", key=key)
-    return ObjectMetadata(
-        content_type=str(content_type),
-        user_metadata={name.lower(): value for name, value in user_metadata.items()},
-    )
+def read_sidecar(data: bytes, key: str) -> JsonObject:
+    """The fields of the sidecar of the object `key`; a driver may have more of its own."""
+    return JsonObject.read(data, "the metadata sidecar", error=MetadataError, key=key, max_bytes=MAX_BYTES)
+
+
+def metadata_from_json(fields: JsonObject) -> ObjectMetadata:
+    """Read the metadata in a sidecar's JSON object, which other files of a driver may hold as well."""
+    fields.check_version(VERSION)
+    return described_in(fields)
+
+
+def described_in(fields: JsonObject) -> ObjectMetadata:
+    """The same of an object within one, which has no version."""
+    user_metadata = fields.texts("user_metadata")
+    lowered = {name.lower(): value for name, value in user_metadata.items()}
+    if len(lowered) < len(user_metadata):
+        raise fields.wrong("user_metadata", "names that differ in more than case")
+    return ObjectMetadata(content_type=fields.text("content_type"), user_metadata=lowered)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import re
 import uuid
+from dataclasses import replace
 
 from offload_drivers.object_metadata import ObjectMetadata
-from offload_drivers.sidecar import VERSION, metadata_from_json
+from offload_drivers.sidecar import MAX_BYTES, VERSION, metadata_from_json
 from offload_hooks import Upload
-from offload_hooks.errors import MetadataError, UploadError
+from offload_hooks.errors import MetadataError, UnsupportedVersionError, UploadError
+from offload_hooks.json_text import JsonObject
 
 RECORD_SUFFIX = ".json"
 _UPLOAD_ID = re.compile(r"[0-9a-f]{32}\Z")
@@ -49,14 +51,31 @@ def encode_record(key: str, metadata: ObjectMetadata) -> bytes:
 
 def decode_record(record: bytes, upload_id: str) -> tuple[str, ObjectMetadata]:
     """The key and metadata of an upload; `MetadataError` for what is no record."""
+    fields = _fields(record, upload_id)
+    key = _key(fields)
+    return key, metadata_from_json(replace(fields, key=key))
+
+
+def listed_key(record: bytes, upload_id: str) -> str:
+    """The key of an upload, for a listing; empty if its record is damaged, so that nothing can go on with it."""
     try:
-        document = json.loads(record)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(f"the record of the upload {upload_id} is not JSON") from error
-    key = document.get("key") if isinstance(document, dict) else None
-    if not isinstance(key, str) or not key:
-        raise MetadataError(f"the record of the upload {upload_id} has no key", found=key)
-    return key, metadata_from_json(document, key)
+        return decode_record(record, upload_id)[0]
+    except UnsupportedVersionError:
+        return _key(_fields(record, upload_id))  # a newer program goes on with it
+    except MetadataError:
+        return ""
+
+
+def _fields(record: bytes, upload_id: str) -> JsonObject:
+    document = f"the record of the upload {upload_id}"
+    return JsonObject.read(record, document, error=MetadataError, max_bytes=MAX_BYTES)
+
+
+def _key(fields: JsonObject) -> str:
+    key = fields.text("key")
+    if not key:
+        raise fields.wrong("key", "a key")
+    return key
 
 
 def metadata_of(upload: Upload, record: bytes | None) -> ObjectMetadata:

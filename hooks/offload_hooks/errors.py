@@ -3,7 +3,8 @@
 One root, `OffloadError`. An error carries fields (which key, ledger, block, entry and byte offset; what was
 expected and found; what to do next) as well as a sentence. Errors that have a standard Python meaning are that, too:
 "not found" is a `FileNotFoundError`, "denied" a `PermissionError`, malformed bytes a `ValueError`.
-All of them survive pickling, so that they cross from a Spark executor to its driver unchanged.
+All of them survive pickling, so that they cross from a Spark executor to its driver unchanged. Credentials of URLs are
+masked in all that they show (`shown_urls`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
+
+from offload_hooks.shown_urls import masked
 
 _PLACE = ("key", "ledger_id", "block", "entry_id", "offset")
 _LABELS = {"key": "object", "ledger_id": "ledger", "block": "block", "entry_id": "entry", "offset": "byte"}
@@ -47,6 +50,7 @@ class OffloadError(Exception):
         found: object = None,
         hint: str | None = None,
     ) -> None:
+        what = masked(what)
         super().__init__(what)
         self.what = what
         self.key = key
@@ -55,7 +59,7 @@ class OffloadError(Exception):
         self.entry_id = entry_id
         self.offset = offset
         self.expected = expected
-        self.found = found
+        self.found = masked(found) if isinstance(found, str) else found
         self.hint = hint
 
     def fields(self) -> dict[str, Any]:
@@ -74,7 +78,9 @@ class OffloadError(Exception):
 
     def __str__(self) -> str:
         place = ", ".join(
-            f"{_LABELS[name]} {getattr(self, name)}" for name in _PLACE if getattr(self, name) is not None
+            f"{_LABELS[name]} {masked(str(getattr(self, name)))}"
+            for name in _PLACE
+            if getattr(self, name) is not None
         )
         text = f"{self.what} ({place})" if place else self.what
         if self.expected is not None or self.found is not None:
@@ -85,7 +91,7 @@ class OffloadError(Exception):
 
     def __repr__(self) -> str:
         inner = ", ".join(f"{name}={value!r}" for name, value in self.fields().items())
-        return f"{type(self).__name__}({inner})"
+        return f"{type(self).__name__}({masked(inner)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.fields()))

@@ -28,7 +28,7 @@ def as_seconds(option: str, value: object) -> float:
     """A time in seconds, 0 or more."""
     try:
         number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = -1.0
     if not 0 <= number < float("inf"):
         raise OptionError(f"the option {option!r} is not a number", expected="0 or more")

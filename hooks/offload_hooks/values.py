@@ -7,8 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
+
+_EARLIEST = datetime(1000, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)
+
+
+def utc_time(seconds: float) -> datetime:
+    """A store's time as an aware `datetime` in UTC, given in seconds since 1970.
+
+    A time before the year 1000 or after 9000 (files can have any) becomes the nearest of these, so that lengths of time
+    can be added.
+    """
+    try:
+        return min(max(datetime.fromtimestamp(seconds, UTC), _EARLIEST), _LATEST)
+    except (OverflowError, ValueError, OSError):
+        return _LATEST if seconds > 0 else _EARLIEST
+
 
 ReadableBuffer = bytes | bytearray | memoryview
 """What a driver may take and give for bytes: one contiguous run, read only for whoever did not make it."""

@@ -5,7 +5,7 @@ Source: the requests of pulsar-admin 4.0.8 and the answers of its broker; docs/s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,16 +16,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from offload_core.admin.paths import NAMESPACE_PATH, TOPIC_PATH, namespace_of_path, topic_of_path
-from offload_core.admin.requests import AdminRoute, in_thread, mapping, number, shown
+from offload_core.admin.requests import AdminRoute, in_thread, is_by_tenant, mapping, number, shown
 from offload_core.policies import OffloadPolicies, RetentionPolicies
-from offload_core.policies.model import MASK, shown_value
+from offload_core.policies.model import shown_value
 from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies
-from offload_core.policy_store.level import NAMESPACE_NAMES, Part, parse_offload, parse_retention
-from offload_hooks.errors import OptionError
+from offload_core.policy_store.level import NAMESPACE_NAMES, Part, parse_offload, parse_retention, unmasked
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 
-_MAPPINGS = ("managedLedgerExtraConfigurations", "managedLedgerOffloadFilterOptions")
 _DONE = 204
 
 log = structlog.get_logger("offload.admin")
@@ -35,14 +33,22 @@ def policy_routes(policies: PolicyStore, has_topics: Callable[[str], bool]) -> l
     """The routes of policies in a store; `has_topics` says whether a namespace has any."""
     namespaces = _Level(
         lambda request: policies.namespace(namespace_of_path(request)),
-        lambda request, change: policies.change_namespace(namespace_of_path(request), change),
-        lambda request, part: policies.remove_from_namespace(namespace_of_path(request), part),
+        lambda request, change: policies.change_namespace(
+            namespace_of_path(request), change, by_tenant=is_by_tenant(request)
+        ),
+        lambda request, part: policies.remove_from_namespace(
+            namespace_of_path(request), part, by_tenant=is_by_tenant(request)
+        ),
         lambda request: policies.resolve_namespace(namespace_of_path(request)),
     )
     topics = _Level(
         lambda request: policies.topic(topic_of_path(request)),
-        lambda request, change: policies.change_topic(topic_of_path(request), change),
-        lambda request, part: policies.remove_from_topic(topic_of_path(request), part),
+        lambda request, change: policies.change_topic(
+            topic_of_path(request), change, by_tenant=is_by_tenant(request)
+        ),
+        lambda request, part: policies.remove_from_topic(
+            topic_of_path(request), part, by_tenant=is_by_tenant(request)
+        ),
         lambda request: policies.resolve(topic_of_path(request)),
     )
 
@@ -100,10 +106,10 @@ class _Level:
         given = await mapping(request)
 
         def change(level: LevelPolicies) -> LevelPolicies:
-            offload, unknown = parse_offload(_unmasked(given, level), "offload policies")
+            offload, unknown = parse_offload(unmasked(given, level), "offload policies")
             if unknown:
                 log.warning("policies of unknown names are kept and do nothing", names=sorted(unknown))
-            return replace(level, offload=offload, unknown_offload=unknown)
+            return replace(level, offload=offload, unknown_offload=unknown, vouched=True)
 
         await in_thread(self.change, request, change)
         return Response(status_code=_DONE)
@@ -176,27 +182,3 @@ def _applied(resolved: ResolvedPolicies) -> dict[str, Any] | None:
         return None
     values = {name: setting.value for name, setting in resolved.offload.settings.items()}
     return OffloadPolicies.model_validate(values).shown()
-
-
-def _unmasked(given: dict[str, Any], level: LevelPolicies) -> dict[str, Any]:
-    """What was given, with the secrets that are kept where they were given back masked.
-
-    Raises:
-        OptionError: the mask of a secret that is not kept at this level.
-    """
-    said = {} if level.offload is None else level.offload.to_json()
-    kept = _filled(given, {**level.unknown_offload, **said})
-    for name in _MAPPINGS:
-        given_values = kept.get(name)
-        if isinstance(given_values, dict):
-            kept[name] = _filled(given_values, said.get(name, {}))
-    return kept
-
-
-def _filled(given: dict[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in given.items():
-        if value == MASK and name not in known:
-            raise OptionError(
-                f"{name} is masked, and no secret is kept for it here", expected="the secret itself"
-            )
-    return {name: known[name] if value == MASK else value for name, value in given.items()}

@@ -6,7 +6,6 @@ refusals of policies are; a body that cannot be read is 400.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -22,17 +21,21 @@ from offload_core.admin.tokens import NoTokenError
 from offload_hooks.errors import (
     AccessDeniedError,
     AttemptError,
+    FormatError,
     InvalidKeyError,
     OffloadError,
     OptionError,
     PluginError,
+    StoreError,
     StoreTimeoutError,
     StoreUnavailableError,
     UnknownTopicError,
     VersionConflictError,
 )
+from offload_hooks.json_text import read_json
 
 MAX_BODY_BYTES = 1 << 20
+_RETRY_AFTER_S = 1
 
 _STATUSES: tuple[tuple[type[OffloadError], int], ...] = (
     (NoTokenError, 401),
@@ -57,21 +60,37 @@ class BodyError(OptionError):
 def refused(status: int, reason: str) -> Response:
     """The answer to what is not done."""
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    if status in (429, 503):
+        headers = {"Retry-After": str(_RETRY_AFTER_S)}
     return JSONResponse({"reason": reason}, status_code=status, headers=headers)
 
 
-async def answer_error(_: Request, error: Exception) -> Response:
-    """The answer to a request that failed by an error of ours; one that nobody foresaw is 500, without its text."""
+async def answer_error(request: Request, error: Exception) -> Response:
+    """The answer to a request that failed by an error of ours; one that nobody foresaw is 500, without its text.
+
+    A tenant's role gets the reason only, unless it is of what it sent: places and findings may be the operator's.
+    """
     if isinstance(error, BodyError):
         return refused(400, str(error))
+    text = text_for(request, error)
     for kind, status in _STATUSES:
         if isinstance(error, kind):
-            return refused(status, str(error))
+            return refused(status, text)
     if isinstance(error, OffloadError):
         log.error("request failed", error=str(error), kind=type(error).__name__)
-        return refused(500, str(error))
+        return refused(500, text)
     log.error("request failed", exc_info=error)
     return refused(500, "an unexpected error; the service's log has it")
+
+
+def text_for(request: Request, error: Exception) -> str:
+    """An error's text for whoever makes a request; see `answer_error`."""
+    is_of_stores = isinstance(error, (StoreError, FormatError)) or request.method == "GET"
+    if isinstance(error, OffloadError) and is_of_stores and request.scope.get("by_tenant"):
+        if error.fields().keys() != {"what"}:
+            log.warning("request failed", error=str(error), kind=type(error).__name__)
+        return error.what
+    return str(error)
 
 
 async def answer_http_error(_: Request, error: Exception) -> Response:
@@ -100,12 +119,7 @@ async def body(request: Request) -> Any:
                 raise BodyError("a body is too long", expected=f"at most {MAX_BODY_BYTES} bytes")
     except ClientDisconnect:
         raise BodyError("the client went away") from None
-    try:
-        given = json.loads(bytes(data))
-        json.dumps(given, ensure_ascii=False, allow_nan=False).encode()  # else it could not be given back
-    except (ValueError, RecursionError):
-        raise BodyError("a body is no JSON", found=f"{len(data)} bytes") from None
-    return given
+    return await in_thread(lambda: read_json(bytes(data), "a body", error=BodyError))
 
 
 async def number(request: Request) -> int:
@@ -122,6 +136,12 @@ async def mapping(request: Request) -> dict[str, Any]:
     if not isinstance(given, dict):
         raise BodyError("a body is no JSON object")
     return given
+
+
+def is_by_tenant(request: Request) -> bool:
+    """Whether a role of a tenant makes a request, and no superuser's; `Guard` says so."""
+    by_tenant: bool = request.scope["by_tenant"]
+    return by_tenant
 
 
 def shown(value: object) -> Response:

@@ -18,17 +18,24 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 
 from offload_core.admin.app import make_app
+from offload_core.admin.connections import (
+    BACKLOG,
+    KEEP_ALIVE_S,
+    BoundedProtocol,
+    BoundedServer,
+    Connections,
+    most_connections,
+)
 from offload_core.admin.offloader_metrics import OffloaderMetrics
 from offload_core.admin.offloading import open_topics
 from offload_core.admin.tokens import Tokens, has_tokens
-from offload_core.admin.watching import is_loopback
+from offload_core.admin.watching import MAX_HEAD_BYTES, is_loopback
 from offload_core.configuration import Configuration, ServiceSettings
 from offload_core.policy_store import open_policies
 from offload_hooks.errors import OptionError
 
 _GRACE_S = 10
 _ENDS = (signal.SIGINT, signal.SIGTERM)
-_MAX_CONNECTIONS = 1000
 
 log = structlog.get_logger("offload.admin")
 
@@ -64,22 +71,29 @@ def serve(configuration: Configuration) -> None:
         open_topics(configuration, store, policies, stats) as topics,
     ):
         config = uvicorn.Config(
-            make_app(store, policies, topics, tokens=tokens, registry=registry),
+            make_app(store, policies, topics, tokens=tokens, registry=registry, service=service),
             log_config=None,
             access_log=False,
+            proxy_headers=False,
             server_header=False,
+            loop="asyncio",
+            http=BoundedProtocol,
+            h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+            timeout_keep_alive=KEEP_ALIVE_S,
             ws="none",
             lifespan="off",
             ssl_certfile=service.tls_certificate,
             ssl_keyfile=service.tls_key,
-            limit_concurrency=_MAX_CONNECTIONS,
             timeout_graceful_shutdown=_GRACE_S,
         )
         host, port = listening.getsockname()[:2]
         scheme = "http" if service.tls_certificate is None else "https"
         shown = f"[{host}]" if ":" in host else host
-        log.info("listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None)
-        ending = _Ending(uvicorn.Server(config))
+        most = most_connections(service.max_connections)
+        log.info(
+            "listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None, max_connections=most
+        )
+        ending = _Ending(BoundedServer(config, Connections(most, service.request_timeout_s)))
         ending.server.run(sockets=[listening])
         ending.begin(service.stop_timeout_s)
     ending.end()
@@ -124,7 +138,7 @@ def _check_certificate(service: ServiceSettings) -> None:
 def _bound(service: ServiceSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in service.host else socket.AF_INET
     try:
-        return socket.create_server((service.host, service.port), family=family)
+        return socket.create_server((service.host, service.port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise OptionError(
             "the service cannot listen there", found=f"{service.host}:{service.port}: {error.strerror}"

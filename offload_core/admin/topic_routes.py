@@ -14,7 +14,7 @@ from offload_core.admin.paths import (
     namespace_of_path,
     topic_of_path,
 )
-from offload_core.admin.requests import AdminRoute, BodyError, in_thread, mapping, shown
+from offload_core.admin.requests import AdminRoute, BodyError, in_thread, mapping, shown, text_for
 from offload_core.admin.topic_views import buffer_stats_to_json, offload_to_json
 from offload_core.admin.topics import Topics
 from offload_core.metadata import EntryPosition
@@ -64,7 +64,8 @@ def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
         return Response(status_code=204)
 
     async def offload_status(request: Request) -> Response:
-        return shown(offload_to_json(await in_thread(topics.offload_status, topic_of_path(request))))
+        status = await in_thread(topics.offload_status, topic_of_path(request))
+        return shown(offload_to_json(status, lambda error: text_for(request, error)))
 
     async def buffer_stats(request: Request) -> Response:
         topic = topic_of_path(request, before=5, after=0)

@@ -7,10 +7,12 @@ know.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from offload_core.managed_ledger import OffloadStatus, TransactionStatus
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, VersionedInfo
+from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import LedgerStatus
 
 
@@ -54,7 +56,7 @@ def stats_to_json(info: ManagedLedgerInfo, written: LedgerStatus | None = None) 
                 ledger.ledger_id,
                 ledger.info.entries or 0,
                 ledger.info.size or 0,
-                offloaded=ledger.context is not None and ledger.context.complete,
+                offloaded=ledger.is_fully_offloaded,
             )
             for ledger in ledgers
         ],
@@ -107,11 +109,11 @@ def _state(info: ManagedLedgerInfo) -> str:
 _STATES = {"not run": "NOT_RUN", "running": "RUNNING", "success": "SUCCESS", "error": "ERROR"}
 
 
-def offload_to_json(status: OffloadStatus) -> dict[str, Any]:
+def offload_to_json(status: OffloadStatus, error_text: Callable[[OffloadError], str] = str) -> dict[str, Any]:
     """`offload`: how an offload stands, or how the last one ended; ours are the ledgers that a filter holds back."""
     shown: dict[str, Any] = {
         "status": _STATES[status.state],
-        "lastError": "" if status.error is None else str(status.error),
+        "lastError": "" if status.error is None else error_text(status.error),
     }
     if status.first_unoffloaded is not None:
         first = status.first_unoffloaded

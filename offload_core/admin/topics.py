@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import closing
+from functools import partial
 from typing import Any, Protocol
 
 import structlog
@@ -15,8 +16,10 @@ from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, to
 from offload_core.managed_ledger import (
     Environment,
     OffloadStatus,
+    TenantThreads,
     TopicOffloads,
     TransactionStatus,
+    complete_streamed,
     first_unoffloaded,
     look_at_transactions,
     no_tier,
@@ -103,7 +106,8 @@ class RecordedTopics:
         records: the managed ledgers' records.
         environment: with their hot tier and their offloads; None: nothing is offloaded here.
         policies_of: what holds for a managed ledger, by its name.
-        threads: how many topics are offloaded at the same time of those that are asked for.
+        threads: how many topics of a tenant are offloaded at the same time of those that are asked for; those of
+            others have one more.
         listed: told of all topics by their names, as often as they are listed for their upkeep.
     """
 
@@ -124,11 +128,11 @@ class RecordedTopics:
         self._offloads: dict[str, TopicOffloads] = {}
         self._asked: dict[str, Future[None]] = {}
         self._completions: dict[str, OffloadStatus] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="offload")
+        self._pool = TenantThreads(threads, "offload")
 
     def close(self) -> None:
         """Begin no more offloads, stop those that run, and wait for each of them, some seconds at most."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
         with self._lock:
             offloads, asked = list(self._offloads.values()), list(self._asked.values())
         for each in offloads:
@@ -189,7 +193,9 @@ class RecordedTopics:
             if self._is_running(name):
                 raise AttemptError(f"an offload of {topic} is in progress")
             self._completions.pop(name, None)
-            self._asked[name] = self._pool.submit(_offload, offloads, position)
+            self._asked[name] = self._pool.submit(
+                name.partition("/")[0], partial(_offload, offloads, position)
+            )
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
         """See `Topics`."""
@@ -212,7 +218,11 @@ class RecordedTopics:
         self._completions[name] = OffloadStatus(state="running")
         status = OffloadStatus(state="error")
         try:
-            info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
+            policies = self._policies_of(name).offload
+            if self._environment is None:
+                info = request_completion(self._records, name, timeout_s=_COMPLETION_S)
+            else:
+                info = complete_streamed(self._environment, name, policies, _COMPLETION_S)
             first, waits_for = first_unoffloaded(info), waits_of(info)
             waiting = {} if waits_for is None else {first.ledger_id: f"waits for {waits_for}"}
             status = OffloadStatus(state="success", first_unoffloaded=first, waiting=waiting)

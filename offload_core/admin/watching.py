@@ -1,23 +1,34 @@
-"""What is seen of each request: a line in the log and a count, and who may make it at all."""
+"""What is seen of each request: a line in the log and a count, who may make it at all, and how many at a time."""
 
 from __future__ import annotations
 
 import ipaddress
 import time
+from collections import Counter as Counts
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from offload_core.admin.paths import tenant_of_path
-from offload_core.admin.requests import answer_error
+from offload_core.admin.requests import answer_error, refused
 from offload_core.admin.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 
 OPEN_PATHS = frozenset(("/admin/v2/brokers/health", "/ui"))
 """What is told without a token: the page `/ui` has nothing in it, and asks for a token itself."""
+
+MAX_TARGET_BYTES = 8 << 10
+MAX_HEADERS = 100
+MAX_HEAD_BYTES = 32 << 10
+"""The most bytes of a request's line and headers together."""
+
+_LOGGED_CHARACTERS = 1000
+_UNHURRIED = frozenset(("/admin/v2/brokers/health", "/metrics"))
+"""What is answered however many requests are being answered: it has threads of its own."""
 
 log = structlog.get_logger("offload.admin")
 
@@ -64,7 +75,7 @@ class Watch:
             log.info(
                 "request",
                 method=scope["method"],
-                path=scope["path"],
+                path=scope["path"][:_LOGGED_CHARACTERS],
                 status=status,
                 seconds=round(seconds, 6),
                 role=scope.get("role"),
@@ -84,16 +95,66 @@ class Guard:
         """See ASGI."""
         if scope["type"] == "http":
             request = Request(scope)
+            by_tenant = self._tokens is not None
             try:
                 if self._tokens is None:
                     _check_host(request)
                 elif scope["path"] not in OPEN_PATHS:
                     role = scope["role"] = self._tokens.check(request.headers.get("authorization"))
                     self._tokens.check_may(role, tenant_of_path(scope))
+                    by_tenant = not self._tokens.is_superuser(role)
             except AccessDeniedError as error:
                 response = await answer_error(request, error)
                 return await response(scope, receive, send)
+            scope["by_tenant"] = by_tenant
         return await self._app(scope, receive, send)
+
+
+class Limits:
+    """Answers so many requests at a time, and so many of one tenant; others are refused until some are answered.
+
+    Those of a superuser's role count by the role, so that a tenant's do not keep an operator out.
+
+    Args:
+        most: of all. most_of_tenant: of one tenant.
+    """
+
+    def __init__(self, app: ASGIApp, most: int, most_of_tenant: int) -> None:
+        self._app, self._most, self._most_of_tenant = app, most, most_of_tenant
+        self._answering: Counts[tuple[str, str | None]] = Counts()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        refusal = _too_large(scope)
+        if scope["path"] in _UNHURRIED and refusal is None:
+            return await self._app(scope, receive, send)
+        by = ("tenant", tenant_of_path(scope)) if scope["by_tenant"] else ("role", scope.get("role"))
+        most_of_one = self._most if by == ("role", None) else self._most_of_tenant
+        if refusal is None and self._answering[by] >= most_of_one:
+            refusal = refused(429, f"{most_of_one} requests of the {by[0]} are being answered; ask again")
+        elif refusal is None and self._answering.total() >= self._most:
+            refusal = refused(503, f"{self._most} requests are being answered; ask again")
+        if refusal is not None:
+            return await refusal(scope, receive, send)
+        self._answering[by] += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._answering[by] -= 1
+            if not self._answering[by]:
+                del self._answering[by]
+
+
+def _too_large(scope: Scope) -> Response | None:
+    """The refusal of a request whose head is too large, though h11 had it at once and took it."""
+    if len(scope["raw_path"]) + len(scope["query_string"]) > MAX_TARGET_BYTES:
+        return refused(414, f"the path and query are longer than {MAX_TARGET_BYTES} bytes")
+    headers = scope["headers"]
+    if len(headers) > MAX_HEADERS or sum(len(name) + len(value) for name, value in headers) > MAX_HEAD_BYTES:
+        return refused(431, f"there are more than {MAX_HEADERS} headers or {MAX_HEAD_BYTES} bytes of them")
+    return None
 
 
 def is_loopback(host: str) -> bool:

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from offload_core.audit.changes import Change, Deletion
 from offload_core.offload.clock import system_now_ms
 from offload_hooks.errors import StoreError
+from offload_hooks.private_files import open_file, sync_directory
 
 VERSION = 1
 
@@ -55,7 +56,7 @@ class FileAuditLog:
     """Records changes as lines at the end of a file, durably; several processes may share it.
 
     Args:
-        path: the file, made if need be.
+        path: the file, made if need be, for this user alone; not a symbolic link.
         now_ms: the time, in ms since 1970, UTC.
     """
 
@@ -63,6 +64,7 @@ class FileAuditLog:
         self._path = Path(path)
         self._now_ms = now_ms
         self._lock = threading.Lock()
+        self._is_synced = False
 
     def check_writable(self) -> None:
         """Make sure that the file is there and may be written, before anything is begun that ends in changes.
@@ -70,8 +72,8 @@ class FileAuditLog:
         Raises:
             StoreError: it cannot be.
         """
-        with self._translated(), self._path.open("ab"):
-            pass
+        with self._translated(), self._lock:
+            os.close(self._open())
 
     def record(self, change: Deletion | Change) -> None:
         """See `AuditLog`.
@@ -83,13 +85,28 @@ class FileAuditLog:
         fields = _of_deletion(change) if isinstance(change, Deletion) else _of_change(change)
         line = {"version": VERSION, "at": at.isoformat(timespec="milliseconds"), **fields}
         data = json.dumps(line).encode() + b"\n"
-        with self._translated(), self._lock, self._path.open("ab+", buffering=0) as file:
-            end = file.seek(0, os.SEEK_END)
-            if end and os.pread(file.fileno(), 1, end - 1) != b"\n":
-                data = b"\n" + data  # a crash tore the line before
-            if file.write(data) != len(data):
-                raise StoreError("the audit log has no room for a line", key=str(self._path))
-            os.fsync(file.fileno())
+        with self._translated(), self._lock:
+            descriptor = self._open()
+            try:
+                end = os.fstat(descriptor).st_size
+                if end and os.pread(descriptor, 1, end - 1) != b"\n":
+                    data = b"\n" + data  # a crash tore the line before
+                if os.write(descriptor, data) != len(data):
+                    raise StoreError("the audit log has no room for a line", key=str(self._path))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def _open(self) -> int:
+        descriptor = open_file(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        if not self._is_synced:  # whoever created the file may have been killed before its name was durable
+            try:
+                sync_directory(self._path.absolute().parent)
+            except BaseException:
+                os.close(descriptor)
+                raise
+            self._is_synced = True
+        return descriptor
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -137,5 +154,5 @@ def _of_change(change: Change) -> dict[str, Any]:
 
 def _filtered(deletion: Deletion) -> dict[str, Any]:
     """The records of filters as they stand in indexes."""
-    records = [json.loads(record.pack()) for record in deletion.filtered]
+    records = [record.to_json() for record in deletion.filtered]
     return {"filtered": records} if records else {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
 from offload_core.audit.log import VERSION
-from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import FormatError, ObjectNotFoundError, StoreError
+from offload_hooks.json_text import JsonObject, read_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,18 @@ class AuditLine:
     after: str | None
 
 
-def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
+def read_audit_log(
+    path: str | os.PathLike[str], *, wrong: Callable[[FormatError], None] | None = None
+) -> Iterator[AuditLine]:
     """The lines of a file, in their order.
+
+    Args:
+        wrong: takes the error of each line that is JSON and none of an audit log, or of a newer one; the next line
+            follows. None: it is raised.
 
     Raises:
         ObjectNotFoundError: it is not there. StoreError: it cannot be read.
-        FormatError: it is another file: it begins with no line of an audit log, whole or torn; or a line
-            is JSON, and none of an audit log. UnsupportedVersionError: of a newer one.
+        FormatError: it is another file: it begins with no line of an audit log, whole or torn; or see `wrong`.
     """
     try:
         with Path(path).open("rb") as file:
@@ -49,8 +54,16 @@ def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
                 parsed = _parsed(line)
                 if number == 1 and parsed is None and line.strip() and not line.startswith(b"{"):
                     raise FormatError("this is no audit log", key=os.fspath(path))
-                if parsed is not None:
-                    yield _line(parsed, f"{os.fspath(path)}, line {number}")
+                if parsed is None:
+                    continue
+                try:
+                    audit_line = _line(parsed, f"{os.fspath(path)}, line {number}")
+                except FormatError as error:
+                    if wrong is None:
+                        raise
+                    wrong(error)
+                else:
+                    yield audit_line
     except OSError as error:
         if isinstance(error, StoreError):
             raise
@@ -61,36 +74,27 @@ def read_audit_log(path: str | os.PathLike[str]) -> Iterator[AuditLine]:
 
 def _parsed(line: bytes) -> object:
     try:
-        return json.loads(line)
-    except ValueError:
+        return read_json(line, "a line of an audit log")
+    except FormatError:
         return None
 
 
-def _line(fields: object, place: str) -> AuditLine:
+def _line(value: object, place: str) -> AuditLine:
+    fields = JsonObject.of(value, "a line of an audit log", key=place)
+    fields.check_version(VERSION)
     try:
-        if not isinstance(fields, dict):
-            raise TypeError("a line is an object")
-        if fields["version"] != VERSION:
-            raise UnsupportedVersionError(
-                "a line of an audit log has a version that is not known",
-                key=place,
-                expected=VERSION,
-                found=fields["version"],
-            )
-        uuid = fields.get("uuid")
-        return AuditLine(
-            at=datetime.fromisoformat(fields["at"]).astimezone(UTC),
-            action=str(fields["action"]),
-            managed_ledger=fields.get("managed_ledger"),
-            ledger_id=fields.get("ledger_id"),
-            uuid=None if uuid is None else UUID(uuid),
-            copy=fields.get("copy"),
-            why=str(fields.get("why", "")),
-            key=fields.get("key"),
-            before=fields.get("before"),
-            after=fields.get("after"),
-        )
-    except UnsupportedVersionError:
-        raise
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
-        raise FormatError("a line is none of an audit log", key=place) from error
+        at = datetime.fromisoformat(fields.text("at")).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise fields.wrong("at", "a time as in ISO 8601") from None
+    return AuditLine(
+        at=at,
+        action=fields.text("action"),
+        managed_ledger=fields.optional_text("managed_ledger"),
+        ledger_id=fields.optional_integer("ledger_id"),
+        uuid=fields.optional_uuid("uuid"),
+        copy=fields.optional_text("copy"),
+        why=fields.optional_text("why") or "",
+        key=fields.optional_text("key"),
+        before=fields.optional_text("before"),
+        after=fields.optional_text("after"),
+    )

@@ -23,7 +23,7 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.filtered_objects import has_gaps, is_filtered
 from offload_core.codec.frames import FRAME_HEADER_BYTES
-from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.codec.index import NO_BLOCKS, BlockTable, LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, TOPIC_KEY
@@ -285,17 +285,16 @@ def find_ledger(copy: RecordedCopy, index: ObjectIndex, *, gaps: bool) -> Ledger
     if found is not None or not gaps or copy.key.ledger_id is not None:
         return found
     info = LedgerInfo(ledger_id=copy.ledger_id, entries=copy.stop_entry_id)
-    return LedgerIndex(ledger_id=copy.ledger_id, metadata=info, blocks=())
+    return LedgerIndex(ledger_id=copy.ledger_id, metadata=info, blocks=NO_BLOCKS)
 
 
 def with_end(ledger: LedgerIndex, stop_entry_id: int | None) -> LedgerIndex:
     """The ledger's blocks, the last with the end that the record knows and a streaming index does not."""
     if not ledger.blocks or stop_entry_id is None:
         return ledger
-    last = ledger.blocks[-1]
-    if last.end_entry_id is not None:
+    if ledger.blocks[-1].end_entry_id is not None:
         return ledger
-    return replace(ledger, blocks=(*ledger.blocks[:-1], replace(last, end_entry_id=stop_entry_id)))
+    return replace(ledger, blocks=ledger.blocks.with_end(stop_entry_id))
 
 
 def abridged(index: ObjectIndex) -> ObjectIndex:
@@ -311,12 +310,8 @@ def abridged(index: ObjectIndex) -> ObjectIndex:
 _MOST_NAMED = 5
 
 
-def _abridged(blocks: tuple[IndexedBlock, ...]) -> tuple[IndexedBlock, ...]:
-    if len(blocks) < 4:
-        return blocks
-    first, *between, last = blocks
-    length = sum(block.length for block in between)
-    return first, replace(between[0], length=length, end_entry_id=between[-1].end_entry_id), last
+def _abridged(blocks: BlockTable) -> BlockTable:
+    return blocks if len(blocks) < 4 else BlockTable.of((blocks[0], *blocks[1:-1].condensed(), blocks[-1]))
 
 
 def _severity(mismatch: Mismatch) -> Severity:
@@ -501,7 +496,7 @@ def _filter_mismatches(copy: RecordedCopy, stat: CopyStat, ledger: LedgerIndex) 
             expected=f"{entries} entries",
             found=f"{found.kept.entries} kept, {found.total_dropped.entries} dropped",
         )
-    length, least = sum(block.length for block in ledger.blocks), _least_bytes(ledger, found)
+    length, least = ledger.blocks.data_bytes, _least_bytes(ledger, found)
     if length < least and not copy.key.is_mapfile:  # which is compressed
         yield Mismatch(
             kind=Kind.FILTER,

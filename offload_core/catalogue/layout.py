@@ -50,7 +50,7 @@ def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[EntryRange]:
 
 def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryRange]:
     stop = ledger.info.entries if ledger.info.is_closed else None
-    is_hot = ledger.context is None or not ledger.context.bookkeeper_deleted
+    is_hot = ledger.has_hot_copy
     first = 0
     for copy in copies:
         is_segment = copy.key.ledger_id is None

@@ -31,6 +31,7 @@ from offload_core.codec.salvaged_objects import lost_of
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_hooks.json_text import shortened
 from offload_hooks.values import ListedObject, ObjectStat
 
 
@@ -108,7 +109,10 @@ def find_pair(tier: Tier, key: ObjectKey) -> Pair | None:
 
 def look_up_pair(tier: Tier, key: ObjectKey) -> Pair:
     """The same where nothing is listed, by lookups; without checksums of blocks. Of both objects none may be there."""
-    data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    try:
+        data, index = look_up(tier, key.data_key), look_up(tier, key.index_key)
+    except FormatError:  # its user metadata cannot be read, and a lookup then has no size either
+        return find_pair(tier, key) or Pair(key)
     pair = Pair(key, data=listed_of(data), index=listed_of(index))
     if key.checksum_keys is not None:
         pair.data_checksums, pair.index_checksums = (
@@ -188,7 +192,7 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
     try:
         if pair.data is None and not _is_index_alone(tier, pair):
             return None
-        metadata = _user_metadata(tier, pair, pair.data.key if pair.data else seen.key)
+        metadata, damage = _user_metadata(tier, pair)
         stored = StoredObject(
             key=pair.key,
             cluster=metadata.get(CLUSTER_KEY),
@@ -206,10 +210,11 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
             lost=lost_of(metadata),
             version=metadata.get(FORMAT_VERSION_KEY),
         )
-        judged = _judge(stored)
+        judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
-        if judged.problem is Problem.NO_DATA and judged.key.ledger_id is None:
+        is_lost = judged.problem in (Problem.NO_DATA, Problem.BROKEN_METADATA)
+        if is_lost and judged.key.ledger_id is None:
             return _with_lost_ledgers(tier, judged)
     except ObjectNotFoundError:
         return None
@@ -222,20 +227,18 @@ def _is_index_alone(tier: Tier, pair: Pair) -> bool:
     A listing is no snapshot: it may have come to the data object's key before that was written, and to the index
     after. Where the index is there once more after the data object was not, that is gone: see `StoredObject.is_lost`.
     """
-    data = look_up(tier, pair.key.data_key)
-    if data is not None:
-        pair.data = listed_of(data)
-        pair.user_metadata = None if pair.key.is_mapfile else data.user_metadata
-    return look_up(tier, pair.key.index_key) is not None
+    found = look_up_pair(tier, pair.key)
+    if found.data is not None:
+        pair.data, pair.user_metadata = found.data, found.user_metadata
+    return found.index is not None
 
 
 def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
-    """A streaming object whose data is gone: its index tells of which ledgers entries are lost, if it can be read."""
+    """A streaming object that is not read: its index tells of which ledgers entries are lost, if it can be read."""
     assert stored.index_bytes is not None
     try:
-        return replace(
-            stored, index=read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=None)
-        )
+        index = read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=stored.data_bytes)
+        return replace(stored, index=index)
     except FormatError:
         return stored
 
@@ -264,28 +267,36 @@ def _found(tier: Tier, stored: StoredObject) -> StoredObject | None:
         return None
 
 
-def _user_metadata(tier: Tier, pair: Pair, seen: str) -> Mapping[str, str]:
-    """Pulsar's filesystem offloader keeps none."""
+def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatError | None]:
+    """The data object's, else the index's; and why the data object's cannot be read, if it cannot.
+
+    Pulsar's filesystem offloader keeps none.
+    """
     if pair.user_metadata is not None:
-        return pair.user_metadata
-    return {} if pair.key.is_mapfile else tier.stat(seen).user_metadata
+        return pair.user_metadata, None
+    damage: FormatError | None = None
+    for listed in () if pair.key.is_mapfile else (pair.data, pair.index):
+        if listed is not None:
+            try:
+                return tier.stat(listed.key).user_metadata, damage
+            except FormatError as error:
+                damage = damage or error
+    return {}, damage
 
 
-def _judge(stored: StoredObject) -> StoredObject:
+def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     """Say what is wrong with the pair, as far as that shows without its index."""
     if stored.version not in (None, FORMAT_VERSION):
-        detail = f"format version {stored.version}; this program reads {FORMAT_VERSION}"
+        detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
         return _with(stored, Problem.UNKNOWN_VERSION, detail)
     if stored.index_bytes is None:
         return _with(stored, Problem.NO_INDEX, "the data object has no index: an attempt that did not finish")
     if stored.index_bytes > MAX_INDEX_BYTES:
         return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
     if stored.data_bytes is None:
-        return _with(
-            stored,
-            Problem.NO_DATA,
-            "the index has no data object",
-        )
+        return _with(stored, Problem.NO_DATA, "the index has no data object")
+    if damage is not None:
+        return _with(stored, Problem.BROKEN_METADATA, str(damage))
     return stored
 
 

@@ -14,12 +14,19 @@ from offload_core.codec.mapfile.fields import CutOffError
 from offload_core.codec.mapfile.layout import parse_mapfile
 from offload_core.codec.object_format import ObjectKey
 from offload_core.tier import Tier
+from offload_core.tier.memory_budget import MemoryBudget
 from offload_hooks.errors import BadLengthError, ObjectNotFoundError, placed
 
 MAX_INDEX_BYTES = 64 << 20
 """A larger index is refused: 64 MiB hold three million blocks."""
 
 _BEGINNING_BYTES = 1 << 16
+
+_DECODED_BYTES = 4
+"""So many bytes a byte of an index takes while it is read and decoded, at most."""
+
+_UNDER_WAY = MemoryBudget(_DECODED_BYTES * MAX_INDEX_BYTES)
+"""Of all indexes that are read at once, by however many threads: one of the largest, or many small ones."""
 
 
 def read_index(
@@ -39,8 +46,15 @@ def read_index(
         FormatError: a subclass, with the key and the byte.
         StoreError: the store fails, or a MapFile's data file is not there.
     """
-    index = read_index_bytes(tier, key, index_bytes)
-    return decode_index(tier, key, index, data_bytes=data_bytes, index_checksum_bytes=index_checksum_bytes)
+    taken = _DECODED_BYTES * min(index_bytes, MAX_INDEX_BYTES)
+    _UNDER_WAY.take(taken)
+    try:
+        index = read_index_bytes(tier, key, index_bytes)
+        return decode_index(
+            tier, key, index, data_bytes=data_bytes, index_checksum_bytes=index_checksum_bytes
+        )
+    finally:
+        _UNDER_WAY.give_back(taken)
 
 
 def read_index_bytes(tier: Tier, key: ObjectKey, index_bytes: int) -> memoryview:

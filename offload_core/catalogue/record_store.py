@@ -8,6 +8,7 @@ from typing import cast
 
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.deletion_claim import is_claim
 from offload_core.metadata.record_paths import CONCURRENCY, list_names, read_record
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 
@@ -53,8 +54,13 @@ class StoreRecords:
         """Read the records of these topics, as they are now, several at once; one that there is none of is left out."""
         wanted = list(topics)
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="offload-records") as pool:
-            found = pool.map(lambda topic: read_record(self._store, self._name(topic)), wanted)
-            return {topic: record[0] for topic, record in zip(wanted, found, strict=True) if record}
+            found = pool.map(lambda topic: read_record(self._store, self.name(topic)), wanted)
+            return {
+                topic: record[0]
+                for topic, record in zip(wanted, found, strict=True)
+                if record is not None and not is_claim(record[0])
+            }
 
-    def _name(self, topic: TopicName) -> str:
+    def name(self, topic: TopicName) -> str:
+        """The managed ledger's name, by which its record is found."""
         return self._names.get(topic) or managed_ledger_of_topic(topic)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
@@ -22,8 +22,8 @@ from offload_core.executors import Executor
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 
-_UNPACKED = 64
-"""Objects with many ledgers are unpacked once for those that follow one another."""
+_UNPACKED_BYTES = 8 << 20
+"""Objects with many ledgers are unpacked once for those that follow one another; so many bytes of them, packed."""
 
 _TABLES = """
     CREATE TABLE objects (
@@ -60,11 +60,18 @@ class FoundLedger:
 
 
 class LedgerSurvey(TemporaryTables):
-    """What is found in a tier; a context manager."""
+    """What is found in a tier; a context manager.
 
-    def __init__(self) -> None:
+    Args:
+        keeps_blocks: indexes are kept with all their blocks, to read these; else one stands for all of a ledger's, so
+            that an object takes as little memory with a million blocks as with one.
+    """
+
+    def __init__(self, *, keeps_blocks: bool = True) -> None:
         super().__init__(_TABLES)
-        self._unpacked: dict[int, StoredObject] = {}
+        self._keeps_blocks = keeps_blocks
+        self._unpacked: dict[int, tuple[StoredObject, int]] = {}
+        self._unpacked_bytes = 0
 
     def fill(
         self,
@@ -89,7 +96,7 @@ class LedgerSurvey(TemporaryTables):
         """
         count = 0
         pairs = in_batches(stream_pairs(tier, prefix), executor)
-        for some, found in look_at(pairs, _Describe(tier, wanted), executor):
+        for some, found in look_at(pairs, _Describe(tier, wanted, self._keeps_blocks), executor):
             for row in found:
                 if row is not None:
                     self._add(row)
@@ -132,11 +139,13 @@ class LedgerSurvey(TemporaryTables):
         found = self._unpacked.pop(number, None)
         if found is None:
             query = "SELECT packed FROM objects WHERE id = ?"
-            found = _unpacked(self._file.execute(query, (number,)).fetchone()[0])
+            packed = self._file.execute(query, (number,)).fetchone()[0]
+            found = _unpacked(packed), len(packed)
+            self._unpacked_bytes += len(packed)
         self._unpacked[number] = found
-        if len(self._unpacked) > _UNPACKED:
-            del self._unpacked[next(iter(self._unpacked))]
-        return found
+        while self._unpacked_bytes > _UNPACKED_BYTES and len(self._unpacked) > 1:
+            self._unpacked_bytes -= self._unpacked.pop(next(iter(self._unpacked)))[1]
+        return found[0]
 
 
 def _unpacked(packed: bytes) -> StoredObject:
@@ -162,6 +171,7 @@ class _Describe:
 
     tier: Tier
     wanted: Callable[[TopicName | None], bool] | None
+    keeps_blocks: bool
 
     def __call__(self, pair: Pair) -> _Row | None:
         """What is known of a pair; None if it vanished, or is not wanted."""
@@ -174,7 +184,10 @@ class _Describe:
         ):
             return None
         try:
-            return _row_of(with_index(self.tier, stored) if stored.is_unread else stored)
+            read = with_index(self.tier, stored) if stored.is_unread else stored
+            if read.index is not None and not self.keeps_blocks:
+                read = replace(read, index=read.index.condensed())
+            return _row_of(read)
         except ObjectNotFoundError:
             return None
 

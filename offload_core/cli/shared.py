@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
+import stat
 import sys
 import traceback
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from time import monotonic, sleep
+from typing import Annotated, Any, BinaryIO
 
 import stamina
 import typer
@@ -29,6 +32,8 @@ from offload_hooks.errors import (
     UnknownPluginError,
     UnknownTopicError,
 )
+from offload_hooks.private_files import replacing
+from offload_hooks.shown_urls import masked
 
 _ASKED_WRONGLY = (OptionError, UnknownPluginError, UnknownTopicError, UnknownLedgerError, FileNotFoundError)
 """What makes no sense, and names of what is not there: a tier's root and an object are files that are not found."""
@@ -113,6 +118,9 @@ AuditLogFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the whole trace of an error.")]
 
+_READER_WAIT_S = 5
+"""How long a pipe that no process reads yet is waited for."""
+
 # Lines are broken for people only: what goes into a pipe or file is for `grep`.
 out = Console(width=None if sys.stdout.isatty() else 100_000)
 """What was asked for goes here."""
@@ -139,12 +147,45 @@ def reported(debug: bool, *, failed: int = 1) -> Iterator[None]:
         raise typer.Exit(1) from None
     except (OffloadError, OSError) as error:
         if debug:
-            traceback.print_exception(error)
+            sys.stderr.write(masked("".join(traceback.format_exception(error))))
         else:
             err.print(
-                printable(f"offload: {error}"), style="red", markup=False, highlight=False, soft_wrap=True
+                printable(masked(f"offload: {error}")),
+                style="red",
+                markup=False,
+                highlight=False,
+                soft_wrap=True,
             )
         raise typer.Exit(2 if isinstance(error, _ASKED_WRONGLY) else failed) from None
+
+
+@contextmanager
+def output_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that a user wants output in: replaced when it is whole. A pipe or terminal that is there is written to.
+
+    Raises:
+        OSError: it cannot be written; `ENXIO` for a pipe that no process reads, after some seconds.
+    """
+    kind = stat.S_IFMT(path.stat().st_mode) if path.exists() else 0
+    if kind not in (stat.S_IFIFO, stat.S_IFCHR):
+        with replacing(path) as file:
+            yield file
+        return
+    descriptor = _opened_pipe(path)
+    os.set_blocking(descriptor, True)
+    with os.fdopen(descriptor, "wb") as file:
+        yield file
+
+
+def _opened_pipe(path: Path) -> int:
+    until = monotonic() + _READER_WAIT_S
+    while True:
+        try:
+            return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno != errno.ENXIO or monotonic() > until:
+                raise
+            sleep(0.01)
 
 
 def audit_of(yes: bool, path: Path | None) -> FileAuditLog | None:
@@ -205,7 +246,7 @@ def table_of(*names: str, right: Collection[str] = ()) -> Table:
 
 class _OneLine(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return printable(masked(super().format(record)))
 
 
 def size(count: int | None) -> str:

@@ -29,6 +29,7 @@ MAGIC = 0x504F4353
 VERSION = 1
 _HEAD = struct.Struct(">IIqqII")
 _CHECKSUM = struct.Struct(">I")
+Longs = npt.NDArray[np.int64]
 _LINE = np.dtype([("length", ">i8"), ("crc", ">u4")])
 
 
@@ -37,28 +38,40 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
     return int(google_crc32c.extend(crc, read_only(data))) if len(data) else crc
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BlockChecksums:
     """What is known of an attempt's two objects.
 
     Attributes:
-        blocks: length and CRC-32C of each block of the data object, as they follow one another from byte 0 on; of a
-            MapFile, of each stretch.
+        lengths: of each block of the data object, as they follow one another from byte 0 on (int64); of a MapFile, of
+            each stretch.
+        crcs: the CRC-32C of each (uint32).
     """
 
     index_length: int
     index_crc: int
-    blocks: tuple[tuple[int, int], ...]
+    lengths: Longs
+    crcs: npt.NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, index_length: int, index_crc: int, blocks: Sequence[tuple[int, int]]) -> BlockChecksums:
+        """Given length and CRC-32C of each block."""
+        return cls._of_lines(index_length, index_crc, np.array(blocks, dtype=_LINE))
+
+    @classmethod
+    def _of_lines(cls, index_length: int, index_crc: int, lines: npt.NDArray[np.void]) -> BlockChecksums:
+        return cls(
+            index_length=index_length,
+            index_crc=index_crc,
+            lengths=lines["length"].astype(np.int64),
+            crcs=lines["crc"].astype(np.uint32),
+        )
 
     @property
     def data_length(self) -> int:
         """Of the data object: all blocks together."""
-        return sum(length for length, _ in self.blocks)
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Of the blocks."""
-        return tuple(length for length, _ in self.blocks)
+        # In halves, as a sum of lengths that somebody made up can have more than 64 bits.
+        return (int((self.lengths >> 32).sum()) << 32) + int((self.lengths & 0xFFFFFFFF).sum())
 
 
 def packed_length(blocks: int) -> int:
@@ -74,9 +87,11 @@ def pack_block_checksums(checksums: BlockChecksums) -> bytes:
         checksums.data_length,
         checksums.index_length,
         checksums.index_crc,
-        len(checksums.blocks),
+        len(checksums.lengths),
     )
-    body = head + np.array(list(checksums.blocks), dtype=_LINE).tobytes()
+    lines = np.empty(len(checksums.lengths), _LINE)
+    lines["length"], lines["crc"] = checksums.lengths, checksums.crcs
+    body = head + lines.tobytes()
     return body + _CHECKSUM.pack(crc32c(body))
 
 
@@ -114,11 +129,7 @@ def parse_block_checksums(data: Buffer) -> BlockChecksums:
     lines = np.frombuffer(data, dtype=_LINE, count=count, offset=_HEAD.size)
     if index_length < 0 or (count and int(lines["length"].min()) < 1):
         raise BadLengthError("block checksums have a length that nothing has", offset=8)
-    checksums = BlockChecksums(
-        index_length=index_length,
-        index_crc=index_crc,
-        blocks=tuple(zip(lines["length"].tolist(), lines["crc"].tolist(), strict=True)),
-    )
+    checksums = BlockChecksums._of_lines(index_length, index_crc, lines)
     if checksums.data_length != data_length:
         raise BadLengthError(
             "block checksums do not cover their data object",
@@ -129,10 +140,11 @@ def parse_block_checksums(data: Buffer) -> BlockChecksums:
     return checksums
 
 
-def block_lengths_of(index: ObjectIndex) -> tuple[int, ...]:
-    """The lengths of a data object's blocks as they follow one another, whichever ledgers they are of."""
-    blocks = sorted((block.offset, block.length) for ledger in index.ledgers for block in ledger.blocks)
-    return tuple(length for _, length in blocks)
+def block_lengths_of(index: ObjectIndex) -> Longs:
+    """The lengths of a data object's blocks as they follow one another (int64), whichever ledgers they are of."""
+    offsets = np.concatenate([ledger.blocks.offsets for ledger in index.ledgers])
+    lengths = np.concatenate([ledger.blocks.lengths for ledger in index.ledgers])
+    return lengths[np.argsort(offsets, kind="stable")]
 
 
 class RunningChecksums:
@@ -145,7 +157,7 @@ class RunningChecksums:
     where a block begins.
     """
 
-    def __init__(self, lengths: Sequence[int]) -> None:
+    def __init__(self, lengths: Sequence[int] | Longs) -> None:
         self._borders: npt.NDArray[np.int64] = np.concatenate(
             [[0], np.cumsum(np.asarray(lengths, np.int64))]
         ).astype(np.int64)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from offload_core.codec.protobuf import parse_protobuf
+from offload_core.codec.protobuf import MOST_BYTES_IN_OBJECTS, parse_protobuf, text_of
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfo
 
 
@@ -39,10 +39,18 @@ def parse_ledger_info(data: bytes | memoryview) -> LedgerInfo:
 
     Raises:
         MetadataError: not a protobuf of this type, or the ledger id is missing.
+        BadLengthError: it has more than a MiB.
     """
-    record = parse_protobuf(ManagedLedgerInfo.LedgerInfo, data, "a ledger info")
+    record = parse_protobuf(
+        ManagedLedgerInfo.LedgerInfo, data, "a ledger info", most_bytes=MOST_BYTES_IN_OBJECTS
+    )
     said = record.offloadContext.driverMetadata.properties
-    return replace(from_record(record), properties=tuple((each.key, each.value) for each in said))
+    properties = tuple((_text(each.key), _text(each.value)) for each in said)
+    return replace(from_record(record), properties=properties)
+
+
+def _text(value: str | bytes) -> str:
+    return text_of(value, "a ledger info")
 
 
 def from_record(record: ManagedLedgerInfo.LedgerInfo) -> LedgerInfo:

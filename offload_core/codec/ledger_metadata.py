@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from offload_core.codec.protobuf import parse_protobuf, text_of
+from offload_core.codec.protobuf import MOST_BYTES_IN_OBJECTS, parse_protobuf, text_of
 from offload_proto.bookkeeper_pb2 import LedgerMetadataFormat
 
 
@@ -66,8 +66,9 @@ def parse_ledger_metadata(data: bytes | memoryview) -> LedgerMetadata:
 
     Raises:
         MetadataError: not a protobuf of this type, or a required field is missing.
+        BadLengthError: it has more than a MiB.
     """
-    record = parse_protobuf(LedgerMetadataFormat, data, "ledger metadata")
+    record = parse_protobuf(LedgerMetadataFormat, data, "ledger metadata", most_bytes=MOST_BYTES_IN_OBJECTS)
     return LedgerMetadata(
         write_quorum_size=record.quorumSize,
         ensemble_size=record.ensembleSize,

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from offload_hooks.errors import BadMagicError, OptionError, TruncatedError
+from offload_hooks.json_text import whole_number
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
 FORMAT_VERSION = "1"
@@ -119,10 +120,13 @@ def parse_key(key: str) -> ObjectKey | None:
     match = mapfile or _KEY.fullmatch(key)
     if match is None:
         return None
+    ledger_id = None if match["ledger"] is None else whole_number(match["ledger"])
+    if match["ledger"] is not None and ledger_id is None:
+        return None
     return ObjectKey(
         folder=match["folder"],
         uuid=UUID(match["uuid"]),
-        ledger_id=None if match["ledger"] is None else int(match["ledger"]),
+        ledger_id=ledger_id,
         is_index=match["index"] is not None,
         is_mapfile=mapfile is not None,
     )

@@ -24,6 +24,7 @@ from offload_core.codec.index import (
     block_lengths,
     check_lengths,
     index_blocks,
+    read_block_entries,
 )
 from offload_core.codec.ledger_metadata import LedgerMetadata, pack_ledger_metadata, parse_ledger_metadata
 from offload_core.codec.named_fields import NamedFields
@@ -47,6 +48,7 @@ HEAD_FIELDS = NamedFields(
 )
 _HEAD = HEAD_FIELDS.struct
 _BLOCK = BLOCK_FIELDS.struct
+_GREATEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,15 +123,14 @@ def parse_pip17_index(data: bytes | memoryview, ledger_id: int) -> ObjectIndex:
         )
     with placed(offset=_HEAD.size, ledger_id=ledger_id):
         metadata = parse_ledger_metadata(data[_HEAD.size : _HEAD.size + metadata_length])
-        if metadata.last_entry_id is None:
-            raise MetadataError("the metadata of an offloaded ledger has no last entry")
+        last = metadata.last_entry_id
+        if last is None or last == _GREATEST:
+            raise MetadataError("the metadata of an offloaded ledger has no last entry", found=last)
     blocks_at = _HEAD.size + metadata_length
-    entries = [
-        BlockEntry(first_entry_id=first, part_number=part, offset=offset)
-        for first, part, offset in _BLOCK.iter_unpack(data[blocks_at : blocks_at + count * _BLOCK.size])
-    ]
+    entries = read_block_entries(data, count, blocks_at)
     with placed(offset=blocks_at, ledger_id=ledger_id):
-        blocks = index_blocks(entries, block_lengths(entries, data_length), metadata.last_entry_id + 1)
+        lengths = block_lengths(entries["offset"], data_length)
+        blocks = index_blocks(entries, lengths, last + 1)
         if blocks[0].offset != 0 or blocks[0].first_entry_id != 0:
             raise BadLengthError(
                 "a PIP-17 object does not begin with its ledger's entry 0",

@@ -6,17 +6,26 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from offload_hooks.errors import MetadataError
+from offload_hooks.errors import BadLengthError, MetadataError
 
 _Record = TypeVar("_Record", bound=Message)
 
 
-def parse_protobuf(kind: type[_Record], data: bytes | memoryview, what: str) -> _Record:
+MOST_BYTES_IN_OBJECTS = 1 << 20
+"""Of a record in an index. Fields of a few bytes become values of a hundred, so a larger one is refused before."""
+
+
+def parse_protobuf(
+    kind: type[_Record], data: bytes | memoryview, what: str, *, most_bytes: int | None = None
+) -> _Record:
     """Decode a record; `what` names it in errors.
 
     Raises:
         MetadataError: not a protobuf of this type, or a required field is missing.
+        BadLengthError: it has more than `most_bytes`.
     """
+    if most_bytes is not None and len(data) > most_bytes:
+        raise BadLengthError(f"{what} is too long", expected=f"at most {most_bytes} bytes", found=len(data))
     record = kind()
     try:
         record.ParseFromString(bytes(data))

@@ -14,6 +14,7 @@ from typing import Self
 
 from offload_core.codec.filtered_objects import has_gaps
 from offload_hooks.errors import MetadataError
+from offload_hooks.json_text import WHOLE
 
 LOST_KEY = "pulsaroffloadlost"
 REPAIRED_FROM_KEY = "pulsaroffloadrepairedfrom"
@@ -84,6 +85,8 @@ def parse_lost(text: str) -> LostEntries:
     ranges = tuple(
         (int(each[1]), int(each[2]), int(each[3] or each[2]) + 1) for each in parts if each is not None
     )
+    if max(int(match["count"]), *(max(each) for each in ranges), 0) not in WHOLE:
+        raise MetadataError("what an object says of lost entries has too large numbers", found=text[:80])
     return LostEntries(count=int(match["count"]), ranges=ranges, is_all=match["more"] is None)
 
 

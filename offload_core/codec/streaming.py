@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.index import (
     BLOCK_FIELDS,
@@ -17,6 +20,7 @@ from offload_core.codec.index import (
     block_lengths,
     check_lengths,
     index_blocks,
+    read_block_entries,
 )
 from offload_core.codec.ledger_info import LedgerInfo, pack_ledger_info, parse_ledger_info
 from offload_core.codec.named_fields import NamedFields
@@ -25,6 +29,9 @@ from offload_hooks.errors import BadLengthError, BadMagicError, IndexMismatchErr
 
 LEAST_PADDING_BYTES = 4
 """What must stay free at a streaming block's end so that Pulsar's reader finds the end of its entries."""
+
+MOST_LEDGERS = 1 << 16
+"""An index of more is refused: a ledger takes 40 bytes there, and a kilobyte as a value."""
 
 HEAD_FIELDS = NamedFields(
     ("magic", "I"), ("index length", "i"), ("data object length", "q"), ("block header length", "q")
@@ -65,18 +72,20 @@ def parse_streaming_index(data: bytes | memoryview) -> ObjectIndex:
     check_lengths(data_length, header_length)
     stored = _read_ledgers(data[:length])
     with placed(offset=_HEAD.size):
-        lengths = block_lengths([entry for _, entries in stored for entry in entries], data_length)
+        lengths = block_lengths(np.concatenate([entries["offset"] for _, entries in stored]), data_length)
     ledgers = []
+    begin = 0
     for info, entries in stored:
         with placed(offset=_HEAD.size, ledger_id=info.ledger_id):
-            blocks = index_blocks(entries, lengths, None)
+            blocks = index_blocks(entries, lengths[begin : begin + len(entries)], None)
+        begin += len(entries)
         ledgers.append(LedgerIndex(ledger_id=info.ledger_id, metadata=info, blocks=blocks))
     return ObjectIndex(object_format=ObjectFormat.STREAMING, data_length=data_length, ledgers=tuple(ledgers))
 
 
-def _read_ledgers(data: bytes | memoryview) -> list[tuple[LedgerInfo, list[BlockEntry]]]:
+def _read_ledgers(data: bytes | memoryview) -> list[tuple[LedgerInfo, npt.NDArray[np.void]]]:
     position = _HEAD.size
-    stored: dict[int, tuple[LedgerInfo, list[BlockEntry]]] = {}
+    stored: dict[int, tuple[LedgerInfo, npt.NDArray[np.void]]] = {}
     while position < len(data) or not stored:
         if len(data) - position < _LEDGER.size:
             raise TruncatedError(
@@ -103,13 +112,9 @@ def _read_ledgers(data: bytes | memoryview) -> list[tuple[LedgerInfo, list[Block
                     expected=f"ledger {ledger_id}, once",
                     found=f"metadata of ledger {info.ledger_id}",
                 )
-        stored[ledger_id] = (
-            info,
-            [
-                BlockEntry(first_entry_id=first, part_number=part, offset=offset)
-                for first, part, offset in _BLOCK.iter_unpack(data[blocks_at:end])
-            ],
-        )
+            if len(stored) == MOST_LEDGERS:
+                raise BadLengthError("an index lists too many ledgers", expected=f"at most {MOST_LEDGERS}")
+        stored[ledger_id] = info, read_block_entries(data, count, blocks_at)
         position = end
     return list(stored.values())
 

@@ -7,6 +7,7 @@ from offload_core.configuration.tree import (
     HotTierSettings,
     MetadataSettings,
     ServiceSettings,
+    TenantPlace,
     TierSettings,
     TokenSettings,
 )
@@ -17,6 +18,7 @@ __all__ = [
     "HotTierSettings",
     "MetadataSettings",
     "ServiceSettings",
+    "TenantPlace",
     "TierSettings",
     "TokenSettings",
     "load_configuration",

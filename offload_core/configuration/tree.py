@@ -39,7 +39,7 @@ class Section(BaseModel):
 class MetadataSettings(Section):
     """Where managed ledgers' records and policies are: a metadata store's URL and its options."""
 
-    url: str | None = None
+    url: Annotated[str | None, Field(repr=False)] = None
     options: Options = Field(default_factory=dict)
 
 
@@ -62,9 +62,13 @@ class UploadSettings(Section):
 
     Attributes:
         niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
+        silence_timeout_s: after so long without a sign of life such a process is replaced.
+        block_timeout_s: after so long without an answer to one block it is, too, and its blocks fail.
     """
 
     niceness: Annotated[int, Field(ge=0, le=19)] | None = None
+    silence_timeout_s: Annotated[float, Field(ge=1, le=3600)] = 15.0
+    block_timeout_s: Annotated[float, Field(ge=1, le=86400)] = 3600.0
 
 
 class StreamingLimits(Section):
@@ -108,14 +112,49 @@ class TokenSettings(Section):
     tenant_admin_roles: dict[str, frozenset[str]] = Field(default_factory=dict)
 
 
+MAX_REQUESTS = 32
+"""As many requests as have a thread at the same time."""
+
+
+class TenantPlace(Section):
+    """A place where tenants may have their topics offloaded to.
+
+    Attributes:
+        tenants: which ones; none for all of them.
+        driver: the driver. endpoint, bucket: the store's URL and the bucket or container, if the driver has them;
+            without an endpoint a policy must name none.
+        prefix: what the prefix that a policy names must be, or be below; none for any.
+        root: of the driver `local`, the folder that a policy's root must be, or be below.
+        options: what else a policy may and must name, by the driver's names.
+    """
+
+    tenants: frozenset[str] = frozenset()
+    driver: str
+    endpoint: str = ""
+    bucket: str = ""
+    prefix: str = ""
+    root: Path | None = None
+    options: Options = Field(default_factory=dict)
+
+
 class ServiceSettings(Section):
     """The REST service: where it listens, by which certificate, and whose tokens it takes.
 
     Attributes:
+        tenant_places: where tenants' roles may have topics offloaded to, besides where the broker's policies say;
+            none: nowhere else.
+        tenant_filters: the filters that they may name.
         upkeep_interval_s: how often it looks what is to be offloaded.
-        upkeep_threads: how many topics are kept at the same time.
-        offload_threads: how many topics are offloaded at the same time of those that it is asked for.
+        upkeep_threads: how many topics of a tenant are kept at the same time; those of others have one more.
+        offload_threads: how many topics of a tenant are offloaded at the same time of those that it is asked for;
+            those of others have one more.
         stop_timeout_s: how long it may take to end, from when it answers no more.
+        max_connections: how many there may be, at most half of the descriptors that the process may have; None for
+            1,000.
+        max_requests: how many requests are answered at the same time.
+        max_requests_per_tenant: how many of a tenant, and how many of a superuser's role.
+        request_timeout_s: how long a request may take to come, from when its connection was accepted or the answer
+            before it was sent.
     """
 
     host: str = "127.0.0.1"
@@ -123,10 +162,16 @@ class ServiceSettings(Section):
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     tokens: TokenSettings = TokenSettings()
+    tenant_places: tuple[TenantPlace, ...] = ()
+    tenant_filters: frozenset[str] = frozenset(("disabled", "transactions"))
     upkeep_interval_s: Annotated[float, Field(gt=0)] = 10.0
     upkeep_threads: Annotated[int, Field(ge=1, le=1000)] = 2
     offload_threads: Annotated[int, Field(ge=1, le=1000)] = 4
     stop_timeout_s: Annotated[float, Field(ge=0, le=3600)] = 10.0
+    max_connections: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    max_requests: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] = MAX_REQUESTS
+    max_requests_per_tenant: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] = 8
+    request_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 20.0
 
 
 class Configuration(Section):

@@ -6,7 +6,6 @@ checked before anything is decided by them.
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreError
+from offload_hooks.json_text import read_json
 
 EXAMPLE = "example:"
 """Before the name of a file that comes along."""
@@ -69,7 +69,7 @@ class Prices(BaseModel):
     source: str = ""
     is_example: bool = False
     currency: Text
-    gb_bytes: Annotated[int, Field(ge=1)] = 1 << 30
+    gb_bytes: Annotated[int, Field(ge=1, le=1 << 40)] = 1 << 30
     egress_per_gb: Price = 0.0
     default_class: Text
     classes: Annotated[dict[str, StorageClass], Field(min_length=1)]
@@ -188,13 +188,19 @@ def load_prices(place: str | os.PathLike[str]) -> Prices:
 def parse_prices(text: str, name: str) -> Prices:
     """The prices in a text, of the file `name`; errors as of `load_prices`."""
     try:
-        values: Any = json.loads(text) if name.endswith(".json") else tomllib.loads(text)
-        prices = Prices.model_validate(values)
+        prices = Prices.model_validate(_values(text, name))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the file"
         raise OptionError(f"a file of prices is wrong: {place}: {first['msg']}", found=name) from None
-    except (ValueError, RecursionError) as error:
-        raise OptionError(f"a file of prices is none: {error}", found=name) from None
     prices.tariff()
     return prices
+
+
+def _values(text: str, name: str) -> Any:
+    if name.endswith(".json"):
+        return read_json(text, "a file of prices", error=OptionError, key=name)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise OptionError(f"a file of prices is none: {error}", found=name) from None

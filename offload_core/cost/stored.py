@@ -159,7 +159,7 @@ def _measured(stored: StoredObject, classes: Iterable[StorageClass], now: dateti
         sizes.append(HEAD_BYTES + -(-(stored.data_bytes or 0) // CHUNK_BYTES) * CHECKSUM_BYTES)
     parts = 1
     if stored.index is not None and not stored.key.is_mapfile:
-        parts = sum(len(ledger.blocks) for ledger in stored.index.ledgers)
+        parts = sum(ledger.block_count for ledger in stored.index.ledgers)
     days = 0.0 if stored.modified_at is None else (now - stored.modified_at) / _DAY
     least_sizes = {each.minimum_object_bytes for each in classes} - {0}
     least_days = {each.minimum_days for each in classes} - {0}

@@ -73,6 +73,7 @@ def examine(
     *,
     read_only: bool = False,
     throughput_bytes: int = measuring.DEFAULT_BYTES,
+    private: Callable[[], Finding] | None = None,
     on_begin: Callable[[str], None] = lambda _: None,
 ) -> Diagnosis:
     """Check what a tier can do and whether it keeps what the hooks promise. Raises nothing of the store's.
@@ -81,11 +82,14 @@ def examine(
         tier: the tier; other writers and readers do not disturb, and are not disturbed.
         read_only: write nothing; only what is there is listed and read.
         throughput_bytes: how many bytes throughput is measured with, at least 1.
+        private: looks at files of this machine, see `exposure`; None to leave them.
         on_begin: is told each check's name before it is made.
     """
     if throughput_bytes < 1:
         raise OptionError("throughput is measured with at least one byte", found=throughput_bytes)
     checks = reading_checks(throughput_bytes) if read_only else writing_checks(throughput_bytes)
+    if private is not None:
+        checks = (*checks, Check("private files", lambda _: private()))
     probe = Probe(tier)
     results: list[CheckResult] = []
     interrupted = False

@@ -25,6 +25,7 @@ from offload_core.catalogue import TopicName
 from offload_core.export.model import ExportedFile
 from offload_core.scan import Position
 from offload_hooks.errors import OffloadError, OptionError, StoreError
+from offload_hooks.shown_urls import shown_url
 
 APPLICATION = "pulsar-offload"
 PARTITIONS = {"topic": pa.string(), "date": pa.date32()}
@@ -96,7 +97,7 @@ class DeltaTarget:
             )
         except CommitFailedError as error:
             raise StoreError(
-                f"the Delta table at {self._url} was changed meanwhile: {error}",
+                f"the Delta table at {shown_url(self._url)} was changed meanwhile: {error}",
                 hint="Nothing of this commit is in it. Let one export at a time write to a table.",
             ) from error
         table.update_incremental()
@@ -144,7 +145,7 @@ class _DeltaSink:
 class DeltaPlace:
     """The folder of a table, written by Delta's own file system."""
 
-    url: str
+    url: str = field(repr=False)
     options: Mapping[str, str] = field(repr=False)
     attempt: str
 

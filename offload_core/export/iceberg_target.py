@@ -26,9 +26,11 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import DayTransform, IdentityTransform
 
 from offload_core.catalogue import TopicName
+from offload_core.export.manifest import positions_in
 from offload_core.export.model import ExportedFile
-from offload_core.scan import Position, parse_position
-from offload_hooks.errors import MetadataError, OffloadError, OptionError, StoreError, UnsupportedVersionError
+from offload_core.scan import Position
+from offload_hooks.errors import MetadataError, OffloadError, OptionError, StoreError
+from offload_hooks.json_text import JsonObject
 
 STATE = "pulsar-offload.export"
 VERSION = 1
@@ -153,26 +155,9 @@ def parse_state(table: Table) -> ExportState:
     text = table.properties.get(STATE)
     if text is None:
         return ExportState()
-    try:
-        document = json.loads(text)
-        version, number = document["version"], document["number"]
-        if type(version) is int and version > VERSION:
-            raise UnsupportedVersionError(
-                f"the table's property {STATE} is of a newer version than this program knows",
-                expected=f"{VERSION} or less",
-                found=version,
-                hint="Upgrade pulsar-offload.",
-            )
-        if version != VERSION or type(number) is not int:
-            raise ValueError(f"version {version!r}, number {number!r}")
-        positions = {
-            TopicName(topic): parse_position(position) for topic, position in document["positions"].items()
-        }
-    except UnsupportedVersionError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError, OptionError, RecursionError) as error:
-        raise MetadataError(f"the table's property {STATE} is not what an export writes: {error}") from error
-    return ExportState(number=number, positions=positions)
+    fields = JsonObject.read(text, f"the table's property {STATE}", error=MetadataError)
+    fields.check_version(VERSION)
+    return ExportState(number=fields.integer("number"), positions=positions_in(fields))
 
 
 class _IcebergSink:
@@ -232,7 +217,5 @@ def open_iceberg(text: str, properties: Mapping[str, str]) -> IcebergTarget:
     """The target `CATALOG/NAMESPACE.TABLE`; the catalog by pyiceberg's configuration and these properties."""
     name, separator, identifier = text.partition("/")
     if not separator or not name or "." not in identifier.strip("."):
-        raise OptionError(
-            "this names no Iceberg table", expected="iceberg:CATALOG/NAMESPACE.TABLE", found=f"iceberg:{text}"
-        )
+        raise OptionError("this names no Iceberg table", expected="iceberg:CATALOG/NAMESPACE.TABLE")
     return IcebergTarget(load_catalog(name, **properties), identifier)

@@ -18,7 +18,8 @@ from offload_core.catalogue import TopicName
 from offload_core.export.model import ExportedFile, StagedUpload
 from offload_core.scan import Position, parse_position
 from offload_hooks import BlockReceipt, Upload
-from offload_hooks.errors import MetadataError, OptionError, UnsupportedVersionError
+from offload_hooks.errors import MetadataError, OptionError
+from offload_hooks.json_text import WHOLE, JsonObject
 
 VERSION = 1
 FOLDER = "_offload_export/"
@@ -67,38 +68,33 @@ def decode_manifest(data: bytes | memoryview, key: str) -> Manifest:
     Raises:
         UnsupportedVersionError, MetadataError.
     """
+    fields = JsonObject.read(
+        bytes(data), "an export's manifest", error=MetadataError, key=key, max_bytes=MAX_MANIFEST_BYTES
+    )
+    fields.check_version(VERSION)
     try:
-        document = json.loads(bytes(data))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise MetadataError("an export's manifest is not JSON", key=key) from error
-    version = document.get("version") if isinstance(document, dict) else None
-    if type(version) is not int or version < 1:
-        raise MetadataError("an export's manifest has no version", key=key, expected=VERSION, found=version)
-    if version > VERSION:
-        raise UnsupportedVersionError(
-            "an export's manifest is of a newer version than this program knows",
-            key=key,
-            expected=f"{VERSION} or less",
-            found=version,
-            hint="Upgrade pulsar-offload.",
-        )
-    try:
-        manifest = Manifest(
-            number=_typed(document["number"], int),
-            committed_at=datetime.fromisoformat(document["committed_at"]),
-            positions={
-                TopicName(_typed(topic, str)): parse_position(position)
-                for topic, position in document["positions"].items()
-            },
-            files=tuple(_decode_file(file) for file in document["files"]),
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, OptionError) as error:
-        raise MetadataError(
-            f"an export's manifest lacks a field, or it is of another kind: {error}", key=key
-        ) from error
+        committed_at = datetime.fromisoformat(fields.text("committed_at"))
+    except ValueError:
+        raise fields.wrong("committed_at", "a time as in ISO 8601") from None
+    manifest = Manifest(
+        number=fields.integer("number"),
+        committed_at=committed_at,
+        positions=positions_in(fields),
+        files=tuple(map(_decode_file, fields.nested_objects("files"))),
+    )
     if manifest.key != key:
         raise MetadataError("an export's manifest is not the one of its name", key=key, found=manifest.number)
     return manifest
+
+
+def positions_in(fields: JsonObject) -> dict[TopicName, Position]:
+    """How far each topic is exported: the field `positions` of a manifest, or of a table's state.
+
+    Raises:
+        MetadataError: the field is not there, or of another kind.
+    """
+    positions = fields.nested("positions")
+    return {TopicName(topic): _position(positions, topic) for topic in positions.values}
 
 
 def _encode_file(file: ExportedFile) -> dict[str, Any]:
@@ -121,34 +117,36 @@ def _encode_staged(staged: StagedUpload) -> dict[str, Any]:
     }
 
 
-def _decode_file(document: Mapping[str, Any]) -> ExportedFile:
-    key = _typed(document["key"], str)
-    upload = document["upload"]
+def _decode_file(fields: JsonObject) -> ExportedFile:
+    key = fields.text("key")
     return ExportedFile(
         key=key,
-        topic=_typed(document["topic"], str),
-        date=None if document["date"] is None else _typed(document["date"], str),
-        rows=_typed(document["rows"], int),
-        size_bytes=_typed(document["size_bytes"], int),
-        first=parse_position(document["first"]),
-        last=parse_position(document["last"]),
-        staged=None if upload is None else _decode_staged(upload, key),
+        topic=fields.text("topic"),
+        date=fields.optional_text("date"),
+        rows=fields.integer("rows"),
+        size_bytes=fields.integer("size_bytes"),
+        first=_position(fields, "first"),
+        last=_position(fields, "last"),
+        staged=None if fields.values.get("upload") is None else _decode_staged(fields.nested("upload"), key),
     )
 
 
-def _decode_staged(document: Mapping[str, Any], key: str) -> StagedUpload:
+def _decode_staged(fields: JsonObject, key: str) -> StagedUpload:
     receipts = []
     offset = 0
-    for number, (length, tag) in enumerate(document["blocks"], 1):
-        receipts.append(
-            BlockReceipt(part_number=number, offset=offset, length=_typed(length, int), tag=_typed(tag, str))
-        )
+    for number, block in enumerate(fields.array("blocks"), 1):
+        match block:
+            case [int(length), str(tag)] if type(length) is int and length in WHOLE:
+                receipts.append(BlockReceipt(part_number=number, offset=offset, length=length, tag=tag))
+            case _:
+                raise fields.wrong("blocks", "a list of lengths with tags")
         offset += length
-    upload = Upload(key=key, upload_id=_typed(document["id"], str))
+    upload = Upload(key=key, upload_id=fields.text("id"))
     return StagedUpload(upload=upload, receipts=tuple(receipts))
 
 
-def _typed(value: Any, kind: type[Any]) -> Any:
-    if type(value) is not kind:
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value
+def _position(fields: JsonObject, name: str) -> Position:
+    try:
+        return parse_position(fields.text(name))
+    except OptionError as error:
+        raise fields.wrong(name, "a position, as ledger:entry:batch") from error

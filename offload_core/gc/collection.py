@@ -16,8 +16,12 @@ from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Outcome, Summary
 from offload_core.gc.survey import Survey
+from offload_core.metadata.deletion_claim import release_claim
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError
+
+_CLAIM_MS = 3_600_000
+"""So old is the claim of a process that is gone."""
 
 
 class Collection:
@@ -101,7 +105,8 @@ class Collection:
                         yield each
 
                 garbage = counted()
-                if audit is None or summary.why_incomplete is not None:
+                deletes = audit is not None and summary.why_incomplete is None
+                if audit is None or not deletes:
                     outcomes: Iterator[Outcome | OffloadError] = (
                         Outcome(garbage=each) for each in islice(garbage, limit)
                     )
@@ -116,6 +121,9 @@ class Collection:
                     summary.count(outcome)
                     self._listener(summary)
                     yield outcome
+                if deletes and isinstance(records, StoreRecords) and records.writable is not None:
+                    for topic in finder.unrecorded:
+                        release_claim(records.writable, records.name(topic), self._scope.now_ms() - _CLAIM_MS)
                 # in this order: what is drawn and did not come is beyond the limit
                 summary.is_limited = drawn > came or next(garbage, None) is not None
 

@@ -44,6 +44,7 @@ class Finder:
 
     Attributes:
         owners: whose objects are whose, once records were read.
+        unrecorded: topics that were listed and have no record, once records were read.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Finder:
         self._before = scope.before
         self._topics: frozenset[TopicName] = frozenset()
         self.owners = Owners(folder=scope.folder, clusters=(), is_shared=scope.is_shared)
+        self.unrecorded: list[TopicName] = []
 
     # --- listing -------------------------------------------------------------------------------
 
@@ -98,7 +100,10 @@ class Finder:
         """Note what all records name. `StoreError`: they cannot be read."""
         self._topics = frozenset(topics)
         for begin in range(0, len(topics), _TOPICS_AT_ONCE):
-            for topic, info in read_each(records, topics[begin : begin + _TOPICS_AT_ONCE]):
+            some = topics[begin : begin + _TOPICS_AT_ONCE]
+            found = dict(read_each(records, some))
+            self.unrecorded += [topic for topic in some if topic not in found]
+            for topic, info in found.items():
                 named = info if isinstance(info, FormatError) else _namings(info)
                 if isinstance(named, FormatError):
                     self._summary.why_incomplete = f"the record of {topic} cannot be read: {named}"

@@ -62,6 +62,7 @@ class Garbage:
         pair: the objects; None for an upload.
         upload: None for objects.
         topic, ledger_ids: whose it is, where that is known.
+        managed_ledger: the topic's, by the name that the objects or their record have.
         stands_in: it was made to stand in for a copy that records may still name.
         modified_at: of the younger of the objects, or when the upload was begun.
     """
@@ -76,6 +77,7 @@ class Garbage:
     size_bytes: int | None
     modified_at: datetime
     stands_in: bool = False
+    managed_ledger: str | None = None
 
     @property
     def uuid(self) -> UUID | None:

@@ -18,7 +18,7 @@ from offload_core.codec.object_format import ObjectKey
 from offload_core.gc.garbage import Garbage, Kind, objects_of
 from offload_core.gc.naming import Naming, naming_of, namings
 from offload_core.gc.survey import Surveyed
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, has_hot_copy
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.tier import Tier
 
 ELSEWHERE = "it lies in another folder"
@@ -179,7 +179,7 @@ def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: 
     """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
     if ledger.is_condemned:
         return True
-    if not has_hot_copy(ledger) and check_coverage(ledger) is not None:
+    if not ledger.has_hot_copy and check_coverage(ledger) is not None:
         return False
     for copy in recorded_copies(topic, ledger, folder):
         if copy.unfinished is not None:
@@ -213,4 +213,5 @@ def _garbage(
         size_bytes=sum(each.size_bytes for each in objects_of(found.pair)),
         modified_at=found.youngest,
         stands_in=found.stands_in,
+        managed_ledger=found.topic,
     )

@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
 from offload_hooks.errors import StoreError
+from offload_hooks.private_files import open_file, sync_directory
 
 VERSION = 1
 
@@ -48,15 +49,19 @@ def written_receipt(path: str | os.PathLike[str], about: dict[str, Any]) -> Iter
     target = Path(path)
     unfinished = target.with_name(f"{target.name}.unfinished")
     try:
-        if target.exists():
+        if os.path.lexists(target):
             raise StoreError("a receipt is not overwritten", key=str(target))
-        with unfinished.open("w", encoding="ascii") as file:
+        with suppress(FileNotFoundError):
+            unfinished.unlink()  # of one that was killed
+        descriptor = open_file(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
             head = json.dumps({"version": VERSION, "begun_at": _now()} | about)
             file.write(f'{head[:-1]}, "deleted": [')
             yield Receipt(file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(target)
+        sync_directory(target.absolute().parent)
     except OSError as error:
         if isinstance(error, StoreError):
             raise

@@ -3,7 +3,10 @@
     1. the topic's record is read once more, and the objects are judged by it
     2. each object is looked at: as large and as old as it was listed, and no other half has come
     3. an attempt that was not given up is given up in the record, by compare-and-set
-    4. audit log; then the indexes, then the data
+    4. audit log; then the indexes
+    5. of what no record names: a claim in the record, by compare-and-set, which fails if that has changed. Then it is
+       judged anew, and the index of what is needed by now is put back
+    6. then the data
 
 Some topics go at once, and some objects of a topic by one call. A crash leaves halves, which are found the next time.
 """
@@ -12,16 +15,17 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
 from offload_core.catalogue import Records, read_each
+from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
-from offload_core.codec.object_format import parse_key
+from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.gc.attempts import forget, give_up
 from offload_core.gc.garbage import Garbage, Kind
 from offload_core.gc.judging import Kept, judge_named, judge_unnamed
@@ -31,9 +35,11 @@ from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Outcome
 from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.offload.attempt_objects import delete_attempt, delete_objects
+from offload_core.metadata.deletion_claim import claimed, is_claim
+from offload_core.offload.attempt_objects import delete_attempt, delete_unless
 from offload_core.tier import Tier
 from offload_hooks.errors import (
+    AccessDeniedError,
     AttemptError,
     FormatError,
     ObjectNotFoundError,
@@ -41,6 +47,7 @@ from offload_hooks.errors import (
     OptionError,
     StoreError,
     UnknownTopicError,
+    VersionConflictError,
     placed,
 )
 from offload_hooks.values import ListedObject
@@ -53,6 +60,9 @@ _TOGETHER = 16
 
 _TIME_TOLERANCE_S = 1.0
 """Stores tell the time of an object in whole seconds in one answer, and exactly in another."""
+
+_CLAIMS = 10
+"""Others may write a topic's record between its reading and the claim; then it is judged once more."""
 
 _NAMED = (Kind.FAILED, Kind.UNFINISHED, Kind.CONDEMNED, Kind.REPLACED)
 
@@ -125,12 +135,92 @@ class Removal:
                 continue
             outcomes.append(Outcome(garbage=each, is_deleted=why is None, why_kept=why))
         if due:
-            for each in due:
-                self._record(each)
-            with placed(key=due[0].key):
-                delete_objects(self.tier, [each.pair.key for each in due if each.pair is not None])
-            outcomes += [Outcome(garbage=each, is_deleted=True) for each in due]
+            assert not isinstance(info, str)
+            outcomes += self._remove_unnamed(due, info)
         return outcomes
+
+    def _remove_unnamed(
+        self, due: Sequence[Garbage], info: ManagedLedgerInfo | None
+    ) -> Iterator[Outcome | OffloadError]:
+        """Objects of one topic that its record did not name, if it still does not when their indexes are gone."""
+        by_key = {each.pair.key: each for each in due if each.pair is not None}
+        needed: dict[ObjectKey, str] = {}
+        for each in due:
+            self._record(each)
+        with placed(key=due[0].key):
+            delete_unless(self.tier, list(by_key), partial(self._needed, by_key, info, needed))
+        for key, each in by_key.items():
+            why = needed.get(key)
+            if why is not None:
+                self._record_kept(each, why)
+            yield Outcome(garbage=each, is_deleted=why is None, why_kept=why)
+
+    @contextmanager
+    def _needed(
+        self, due: Mapping[ObjectKey, Garbage], info: ManagedLedgerInfo | None, needed: dict[ObjectKey, str]
+    ) -> Iterator[Collection[ObjectKey]]:
+        """Claim the records that objects were judged by, or those that are there by now; what is needed by these.
+
+        Args:
+            needed: takes these objects, with the reasons.
+        """
+        for _ in range(_CLAIMS):
+            with ExitStack() as claims:
+                if self._is_claimed(claims, [each for key, each in due.items() if key not in needed], info):
+                    yield needed
+                    return
+            now = self._read_anew(due.values())
+            if isinstance(now, str):
+                needed |= dict.fromkeys(due, now)
+            else:
+                info = now
+                copies = NamedCopies(self.tier, self.scope.folder, self.elsewhere)
+                for key, each in due.items():
+                    why = None if key in needed else self._why_needed(each, info, copies)
+                    if why is not None:
+                        needed[key] = why
+        needed |= dict.fromkeys(due.keys() - needed.keys(), "its topic's record changes all the time")
+        yield needed
+
+    def _is_claimed(self, claims: ExitStack, due: Sequence[Garbage], info: ManagedLedgerInfo | None) -> bool:
+        """Claim their deletion, if the records are those that they were judged by; only read what is not ours."""
+        if not due:
+            return True
+        if self.writable is None:
+            return self._read_anew(due) == info
+        now_ms = self.scope.now_ms()
+        try:
+            return all(
+                claims.enter_context(claimed(self.writable, name, info, now_ms))
+                for name in sorted(self._names(due, info))
+            )
+        except VersionConflictError:
+            return False
+        except (OptionError, FormatError, AccessDeniedError):  # a live Pulsar's, which is not to be written
+            return self._read_anew(due) == info
+
+    def _read_anew(self, due: Iterable[Garbage]) -> ManagedLedgerInfo | str | None:
+        """The record of their topic, also under a name that has none when records were listed; as `_read`."""
+        due = list(due)
+        info = self._read(due[0])
+        if info is not None or self.writable is None:
+            return info
+        for name in self._names(due, None):
+            known = self.writable.read(name)
+            if known is not None and not is_claim(known.info):
+                return known.info
+        return info
+
+    def _names(self, due: Iterable[Garbage], info: ManagedLedgerInfo | None) -> set[str]:
+        """Where the record of their topic is; or may come to be: as the objects say, or as Pulsar encodes it."""
+        names = set()
+        for each in due:
+            assert each.topic is not None
+            found = self.records.name(each.topic) if isinstance(self.records, StoreRecords) else None
+            if info is None and each.managed_ledger is not None:
+                names.add(each.managed_ledger)
+            names.add(found or managed_ledger_of_topic(each.topic))
+        return names
 
     def _read(self, garbage: Garbage) -> ManagedLedgerInfo | str | None:
         """The record of its topic as it is now; why it is not known, in words."""
@@ -141,13 +231,21 @@ class Removal:
 
     def _why_kept(self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies) -> str | None:
         """Why it stays after all; None if it goes."""
-        topic, pair = garbage.topic, garbage.pair
-        if pair is None:
+        if garbage.pair is None:
             key = parse_key(garbage.key)
             named = None if key is None else naming_of(info, key.uuid)
             is_at_it = named is not None and named.naming is Naming.UNFINISHED and garbage.kind is Kind.UPLOAD
             return "an attempt has begun" if is_at_it else None
+        why = self._why_needed(garbage, info, copies)
+        return why or (None if self._is_as_listed(garbage) else "it has changed since it was listed")
+
+    def _why_needed(
+        self, garbage: Garbage, info: ManagedLedgerInfo | None, copies: NamedCopies
+    ) -> str | None:
+        """Why objects stay by their topic's record; None if they go."""
+        topic, pair = garbage.topic, garbage.pair
         assert topic is not None
+        assert pair is not None
         found = Surveyed(
             number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
         )
@@ -163,9 +261,7 @@ class Removal:
             )
         else:
             judged = judge_unnamed(found, topic, info, self.scope.folder, copies.holds)
-        if isinstance(judged, Kept):
-            return judged.why
-        return None if self._is_as_listed(garbage) else "it has changed since it was listed"
+        return judged.why if isinstance(judged, Kept) else None
 
     def _is_as_listed(self, garbage: Garbage) -> bool:
         assert garbage.pair is not None
@@ -247,6 +343,19 @@ class Removal:
                     uuid=garbage.uuid,
                 )
             )
+
+    def _record_kept(self, garbage: Garbage, why: str) -> None:
+        """Say in the audit log that what was about to be deleted is there, as it was."""
+        self.audit.record(
+            Change(
+                action=ChangeAction.WRITE,
+                why=f"it is not deleted, its index was put back: {why}",
+                managed_ledger=garbage.managed_ledger,
+                ledger_id=garbage.ledger_ids[0] if garbage.ledger_ids else None,
+                uuid=garbage.uuid,
+                key=garbage.key,
+            )
+        )
 
 
 class _Batches:

@@ -17,6 +17,7 @@ from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.codec.object_format import parse_key
 from offload_core.gc.garbage import objects_of
 from offload_core.gc.naming import NamedAttempt, Naming
+from offload_hooks.json_text import read_json
 from offload_hooks.values import ListedObject, StaleUpload, Upload
 
 _TABLES = """
@@ -234,7 +235,7 @@ def _surveyed(row: Sequence[Any]) -> Surveyed:
     ) = row[:12]
     parsed = parse_key(key)
     assert parsed is not None
-    lone = {name: _listed(*listed) for name, listed in json.loads(beside or "{}").items()}
+    lone = {name: _listed(*listed) for name, listed in read_json(beside or "{}", "a row").items()}
     pair = Pair(
         key=parsed,
         data=_listed(parsed.data_key, data_size, data_at),
@@ -249,7 +250,7 @@ def _surveyed(row: Sequence[Any]) -> Surveyed:
         topic=topic,
         cluster=cluster,
         is_sound=bool(is_sound),
-        ledger_ids=tuple(json.loads(ledgers or "[]")),
+        ledger_ids=tuple(read_json(ledgers or "[]", "a row")),
         stands_in=bool(stands),
     )
 

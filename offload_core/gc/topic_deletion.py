@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from offload_core.audit import AuditLog
-from offload_core.catalogue import Records, TopicName, require_complete
+from offload_core.catalogue import Records, TopicName, read_each, require_complete
 from offload_core.gc.collection import Collection
 from offload_core.gc.scope import Scope
 from offload_core.gc.summary import Outcome, Summary
@@ -55,7 +55,8 @@ class TopicDeletion:
     def live_topics(self) -> list[TopicName]:
         """Those of the topics that have a managed ledger. `OptionError`: the records are not complete."""
         with self._records() as records:
-            return [topic for topic in require_complete(records) if self._scope.is_wanted(topic)]
+            wanted = [topic for topic in require_complete(records) if self._scope.is_wanted(topic)]
+            return [topic for topic, _ in read_each(records, wanted)]  # not those of which it is only claimed
 
     def check_deleted(self) -> None:
         """Refuse topics that have a managed ledger (`OptionError`): somebody reads and writes them."""

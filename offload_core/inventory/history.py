@@ -183,7 +183,7 @@ def _of_record(record: LedgerRecord) -> Iterator[Event]:
         place = _place(context.driver, record.ledger_id)
         what = Happened.OFFLOADED if context.complete else Happened.UNFINISHED
         yield event(context.timestamp_ms, what, context.uuid, f"to {place}")
-    if context.bookkeeper_deleted:
+    if not record.has_hot_copy:
         yield event(None, Happened.HOT_DELETED, None, "by its record")
 
 

@@ -83,7 +83,7 @@ class Row:
         if ledger.entries is not None:
             self.entries = (self.entries or 0) + ledger.entries
         self.data_bytes += ledger.data_bytes
-        self.blocks += sum(len(piece.ledger.blocks) for piece in ledger.pieces)
+        self.blocks += sum(piece.ledger.block_count for piece in ledger.pieces)
         self.attempts += len(ledger.attempts)
         self.superseded += len(ledger.superseded)
         self.hot_only += not ledger.attempts
@@ -180,7 +180,7 @@ def _of_objects(found: Iterable[FoundLedger]) -> Iterator[Row]:
                 row.entries = ledger.entries
             if stored.index is not None:
                 row.blocks += sum(
-                    len(i.blocks) for i in stored.index.ledgers if i.ledger_id == ledger.ledger_id
+                    i.block_count for i in stored.index.ledgers if i.ledger_id == ledger.ledger_id
                 )
         for key in [key for key, (_, last) in open_.items() if last <= ledger.ledger_id]:
             yield open_.pop(key)[0]

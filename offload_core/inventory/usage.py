@@ -20,7 +20,7 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY
 from offload_core.executors import Executor
 from offload_core.tier import Tier
-from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks.errors import FormatError, ObjectNotFoundError
 from offload_hooks.values import ListedObject
 
 OTHER = "(other objects)"
@@ -199,10 +199,13 @@ def _owner(tier: Tier, pair: Pair) -> TopicName | None:
     known = _owner_by_key(pair)
     if known is not None:
         return known
-    seen = pair.data or pair.index
-    assert seen is not None
-    try:
-        name = tier.stat(seen.key).user_metadata.get(TOPIC_KEY)
-    except ObjectNotFoundError:
-        return None
-    return None if name is None else topic_of_managed_ledger(name)
+    for seen in (pair.data, pair.index):
+        if seen is not None:
+            try:
+                name = tier.stat(seen.key).user_metadata.get(TOPIC_KEY)
+            except ObjectNotFoundError:
+                return None
+            except FormatError:  # its user metadata cannot be read
+                continue
+            return None if name is None else topic_of_managed_ledger(name)
+    return None

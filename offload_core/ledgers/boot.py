@@ -16,6 +16,7 @@ import xxhash
 
 _LINUX = Path("/proc/sys/kernel/random/boot_id")
 _MACOS = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+_OF_PROCESS = os.urandom(16)  # the same for all threads that ask first
 
 
 @functools.cache
@@ -27,5 +28,5 @@ def boot_identity() -> int:
             text = _LINUX.read_text()
         else:
             text = subprocess.run(_MACOS, capture_output=True, text=True, check=True, timeout=10).stdout  # noqa: S603
-    seed = text.strip().encode() or os.urandom(16)
+    seed = text.strip().encode() or _OF_PROCESS
     return xxhash.xxh64_intdigest(seed) or 1

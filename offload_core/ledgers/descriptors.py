@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from offload_core.ledgers.layout import FRAMES_OFFSET
 from offload_hooks.errors import LedgerClosedError
+from offload_hooks.private_files import open_file
 
 
 class OpenFile:
@@ -30,7 +31,7 @@ class OpenFile:
     def __init__(self, key: tuple[str, bool]) -> None:
         path, writable = key
         self.key = key
-        self.descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+        self.descriptor = open_file(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             self.pages = _mapped(self.descriptor) if writable else None
         except BaseException:

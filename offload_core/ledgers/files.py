@@ -17,6 +17,7 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     UnknownLedgerError,
 )
+from offload_hooks.private_files import open_file
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No room, as the system says it."""
@@ -56,18 +57,6 @@ def sync_file(descriptor: int) -> None:
         fcntl.fcntl(descriptor, _FULL_FSYNC)
     else:
         os.fdatasync(descriptor)
-
-
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable, where the file system can."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def write_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
@@ -132,7 +121,7 @@ def unlock(descriptor: int) -> None:
 @contextlib.contextmanager
 def locked(path: str, flags: int, timeout_s: float) -> Iterator[int]:
     """A descriptor of its own for a file, held by `lock` for the time of the block."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    descriptor = open_file(path, flags)
     try:
         lock(descriptor, timeout_s, path)
         try:

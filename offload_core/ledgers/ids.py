@@ -10,9 +10,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from offload_core.ledgers.files import locked, read_up_to, sync_directory, sync_file, write_all
+from offload_core.ledgers.files import locked, read_up_to, sync_file, write_all
 from offload_core.messages.checksum import crc32c
 from offload_hooks.errors import ChecksumError
+from offload_hooks.private_files import sync_directory
 
 FILE_NAME = "next-ledger-id"
 

@@ -24,7 +24,7 @@ import xxhash
 
 from offload_core.ledgers.boot import boot_identity
 from offload_core.ledgers.contents import read_footer, read_pages
-from offload_core.ledgers.files import locked, read_up_to, sync_directory, sync_file, write_all
+from offload_core.ledgers.files import locked, read_up_to, sync_file, write_all
 from offload_core.ledgers.frames import ledger_seed
 from offload_core.ledgers.layout import (
     FRAMES_OFFSET,
@@ -40,6 +40,7 @@ from offload_core.ledgers.sparse_index import SparseIndex
 from offload_core.ledgers.walk import WINDOW_BYTES, EntryWalk
 from offload_hooks.errors import ChecksumError, FormatError, IndexMismatchError
 from offload_hooks.ledger_stores import LedgerStatus, RecoveredLedger
+from offload_hooks.private_files import sync_directory
 
 _NO_END = 1 << 62
 _log = logging.getLogger(__name__)

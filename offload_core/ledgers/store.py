@@ -20,7 +20,7 @@ from typing import Literal
 from offload_core.ledgers import recovery
 from offload_core.ledgers.boot import boot_identity
 from offload_core.ledgers.descriptors import DescriptorPool
-from offload_core.ledgers.files import sync_directory, sync_file, translated, write_all
+from offload_core.ledgers.files import sync_file, translated, write_all
 from offload_core.ledgers.frames import MAX_ENTRY_BYTES, ledger_seed
 from offload_core.ledgers.ids import next_ledger_id
 from offload_core.ledgers.layout import (
@@ -39,10 +39,11 @@ from offload_core.ledgers.writer import FileLedgerWriter
 from offload_hooks.errors import LedgerClosedError, OffloadError, StoreError, UnknownLedgerError, placed
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStoreDescription, RecoveredLedger
 from offload_hooks.option_text import as_choice, as_count, as_name, as_seconds
+from offload_hooks.private_files import make_directories, open_file, sync_directory
 
 SyncPolicy = Literal["always", "interval", "never"]
 
-_NAME = re.compile(r"(0|[1-9]\d{0,18})\.ledger")
+_NAME = re.compile(r"(0|[1-9][0-9]{0,18})\.ledger")
 _MAX_INDEX_POINTS = 1 << 21
 """32 MiB of indexes of ledgers that are read."""
 
@@ -51,7 +52,8 @@ class FileLedgerStore:
     """Ledgers as files; see `LedgerStore`.
 
     Args:
-        path: the folder, made if need be. A local file system: locks and fsync must mean what they say.
+        path: the folder, made if need be; it and its files are for this user alone. A local file system: locks and
+            fsync must mean what they say.
         sync: when what is acknowledged is on the disk: `always` before that; `interval` after `sync_interval_s` and
             the time that it takes; `never` when the system likes, or the ledger is sealed.
         sync_interval_s: see `sync`.
@@ -95,7 +97,7 @@ class FileLedgerStore:
         """
         self._check_open()
         with translated("skip ledger ids", self._root):
-            self._make_root()
+            make_directories(self._root)
             with next_ledger_id(self._root, self._lock_timeout_s, lambda: bool(self._list()), at_least=last):
                 pass  # it is at least `last`, and was not given before
 
@@ -105,7 +107,7 @@ class FileLedgerStore:
         created_at_ms = time.time_ns() // 1_000_000
         boot = boot_identity()
         with translated("create a ledger", self._root):
-            self._make_root()
+            make_directories(self._root)
             with next_ledger_id(self._root, self._lock_timeout_s, lambda: bool(self._list())) as ledger_id:
                 self._tidy()
                 header = Header(
@@ -204,16 +206,6 @@ class FileLedgerStore:
             return []
         return sorted(int(match[1]) for match in matches if match is not None)
 
-    def _make_root(self) -> None:
-        missing, path = [], self._root
-        while not os.path.isdir(path):
-            missing.append(path)
-            path = os.path.dirname(path)
-        for each in reversed(missing):
-            with suppress(FileExistsError):
-                os.mkdir(each)
-            sync_directory(os.path.dirname(each))
-
     def _tidy(self) -> None:
         """Remove what is left of ledgers whose creation was cut off; the lock is held by who creates one."""
         if not self._tidied:
@@ -226,7 +218,7 @@ class FileLedgerStore:
     def _make_file(self, ledger_id: int, header_page: bytes, state: State) -> None:
         path = self._path_of(ledger_id)
         unfinished = os.path.join(self._root, f"{ledger_id:d}.new")
-        descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        descriptor = open_file(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL)
         try:
             slots = [bytes(PAGE_BYTES) for _ in SLOT_OFFSETS]
             slots[state.sequence % 2] = pack_state(state, ledger_seed(ledger_id)).ljust(PAGE_BYTES, b"\0")

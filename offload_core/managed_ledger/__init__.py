@@ -16,6 +16,7 @@ from offload_core.managed_ledger.streaming.completion_requests import request_co
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.streaming.status import StreamingStatus
+from offload_core.managed_ledger.tenant_threads import TenantThreads
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads, topic_offloads
 from offload_core.managed_ledger.transactions.followed_transactions import TransactionStatus
@@ -25,7 +26,7 @@ from offload_core.managed_ledger.transactions.settlement import (
     settle_transactions,
 )
 from offload_core.managed_ledger.transactions.transactional_topic import SnapshotPolicy, TransactionalTopic
-from offload_core.managed_ledger.upkeep import UpkeepRound, keep_up
+from offload_core.managed_ledger.upkeep import UpkeepRound, complete_streamed, keep_up
 from offload_core.managed_ledger.upkeep_loop import FIRST_WAIT_S, LONGEST_WAIT_S, UpkeepLoop, UpkeepStatus
 from offload_core.offload.clock import system_now_ms
 
@@ -47,6 +48,7 @@ __all__ = [
     "StreamingPool",
     "StreamingSettings",
     "StreamingStatus",
+    "TenantThreads",
     "TopicOffloads",
     "TransactionStatus",
     "TransactionalTopic",
@@ -54,6 +56,7 @@ __all__ = [
     "UpkeepRound",
     "UpkeepStatus",
     "begin_times_ms",
+    "complete_streamed",
     "delete_managed_ledger",
     "due_ledgers",
     "first_unoffloaded",

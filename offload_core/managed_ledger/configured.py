@@ -21,7 +21,7 @@ from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policy_store import PolicyStore, ResolvedPolicies
 from offload_core.read_handles.fallbacks import Fallback
-from offload_core.tier import Tier, open_store
+from offload_core.tier import Tier, UploadTimeouts, open_store
 from offload_core.tier.registry import make_ledger_store
 from offload_hooks.errors import OptionError
 from offload_hooks.metadata_stores import WritableMetadataStore
@@ -67,6 +67,10 @@ def open_environment(
                     now_ms=system_now_ms,
                     stats=stats,
                     upload_niceness=configuration.uploads.niceness,
+                    upload_timeouts=UploadTimeouts(
+                        silence_s=configuration.uploads.silence_timeout_s,
+                        block_s=configuration.uploads.block_timeout_s,
+                    ),
                 )
             )
         )

@@ -338,14 +338,17 @@ class ManagedLedger:
         delete_managed_ledger(self._environment, self.name)
 
     def close(self) -> None:
-        """Seal and record the ledger that is written. Opening repairs it as well, if this fails.
+        """Seal and record the ledger that is written, and own the topic no more. Opening repairs it, if this fails.
 
         An offload that runs is stopped, and waited for, some seconds at most. So is a segment that is closed already;
         one that is open stays recorded, and the next owner resumes it.
         """
         self._stop_offloads()
         self._reader.readers.close()
-        self._appender.close()
+        try:
+            self._appender.close()
+        finally:
+            self._owned.release()
 
     def _streams(self) -> TopicStreaming:
         if self._streaming is None:

@@ -38,6 +38,7 @@ def open_managed_ledger(
     create: bool = True,
     rollover: RolloverPolicy | None = None,
     accept_loss: bool = False,
+    only_free: bool = False,
 ) -> ManagedLedger:
     """Open a managed ledger, or create it; from now on nobody else can append to it.
 
@@ -47,19 +48,25 @@ def open_managed_ledger(
         rollover: when it goes on in a new ledger; None for Pulsar's defaults.
         accept_loss: where acknowledged entries of the last ledger are damaged, or the ledger is not there, go on
             without them. What lies in complete segments of a ledger that is not there is kept.
+        only_free: whether it is left to an owner that has not closed it; such a one may have been killed, too.
 
     Raises:
         UnknownTopicError: there is none, and `create` is false.
         TopicDeletedError: it is being deleted; `delete_managed_ledger` ends that.
+        OwnershipLostError: it has an owner, and `only_free`; nothing was changed.
         InvalidKeyError: no such name can be.
         FormatError: the record, or acknowledged entries of the last ledger, are damaged.
         DataLossError: the last ledger is not in the hot tier.
-        OutcomeUnknownError, StoreError: of the metadata or the hot tier. Perhaps nobody has it open then.
+        OutcomeUnknownError, StoreError: of the metadata or the hot tier. Nobody has it open then.
     """
     found = environment.hot.of(name)
-    owned = claim_record(environment.records, name, create)
-    _recover(environment, owned, accept_loss)
-    _sweep(environment, owned, found)
+    owned = claim_record(environment.records, name, create, only_free=only_free)
+    try:
+        _recover(environment, owned, accept_loss)
+        _sweep(environment, owned, found)
+    except BaseException:
+        owned.release()
+        raise
     return ManagedLedger(environment, owned, RolloverPolicy() if rollover is None else rollover)
 
 

@@ -2,18 +2,28 @@
 
 Opening puts a mark of one's own into the record. Each later change is made to a record that has this mark, by
 compare-and-set; so from the moment that another has opened the managed ledger, nothing that its former owner does can
-change it, in whichever process that is.
+change it, in whichever process that is. Closing takes the mark away, so that nobody waits for an owner that has gone; a
+process that is killed leaves it.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
+from functools import partial
 from uuid import uuid4
 
-from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, check_owner, claim_ownership
+from offload_core.managed_ledger.record_changes import (
+    OWNER_PROPERTY,
+    check_owner,
+    claim_ownership,
+    release_ownership,
+)
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
-from offload_hooks.errors import UnknownTopicError, VersionConflictError
+from offload_hooks.errors import OffloadError, UnknownTopicError, VersionConflictError
+
+_log = logging.getLogger(__name__)
 
 _CREATIONS = 10
 
@@ -30,6 +40,7 @@ class OwnedRecord:
         self._owner = owner
         self._lock = threading.Lock()
         self._version = known.version
+        self._released = False
         self.name = name
         self.info = known.info
 
@@ -55,18 +66,37 @@ class OwnedRecord:
         return known.info
 
     def read(self) -> ManagedLedgerInfo:
-        """The record as it is now; `OwnershipLostError` as `update`."""
+        """The record as it is now, whoever owns it once it was released; else `OwnershipLostError` as `update`."""
         known = self._records.read(self.name)
         info = None if known is None else known.info
-        check_owner(info, self._owner, self.name)
+        if info is None or not self._released:
+            check_owner(info, self._owner, self.name)
         assert info is not None
         return info
 
+    def release(self) -> None:
+        """Own it no more: the mark goes, if it is still there. Where that fails it stays, as after a crash.
 
-def claim_record(records: ManagedLedgerRecords, name: str, create: bool) -> OwnedRecord:
+        What is read from now on is whoever's; a second call does nothing.
+        """
+        if self._released:
+            return
+        self._released = True
+        try:
+            self._records.update(self.name, partial(release_ownership, owner=self._owner))
+        except UnknownTopicError:
+            pass  # it was deleted
+        except OffloadError as error:
+            _log.warning("the owner's mark of %s stays after it was closed: %s", self.name, error)
+
+
+def claim_record(
+    records: ManagedLedgerRecords, name: str, create: bool, *, only_free: bool = False
+) -> OwnedRecord:
     """Become the owner of a managed ledger, or create it.
 
     Raises:
+        OwnershipLostError: it has another owner's mark, and `only_free`.
         UnknownTopicError: there is none, and `create` is false.
         TopicDeletedError: it is being deleted.
         OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps nobody owns it then.
@@ -74,7 +104,7 @@ def claim_record(records: ManagedLedgerRecords, name: str, create: bool) -> Owne
     owner = uuid4().hex
     for is_last in (*[False] * _CREATIONS, True):
         try:
-            known = records.update(name, lambda info: claim_ownership(info, owner, name))
+            known = records.update(name, lambda info: claim_ownership(info, owner, name, only_free=only_free))
             return OwnedRecord(records, name, owner, known)
         except UnknownTopicError:
             if not create:

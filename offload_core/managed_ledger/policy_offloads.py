@@ -24,8 +24,9 @@ from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
-from offload_core.tier import MemoryBudget, Tier
+from offload_core.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
 from offload_core.tier.counted_tier import CountedTier
+from offload_core.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
 from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError, OptionError
 from offload_hooks.ledger_stores import LedgerReader, LedgerStore
 
@@ -38,11 +39,13 @@ class PolicyOffloads:
         hot: where the ledgers are.
         policies_of: what holds for a managed ledger, by its name; asked for each ledger.
         others: tiers that hold copies and that no policy names any more.
-        budget: what the blocks of all offloads together may take.
+        budget: what the blocks of all offloads together may take; None: those of a tenant together have
+            `DEFAULT_BUDGET_BYTES`, and those of all half as much again, so that no tenant's take all.
         now_ms: the time, in ms since 1970, UTC.
         stats: counts what is done, and what fails, of each topic.
         most_idle: how many tiers stay open that nobody uses.
         upload_niceness: blocks are written by a process of its own for each tier, see `open_store`.
+        upload_timeouts: when such a process is given up.
     """
 
     def __init__(
@@ -57,14 +60,19 @@ class PolicyOffloads:
         stats: OffloaderStats | None = None,
         most_idle: int = MOST_IDLE,
         upload_niceness: int | None = None,
+        upload_timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._records = records
         self._hot = hot
         self._policies_of = policies_of
-        self._budget = MemoryBudget() if budget is None else budget
+        self._budget = MemoryBudget(DEFAULT_BUDGET_BYTES * 3 // 2) if budget is None else budget
+        self._has_parts = budget is None
+        self._parts: dict[str, MemoryBudget] = {}
         self._now_ms = now_ms
         self._stats = stats
-        self._tiers = PolicyTiers(others, most_idle=most_idle, upload_niceness=upload_niceness)
+        self._tiers = PolicyTiers(
+            others, most_idle=most_idle, upload_niceness=upload_niceness, upload_timeouts=upload_timeouts
+        )
 
     def offload(
         self,
@@ -79,7 +87,7 @@ class PolicyOffloads:
         try:
             policies = self._policies_of(name).offload
             with self._lease(name, policies) as tiers:
-                offloads = self._in(tiers, self._offloader_of(policies), self._opener(name))
+                offloads = self._in(tiers, self._offloader_of(name, policies), self._opener(name))
                 return offloads.offload(
                     name, ledger_id, filter_run=filter_run, listener=listener, announce=announce
                 )
@@ -161,11 +169,18 @@ class PolicyOffloads:
         topic = topic_of_managed_ledger(name).full
         return lambda tier: CountedTier(tier, stats, topic)
 
-    def _offloader_of(self, policies: EffectivePolicies) -> Callable[[Tier], LedgerOffloader]:
+    def _budget_of(self, name: str) -> MemoryBudget:
+        if not self._has_parts:
+            return self._budget
+        tenant = name.partition("/")[0]
+        part = self._parts.get(tenant)
+        return part or self._parts.setdefault(tenant, PartOfBudget(DEFAULT_BUDGET_BYTES, self._budget))
+
+    def _offloader_of(self, name: str, policies: EffectivePolicies) -> Callable[[Tier], LedgerOffloader]:
         return partial(
             LedgerOffloader,
             max_block_bytes=policies.max_block_bytes,
-            budget=self._budget,
+            budget=self._budget_of(name),
             parts_in_flight=policies.max_threads,
             checksums=policies.writes_checksums,
         )

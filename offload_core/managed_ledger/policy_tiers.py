@@ -16,7 +16,7 @@ from typing import Any
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record
 from offload_core.metadata import DriverMetadata
 from offload_core.policies import EffectivePolicies
-from offload_core.tier import Tier, open_store
+from offload_core.tier import DEFAULT_TIMEOUTS, Tier, UploadTimeouts, open_store
 from offload_core.tier.registry import load_driver
 
 MOST_IDLE = 16
@@ -51,6 +51,7 @@ class PolicyTiers:
         others: tiers that hold copies and that no policy names any more; they are not closed.
         most_idle: how many tiers stay open that are in no lease.
         upload_niceness: see `open_store`, for each tier.
+        upload_timeouts: the same.
     """
 
     def __init__(
@@ -59,10 +60,12 @@ class PolicyTiers:
         *,
         most_idle: int = MOST_IDLE,
         upload_niceness: int | None = None,
+        upload_timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         self._others = tuple(others)
         self._most_idle = most_idle
         self._upload_niceness = upload_niceness
+        self._upload_timeouts = upload_timeouts
         self._lock = threading.Lock()
         self._opened: OrderedDict[_Options, _Opened] = OrderedDict()
         self._places: dict[DriverMetadata, _Options] = {}
@@ -101,7 +104,7 @@ class PolicyTiers:
             found = self._used(options)
         if found is not None:
             return found
-        tier = _open(options, self._upload_niceness)
+        tier = _open(options, self._upload_niceness, self._upload_timeouts)
         with self._lock:
             found = self._used(options)
             if found is None:
@@ -185,9 +188,15 @@ def _options_of(policies: EffectivePolicies) -> _Options | None:
     return _Options(policies.driver, tuple(sorted(options.items())), policies.rate_limit_bytes_per_s)
 
 
-def _open(options: _Options, upload_niceness: int | None) -> Tier:
+def _open(options: _Options, upload_niceness: int | None, upload_timeouts: UploadTimeouts) -> Tier:
     layers = list(getattr(load_driver(options.driver), "default_layers", ()))
     if options.rate is not None:
         layers.append(("rate-limit", {"bytes_per_second": options.rate}))
     given: dict[str, Any] = dict(options.options)
-    return open_store(options.driver, layers=layers, upload_niceness=upload_niceness, **given)
+    return open_store(
+        options.driver,
+        layers=layers,
+        upload_niceness=upload_niceness,
+        upload_timeouts=upload_timeouts,
+        **given,
+    )

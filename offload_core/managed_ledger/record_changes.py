@@ -1,6 +1,7 @@
 """What a managed ledger's owner changes in its record, as pure functions from record to record.
 
     claim_ownership     an owner's mark goes into the record; whoever owned it before can't change it any more
+    release_ownership   the owner has closed it, and its mark goes
     begin_ledger        the ledger that entries are appended to from now on
     end_ledger          it is sealed, with what it has; forgotten if it is empty
     lose_ledger         it is not there any more; what is left of it are its complete segments
@@ -20,8 +21,7 @@ from dataclasses import replace
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.metadata.segment_shares import covered_stop, shares_of
-from offload_core.metadata.segments import with_ledger_closed
+from offload_core.metadata.segment_shares import covered_stop, shares_of, with_hot_copy_deleted
 from offload_hooks.errors import OwnershipLostError, StoreError, TopicDeletedError, TopicTerminatedError
 from offload_hooks.ledger_stores import LedgerStatus
 
@@ -48,17 +48,27 @@ def with_property(info: ManagedLedgerInfo, name: str, value: str | None) -> Mana
     return replace(info, properties=tuple((known, given) for known, given in kept if given is not None))
 
 
-def claim_ownership(info: ManagedLedgerInfo, owner: str, name: str) -> ManagedLedgerInfo:
-    """Put an owner's mark in the place of another's.
+def claim_ownership(
+    info: ManagedLedgerInfo, owner: str, name: str, *, only_free: bool = False
+) -> ManagedLedgerInfo:
+    """Put an owner's mark in the place of another's; with `only_free` not in the place of one.
 
     Raises:
         TopicDeletedError: the topic is being deleted.
+        OwnershipLostError: it has another owner's mark, and `only_free`.
     """
+    if only_free and get_property(info, OWNER_PROPERTY) not in (None, owner):
+        raise OwnershipLostError(f"another has the managed ledger {name} open")
     if get_property(info, DELETION_PROPERTY) is not None:
         raise TopicDeletedError(
             f"the managed ledger {name} is being deleted", hint="Delete it again, which ends its deletion."
         )
     return with_property(info, OWNER_PROPERTY, owner)
+
+
+def release_ownership(info: ManagedLedgerInfo, owner: str) -> ManagedLedgerInfo:
+    """Take an owner's mark away; another's stays."""
+    return with_property(info, OWNER_PROPERTY, None) if get_property(info, OWNER_PROPERTY) == owner else info
 
 
 def check_owner(info: ManagedLedgerInfo | None, owner: str, name: str) -> None:
@@ -69,7 +79,10 @@ def check_owner(info: ManagedLedgerInfo | None, owner: str, name: str) -> None:
     """
     if info is None:
         raise OwnershipLostError(f"the managed ledger {name} was deleted")
-    if get_property(info, OWNER_PROPERTY) != owner:
+    found = get_property(info, OWNER_PROPERTY)
+    if found is None:
+        raise OwnershipLostError(f"the managed ledger {name} was closed, or is being deleted")
+    if found != owner:
         raise OwnershipLostError(
             f"another has opened the managed ledger {name}", hint="Open it again, if it is to be served here."
         )
@@ -109,7 +122,7 @@ def end_ledger(info: ManagedLedgerInfo, status: LedgerStatus, now_ms: int) -> Ma
     ended = replace(
         ledger.info, entries=status.entry_count, size=status.size_bytes, timestamp_ms=max(1, now_ms)
     )
-    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended)), status.ledger_id)
+    return info.with_ledger(replace(ledger, info=ended))
 
 
 def lose_ledger(info: ManagedLedgerInfo, ledger_id: int, now_ms: int) -> ManagedLedgerInfo:
@@ -120,9 +133,9 @@ def lose_ledger(info: ManagedLedgerInfo, ledger_id: int, now_ms: int) -> Managed
     if ledger.context is None or not ledger.context.segments:
         return without_ledgers(info, {ledger_id})
     stop = covered_stop(ledger)
-    context = replace(ledger.context, bookkeeper_deleted=stop > 0)
     ended = replace(ledger.info, entries=stop, size=0, timestamp_ms=max(1, now_ms))
-    return with_ledger_closed(info.with_ledger(replace(ledger, info=ended, context=context)), ledger_id)
+    lost = replace(ledger, info=ended)
+    return info.with_ledger(with_hot_copy_deleted(lost) if stop else lost)
 
 
 def without_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:

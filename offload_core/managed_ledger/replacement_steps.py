@@ -136,22 +136,46 @@ class ReplacementSteps:
         self._record(copy, f"{why}: the copy that is read", replaces)
         self.records.update(self.name, switch)
 
-    def at_once(self, copy: OtherCopy, replaces: Sequence[UUID], why: str) -> None:
-        """Have a copy read that is there, and verified; `LiveAttemptError` if somebody is at it."""
+    def at_once(
+        self, copy: OtherCopy, replaces: Sequence[UUID], why: str, is_there: Callable[[], bool]
+    ) -> None:
+        """Have a copy read that is there, and verified; `LiveAttemptError` if somebody is at it.
+
+        Args:
+            is_there: whether its objects still are; asked once it is recorded, for until then it may be deleted.
+        """
         now, uuid = self.now_ms(), copy.uuid
+        before = after = self.info()
 
         def change(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            nonlocal before, after
+            before = after = info
             if uuid in read_copies(info):
                 return info
             check_reads(info, copy.ledger_ids, replaces)
             known = find_replacement(info, uuid)
             if known is None or known.is_abandoned:
-                return switch_replacement(_begun(info, copy, None), uuid, now)
-            check_over(uuid, known.driver, now, known.ledger_ids[0])
-            return switch_replacement(info, uuid, now)
+                after = switch_replacement(_begun(info, copy, None), uuid, now)
+            else:
+                check_over(uuid, known.driver, now, known.ledger_ids[0])
+                after = switch_replacement(info, uuid, now)
+            return after
+
+        def undo(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+            changed = (each for each in copy.ledger_ids if info.ledger(each) == after.ledger(each))
+            return info.with_ledgers(ledger for each in changed if (ledger := before.ledger(each)))
 
         self._record(copy, f"{why}: the copy that is read", replaces)
         self.records.update(self.name, change)
+        if not is_there():
+            self._record(copy, "it was deleted meanwhile: the copies are read that were")
+            self.records.update(self.name, undo)
+            raise AttemptError(
+                "the copy that was to be read was deleted meanwhile",
+                ledger_id=copy.ledger_ids[0],
+                found=uuid,
+                hint="Call it again: what is left is judged anew.",
+            )
 
     def abandon(self, copy: OtherCopy, why: str) -> None:
         """Have an attempt that was left never take a copy's place; `LiveAttemptError` if somebody is at it."""

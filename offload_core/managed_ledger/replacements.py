@@ -19,6 +19,9 @@ from uuid import UUID
 
 from offload_core.audit import AuditLog
 from offload_core.catalogue.known_tiers import is_same_place, tier_record
+from offload_core.catalogue.listing import look_up
+from offload_core.catalogue.recorded_copies import other_copy_key
+from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.managed_ledger.replacement_steps import ReplacementSteps, delete_copy
 from offload_core.metadata import (
     ManagedLedgerInfo,
@@ -78,9 +81,14 @@ class Replacement:
         self._steps.switch(self.copy, [self.old], self.why, filters)
 
     def at_once(self) -> None:
-        """Have a copy read that is there, and verified; errors as of `attempt`."""
+        """Have a copy read that is there, and verified; errors as of `attempt`, also if it was deleted meanwhile."""
         self._clean()
-        self._steps.at_once(self.copy, [self.old], self.why)
+        key = other_copy_key(topic_of_managed_ledger(self.name), self.copy)
+
+        def is_there() -> bool:
+            return all(look_up(self.tier, each) is not None for each in (key.index_key, key.data_key))
+
+        self._steps.at_once(self.copy, [self.old], self.why, is_there)
 
     def give_up(self, why: str) -> None:
         """Clean up after an attempt of this process that failed, unless it is read; errors as of `attempt`."""

@@ -26,6 +26,10 @@ from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_hooks.errors import OffloadError, UnknownTopicError
 
 
+class _DueError(Exception):
+    """A hot copy is about to be deleted: nothing was changed yet."""
+
+
 class TopicOffloads:
     """Offloads of the managed ledger of this name; see `topic_offloads`.
 
@@ -72,12 +76,25 @@ class TopicOffloads:
 
     def delete_hot_copies(self, lag_s: float) -> list[int]:
         """See `ManagedLedger.delete_hot_copies`."""
+        return self._delete_hot_copies(lag_s, self._announce_hot)
+
+    def due_hot_copies(self, lag_s: float) -> list[int]:
+        """The ledgers whose hot copies `delete_hot_copies` would delete, after the same checks; errors as of that."""
+
+        def stop(_: Deletion, __: tuple[FilterRecord, ...]) -> None:
+            raise _DueError
+
+        return self._delete_hot_copies(lag_s, stop)
+
+    def _delete_hot_copies(
+        self, lag_s: float, announce: Callable[[Deletion, tuple[FilterRecord, ...]], None]
+    ) -> list[int]:
         offloads = configured(self._environment.offloads, self.name)
         complete = [ledger for ledger in self._read().in_order if ledger.has_complete_copy]
         if not complete:
             return []  # the usual case of a round of upkeep, and the hot tier's listing is the dear part
         is_hot = set(self._environment.hot.of(self.name)).__contains__
-        deleted: list[int] = []
+        found: list[int] = []
         failures: list[OffloadError] = []
         for ledger in complete:
             if not is_hot(ledger.ledger_id):
@@ -87,18 +104,17 @@ class TopicOffloads:
             )
             try:
                 if offloads.delete_hot_copy(
-                    self.name,
-                    ledger.ledger_id,
-                    int(lag_s * 1000),
-                    announce=partial(self._announce_hot, deletion),
+                    self.name, ledger.ledger_id, int(lag_s * 1000), announce=partial(announce, deletion)
                 ):
-                    deleted.append(ledger.ledger_id)
+                    found.append(ledger.ledger_id)
                     self._moved(ledger.ledger_id)
+            except _DueError:
+                found.append(ledger.ledger_id)
             except OffloadError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
-        return deleted
+        return found
 
     def _announce(self, ledger: LedgerRecord, uuid: UUID, why: str) -> None:
         self._environment.audit.record(self._deletion(ledger, copy="cold", why=why, uuid=uuid))

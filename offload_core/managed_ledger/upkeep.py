@@ -11,15 +11,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.streaming.completion_requests import requests_of
+from offload_core.managed_ledger.opening import open_managed_ledger
+from offload_core.managed_ledger.streaming.completion_requests import (
+    DEFAULT_TIMEOUT_S,
+    request_completion,
+    requests_of,
+)
 from offload_core.managed_ledger.streaming.settings import StreamingSettings
 from offload_core.managed_ledger.thresholds import DueLedgers, due_ledgers
 from offload_core.managed_ledger.topic_offloads import TopicOffloads
 from offload_core.managed_ledger.transactions.transactional_topic import TransactionalTopic
+from offload_core.metadata import ManagedLedgerInfo
 from offload_core.policies import EffectivePolicies
 from offload_core.policy_store import ResolvedPolicies
-from offload_hooks.errors import LiveAttemptError, OffloadError, OffloadStoppedError
+from offload_hooks.errors import (
+    LiveAttemptError,
+    OffloadError,
+    OffloadStoppedError,
+    OptionError,
+    OwnershipLostError,
+)
 
 KeptTopic = ManagedLedger | TransactionalTopic | TopicOffloads
 """A topic that is open here, with transactions or without, or one that others have open."""
@@ -112,16 +125,48 @@ def keep_up(kept: KeptTopic, policies: ResolvedPolicies, now_ms: int) -> UpkeepR
     )
 
 
+def complete_streamed(
+    environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float = DEFAULT_TIMEOUT_S
+) -> ManagedLedgerInfo:
+    """Offload all of a streamed topic: by its owner, or here, where nobody has it open; the record as it is then.
+
+    It is opened here only while it has no owner: no owner loses it by that. One that was killed counts as an owner.
+
+    Raises: as `request_completion`, but that nobody has it open; or as `open_managed_ledger`.
+    """
+    try:
+        return request_completion(environment.records, name, timeout_s=timeout_s)
+    except OptionError:
+        pass  # nobody has it open
+    try:
+        topic = open_managed_ledger(environment, name, create=False, only_free=True)
+    except OwnershipLostError:  # opened by another just now
+        return request_completion(environment.records, name, timeout_s=timeout_s)
+
+    def answer(_: float) -> None:
+        with suppress(OffloadStoppedError):  # the time is over, which ends the request
+            topic.answer_requests(timeout_s)
+
+    with topic:
+        topic.set_streaming(_wanted(policies))
+        return request_completion(environment.records, name, timeout_s=timeout_s, wait=answer)
+
+
+def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
+    """How policies have a topic streamed; None if not."""
+    if not policies.is_streamed or policies.driver is None:
+        return None
+    return StreamingSettings(
+        max_segment_bytes=policies.max_segment_bytes,
+        max_segment_age_s=policies.max_segment_age_s,
+        block_bytes=policies.max_block_bytes,
+        checksums=policies.writes_checksums,
+    )
+
+
 def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
     """Switch streaming as the policies say, and complete the segment if somebody asked for that."""
-    wanted = None
-    if policies.is_streamed and policies.driver is not None:
-        wanted = StreamingSettings(
-            max_segment_bytes=policies.max_segment_bytes,
-            max_segment_age_s=policies.max_segment_age_s,
-            block_bytes=policies.max_block_bytes,
-            checksums=policies.writes_checksums,
-        )
+    wanted = _wanted(policies)
     if topic.streaming != wanted or topic.has_left_segments:
         topic.set_streaming(wanted)
     with suppress(OffloadStoppedError):  # it goes on, and whoever asked waits for the next round

@@ -1,21 +1,24 @@
 """Keeps the topics of a process by their policies: round after round in the background, each topic by itself.
 
-A topic has one round at a time. One whose round failed is left alone for a while, longer each time, so that a store
-that is down is not asked again and again; the others go on.
+A topic has one round at a time. One whose round failed is left alone for a while, longer each time and a random part of
+that, so that a store that is down is not asked again and again, nor by all processes at once; the others go on.
 """
 
 from __future__ import annotations
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.prefix_offload import STOP_TIMEOUT_S
+from offload_core.managed_ledger.tenant_threads import TenantThreads
 from offload_core.managed_ledger.upkeep import KeptTopic, UpkeepRound, keep_up, offloads_of
 from offload_core.offload.clock import system_now_ms
 from offload_core.policy_store import ResolvedPolicies
@@ -55,8 +58,9 @@ class UpkeepLoop:
         topics: those that there are now.
         policies_of: what holds for a topic, by its managed ledger's name; asked anew for each round.
         interval_s: how long after the begin of all rounds the next ones begin.
-        threads: how many topics are kept at the same time.
+        threads: how many topics of a tenant are kept at the same time; those of others have one more.
         now_ms: the time, in ms since 1970, UTC.
+        uniform: draws a number from between two.
     """
 
     def __init__(
@@ -67,15 +71,17 @@ class UpkeepLoop:
         interval_s: float = DEFAULT_INTERVAL_S,
         threads: int = 2,
         now_ms: Callable[[], int] = system_now_ms,
+        uniform: Callable[[float, float], float] = random.uniform,
     ) -> None:
         self._topics = topics
         self._policies_of = policies_of
         self._interval_s = interval_s
         self._now_ms = now_ms
+        self._random = uniform
         self._lock = threading.Lock()
         self._running: dict[str, _Round] = {}
         self._statuses: dict[str, UpkeepStatus] = {}
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upkeep")
+        self._pool = TenantThreads(threads, "upkeep")
         self._ended = threading.Event()
         self._clock = threading.Thread(target=self._run, name="upkeep-clock", daemon=True)
 
@@ -100,7 +106,7 @@ class UpkeepLoop:
         until = time.monotonic() + timeout_s
         with self._lock:
             self._ended.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.shutdown()
         while (running := self._rounds_that_run()) and time.monotonic() < until:
             for topic, _ in running:
                 offloads_of(
@@ -128,7 +134,8 @@ class UpkeepLoop:
                 status = self._statuses.get(topic.name)
                 if topic.name in self._running or (status is not None and now < status.not_before_ms):
                     continue
-                ended = self._pool.submit(self._keep, topic)
+                tenant = topic.name.partition("/")[0]
+                ended = self._pool.submit(tenant, partial(self._keep, topic))
                 self._running[topic.name] = (topic, ended)
                 begun.append(ended)
         return begun
@@ -177,6 +184,9 @@ class UpkeepLoop:
             failures = 0 if before is None else before.failures_in_a_row
             failures = failures + 1 if done.failures else 0
             wait_s = min(FIRST_WAIT_S * 2 ** (failures - 1), LONGEST_WAIT_S) if failures else 0.0
+            wait_s *= self._random(
+                0.5, 1.0
+            )  # processes that got in each other's way do not meet again at once
             self._statuses[name] = UpkeepStatus(
                 last=done,
                 ended_at_ms=now,

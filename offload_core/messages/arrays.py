@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from offload_core.codec.kernels.frames import INT32_MAX
 from offload_core.messages.kernels import columns as kernels
-from offload_hooks.errors import MetadataError
+from offload_hooks.errors import BadLengthError, MetadataError
 
 Bytes = npt.NDArray[np.uint8]
 Table = npt.NDArray[np.int64]
@@ -43,12 +44,15 @@ def spans_to_array(
     All int64, one per row; a row's bytes are in `scratch` if its `flags` have `scratch_flag`, else in `block`.
 
     Raises:
+        BadLengthError: more bytes than a column's offsets can address.
         MetadataError: text that is not UTF-8.
     """
     rows = len(offsets)
     total = kernels.span_bytes(lengths)
     if total < 0:
         return nulls(data_type).rows(rows)
+    if total > INT32_MAX:
+        raise BadLengthError("a column is too long", expected=f"at most {INT32_MAX} bytes", found=int(total))
     values_buffer, values = new_bytes(total)
     offsets_buffer, value_offsets = new_offsets(rows)
     validity_buffer, validity = new_bytes((rows + 7) // 8)

@@ -7,7 +7,7 @@ import functools
 
 import google_crc32c
 
-from offload_core.codec.c_functions import function_address
+from offload_core.codec.kernels.c_functions import function_address
 
 
 def crc32c(data: bytes) -> int:
@@ -27,10 +27,13 @@ def crc32c_address() -> int:
 
         return function_address(ctypes.CDLL(_crc32c.__file__).crc32c_extend)
     except (ImportError, OSError, AttributeError):
-        return function_address(_python_callback())
+        return function_address(_PYTHON_CRC32C)
 
 
-@functools.cache
-def _python_callback() -> ctypes._FuncPointer:
-    prototype = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
-    return prototype(lambda crc, address, size: google_crc32c.extend(crc, ctypes.string_at(address, size)))
+def _python_crc32c(crc: int, address: int, length: int) -> int:
+    return int(google_crc32c.extend(crc, ctypes.string_at(address, length)))
+
+
+_PYTHON_CRC32C = ctypes.CFUNCTYPE(ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)(
+    _python_crc32c
+)

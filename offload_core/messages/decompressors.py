@@ -1,7 +1,7 @@
 """Many payloads decompressed by one call that leaves the interpreter's lock to other threads.
 
 It calls C functions by address: of LZ4 in the compiled module of the package `lz4`, of zstd in that of `zstandard`,
-of libdeflate as `codec.c_functions` finds it. Where a build hides one, and for Snappy, which no package shows,
+of libdeflate as `codec.kernels.c_functions` finds it. Where a build hides one, and for Snappy, which no package shows,
 payloads are left to `compression.decompress_into`, one by one; so are those that a function refuses: it says why.
 """
 
@@ -11,12 +11,13 @@ import ctypes
 import functools
 import threading
 import weakref
-from importlib.util import find_spec
+from importlib import import_module
+from importlib.machinery import PathFinder
 
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.codec.c_functions import Decompressor, function_address, inflate_address
+from offload_core.codec.kernels.c_functions import Decompressor, function_address, inflate_address
 from offload_core.messages.arrays import Bytes
 from offload_core.messages.kernels import payloads as kernels
 
@@ -90,9 +91,13 @@ def _zstd() -> ctypes.CDLL | None:
 
 
 def _library(module: str, *functions: str) -> ctypes.CDLL | None:
-    """The compiled module of that name, if it shows all these functions."""
+    """The compiled module of that name, if it shows all these functions.
+
+    It is looked for in its package, and not among the modules that are there: another thread may be importing it.
+    """
     try:
-        found = find_spec(module)
+        package = import_module(module.rpartition(".")[0])
+        found = PathFinder.find_spec(module, package.__path__)
         if found is None or found.origin is None:
             return None
         library = ctypes.CDLL(found.origin)

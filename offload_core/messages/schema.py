@@ -103,6 +103,7 @@ def choose_columns(
     chosen = list(default) if columns is None else list(columns)
     if not chosen:
         raise OptionError("no column is asked for", expected=", ".join(known))
+    seen: set[str] = set()
     for column in chosen:
         if column not in known:
             close = difflib.get_close_matches(column, known, n=1)
@@ -111,6 +112,7 @@ def choose_columns(
                 expected=", ".join(known),
                 hint=f"Did you mean {close[0]!r}?" if close else None,
             )
-        if chosen.count(column) > 1:
+        if column in seen:
             raise OptionError(f"column {column!r} is asked for twice")
+        seen.add(column)
     return pa.schema([pa.field(column, known[column]) for column in chosen])

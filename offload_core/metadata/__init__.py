@@ -47,7 +47,7 @@ from offload_core.metadata.segment_record import (
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.segment_release import has_hot_copy, release_segments
+from offload_core.metadata.segment_release import release_segments
 from offload_core.metadata.segments import (
     abandon_segment,
     assign_segment,
@@ -57,7 +57,6 @@ from offload_core.metadata.segments import (
     mark_segmented_hot_copy_deleted,
     renew_segment,
     resume_segment,
-    with_ledger_closed,
 )
 from offload_core.metadata.stored_record import (
     StandaloneHeader,
@@ -96,7 +95,6 @@ __all__ = [
     "forget_replaced",
     "forget_replacement",
     "forget_segment",
-    "has_hot_copy",
     "mark_hot_copy_deleted",
     "mark_segmented_hot_copy_deleted",
     "open_metadata_store",
@@ -119,5 +117,4 @@ __all__ = [
     "segments_of",
     "switch_replacement",
     "unfinished_segment",
-    "with_ledger_closed",
 ]

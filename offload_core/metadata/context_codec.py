@@ -1,4 +1,8 @@
-"""`OffloadContext` with its segments, between value and protobuf. Source: docs/formats/metadata.md."""
+"""`OffloadContext` with its segments, between value and protobuf. Source: docs/formats/metadata.md.
+
+A Pulsar that passes over segments offloads their ledgers anew: it puts its attempt's UUID into the context, and leaves
+the segments there. When its copy is complete it has taken their place, and they are not read any more.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +25,20 @@ def read_context(record: records.OffloadContext) -> OffloadContext:
             "an offload context has half of a uuid", expected="uidMsb and uidLsb", found="one of them"
         )
     count = len(record.offloadSegment)
+    uuid = join_uuid(record.uidMsb, record.uidLsb) if record.HasField("uidMsb") else None
+    segments = tuple(
+        parse_segment(data, f"offload segment {number} of {count}")
+        for number, data in enumerate(record.offloadSegment, start=1)
+    )
+    if record.complete and uuid is not None and all(segment.uuid != uuid for segment in segments):
+        segments = ()
     return OffloadContext(
-        uuid=join_uuid(record.uidMsb, record.uidLsb) if record.HasField("uidMsb") else None,
+        uuid=uuid,
         complete=record.complete,
         bookkeeper_deleted=record.bookkeeperDeleted,
         timestamp_ms=record.timestamp if record.HasField("timestamp") else None,
         driver=read_driver(record.driverMetadata) if record.HasField("driverMetadata") else None,
-        segments=tuple(
-            parse_segment(data, f"offload segment {number} of {count}")
-            for number, data in enumerate(record.offloadSegment, start=1)
-        ),
+        segments=segments,
         unknown_fields=unknown_fields(record),
     )
 

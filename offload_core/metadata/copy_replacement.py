@@ -75,8 +75,8 @@ def begin_replacement(
 
     Raises:
         AttemptError: a ledger is not there, or does not have all its entries in complete copies, or is to be deleted;
-            it has a replacement that is not this one (its uuid is `found`); the ledgers do not follow each other, or
-            the segment has others.
+            it has a replacement that is not this one (its uuid is `found`), or the copy was replaced itself; the
+            ledgers do not follow each other, or the segment has others.
     """
     copy = OtherCopy(
         role=OtherRole.REPLACEMENT,
@@ -91,6 +91,13 @@ def begin_replacement(
     known = [replacement_of(ledger) for ledger in ledgers]
     if all(each is not None and each.uuid == uuid and not each.is_abandoned for each in known):
         return info
+    if any(each.uuid == uuid and each.role is OtherRole.REPLACED for each in other_copies(info)):
+        raise AttemptError(
+            "the copy was replaced itself, and is to be deleted",
+            ledger_id=copy.ledger_ids[0],
+            expected="another copy",
+            found=uuid,
+        )
     for each in known:
         if each is not None:
             raise AttemptError(
@@ -208,7 +215,7 @@ def _check_whole(info: ManagedLedgerInfo, copy: OtherCopy) -> None:
     """The ledgers are closed, have all entries in complete copies, and follow each other."""
     for ledger_id in copy.ledger_ids:
         ledger = ledger_of(info, ledger_id)
-        if ledger.context is None or not ledger.context.complete or not ledger.info.is_closed:
+        if not ledger.is_fully_offloaded or not ledger.info.is_closed:
             raise AttemptError(
                 "a copy is replaced that has all entries of its ledger",
                 ledger_id=ledger_id,
@@ -268,19 +275,29 @@ def _switched(
     record = filter_record or _only_filter_record(ledger)
     if copy.form is CopyForm.LEDGER:
         switched = replace(
-            context, uuid=copy.uuid, driver=place.with_property(FILTER_PROPERTY, record), segments=()
+            context,
+            uuid=copy.uuid,
+            complete=True,
+            bookkeeper_deleted=not ledger.has_hot_copy,
+            driver=place.with_property(FILTER_PROPERTY, record),
+            segments=(),
         )
     else:
         share = OffloadSegment(
             uuid=copy.uuid,
             complete=True,
+            bookkeeper_deleted=not ledger.has_hot_copy,
             assigned_ms=copy.since_ms,
             offloaded_ms=now_ms,
             end_entry_id=(ledger.info.entries or 0) - 1,
             driver=place,
         ).with_extent(*_extent(info, copy))
         switched = replace(
-            context, uuid=copy.uuid, driver=place, segments=(share.with_filter_record(record),)
+            context,
+            uuid=copy.uuid,
+            complete=False,
+            driver=place,
+            segments=(share.with_filter_record(record),),
         )
     return with_replaced(replace(ledger, context=switched), remembered)
 

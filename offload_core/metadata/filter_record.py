@@ -21,14 +21,15 @@ from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata.offload_context import FILTER_PROPERTY, DriverMetadata, EntryPosition
-from offload_hooks.errors import MetadataError, UnsupportedVersionError, placed
+from offload_hooks.errors import MetadataError, placed
+from offload_hooks.json_text import INT64, JsonObject
 
 RECORD_KEY = FILTER_PROPERTY
 """Of the record in a ledger's metadata in the index, and of its short form in an offload context."""
 
 VERSION = 1
 MARKER_CAUSE = "marker"
-_ABORTED = re.compile(r"aborted \((-?\d+),(-?\d+)\)")
+_ABORTED = re.compile(r"aborted \((-?[0-9]{1,19}),(-?[0-9]{1,19})\)")
 
 
 class FilterMode(Enum):
@@ -96,6 +97,10 @@ class FilterRecord:
 
     def pack(self, *, short: bool = False) -> str:
         """As JSON; short: without the causes."""
+        return json.dumps(self.to_json(short=short), separators=(",", ":"))
+
+    def to_json(self, *, short: bool = False) -> dict[str, Any]:
+        """The value of that JSON."""
         fields: dict[str, Any] = {
             "version": VERSION,
             "filter": self.name,
@@ -108,7 +113,7 @@ class FilterRecord:
             fields["causes"] = {
                 cause: [each.entries, each.payload_bytes] for cause, each in self.dropped.items()
             }
-        return json.dumps(fields, separators=(",", ":"))
+        return fields
 
 
 def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
@@ -128,28 +133,18 @@ def parse_filter_record(text: str | bytes) -> FilterRecord:
         MetadataError: it is none.
         UnsupportedVersionError: a newer one than is known.
     """
-    try:
-        fields = json.loads(text)
-        version = fields["version"]
-        if version != VERSION:
-            raise UnsupportedVersionError(
-                "a filter record has a version that is not known", expected=VERSION, found=version
-            )
-        name, stop, causes = fields["filter"], fields["stop"], fields.get("causes")
-        if not isinstance(name, str):
-            raise TypeError("a filter's name is text")
-        return FilterRecord(
-            name=name,
-            mode=FilterMode(fields["mode"]),
-            stop=None if stop is None else EntryPosition(*map(int, stop)),
-            kept=_count(fields["kept"]),
-            total_dropped=_count(fields["dropped"]),
-            dropped=None if causes is None else {cause: _count(each) for cause, each in causes.items()},
-        )
-    except UnsupportedVersionError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise MetadataError("a filter record is damaged", found=type(error).__name__) from error
+    fields = JsonObject.read(text, "a filter record", error=MetadataError)
+    fields.check_version(VERSION)
+    stop = None if fields.values.get("stop") is None else fields.integers("stop", length=2, within=INT64)
+    causes = None if fields.values.get("causes") is None else fields.nested("causes")
+    return FilterRecord(
+        name=fields.text("filter"),
+        mode=fields.choice("mode", FilterMode),
+        stop=None if stop is None else EntryPosition(*stop),
+        kept=_count(fields, "kept"),
+        total_dropped=_count(fields, "dropped"),
+        dropped=None if causes is None else {cause: _count(causes, cause) for cause in causes.values},
+    )
 
 
 def indexed_filter(ledger: LedgerIndex) -> FilterRecord | None:
@@ -183,8 +178,6 @@ def recorded_filter(driver: DriverMetadata | None, ledger_id: int) -> FilterReco
         return parse_filter_record(text)
 
 
-def _count(pair: Any) -> DroppedEntries:
-    entries, payload_bytes = map(int, pair)
-    if entries < 0 or payload_bytes < 0:
-        raise ValueError("a count is not negative")
+def _count(fields: JsonObject, name: str) -> DroppedEntries:
+    entries, payload_bytes = fields.integers(name, length=2)
     return DroppedEntries(entries=entries, payload_bytes=payload_bytes)

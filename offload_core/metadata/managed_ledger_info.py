@@ -47,6 +47,25 @@ class LedgerRecord:
         return any(segment.complete for segment in self.context.segments)
 
     @property
+    def is_fully_offloaded(self) -> bool:
+        """Whether all of it may be read from a tier: its one copy is complete, or it is closed and in segments.
+
+        A context has `complete` of a copy that is one object only, so it is not asked where there are segments.
+        """
+        context = self.context
+        if context is None or not context.segments:
+            return context is not None and context.complete
+        return self.info.is_closed and context.covered_stop() >= (self.info.entries or 0) > 0
+
+    @property
+    def has_hot_copy(self) -> bool:
+        """Whether by its record it is in the hot tier. It goes as a whole: one segment that denies it is enough."""
+        context = self.context
+        return context is None or not (
+            context.bookkeeper_deleted or any(segment.bookkeeper_deleted for segment in context.segments)
+        )
+
+    @property
     def is_condemned(self) -> bool:
         """Whether it is to be deleted: neither a hot copy nor a cold one may be read."""
         return self.context is not None and self.context.bookkeeper_deleted and not self.has_complete_copy

@@ -1,7 +1,8 @@
 """Managed ledgers' records in a metadata store that is ours: read with their version, changed by compare-and-set.
 
-What is written is Pulsar's record at Pulsar's path; fields that are not known here are kept. A write whose outcome the
-store does not know is resolved by reading back (`resolved_writes`).
+What is written is Pulsar's record at Pulsar's path; fields that are not known here are kept. What older versions wrote
+in another form is read, and put right by the next write (`as_written`). A write whose outcome the store does not know
+is resolved by reading back (`resolved_writes`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from offload_core.metadata.managed_ledger_info import ManagedLedgerInfo
 from offload_core.metadata.record_paths import list_names, read_record, record_path
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.metadata.segment_layout import SegmentLayout
+from offload_core.metadata.segment_shares import as_written
 from offload_core.metadata.stored_record import StoredRecord, pack_stored_record
 from offload_hooks.errors import UnknownTopicError
 from offload_hooks.metadata_stores import WritableMetadataStore
@@ -75,6 +77,7 @@ class ManagedLedgerRecords:
             OutcomeUnknownError: and the record could not be read back, or never came to rest.
             OptionError: see `pack_managed_ledger_info`.
         """
+        info = as_written(info)
         record = StoredRecord(info=info, compression=self._compression)
         data = pack_stored_record(record, segment_layout=self._segment_layout)
         version = None if expected is None else expected.version
@@ -86,7 +89,7 @@ class ManagedLedgerRecords:
         Args:
             change: gives the new record for one that was read; it is called again for each that somebody else wrote in
                 between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
-                written. Nothing is written either where it changes nothing.
+                written. Nothing is written either where it changes nothing, and the record has today's form.
 
         Raises:
             UnknownTopicError: there is no record of this managed ledger.
@@ -98,7 +101,7 @@ class ManagedLedgerRecords:
             known = self.read(name)
             if known is None:
                 raise UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
-            changed = change(known.info)
+            changed = as_written(change(known.info))
             return known if changed == known.info else self.write(name, changed, known)
 
         return until_first(turn)

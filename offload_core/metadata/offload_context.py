@@ -16,6 +16,7 @@ from typing import Self
 from uuid import UUID
 
 from offload_hooks.errors import MetadataError, OptionError
+from offload_hooks.json_text import WHOLE, shortened
 
 STATUS_PROPERTY = "status"
 BEGIN_PROPERTY = "begin"
@@ -23,6 +24,8 @@ END_PROPERTY = "end"
 FAILED = "failed"
 FILTER_PROPERTY = "pulsar-offload.filter"
 """What a filter did to the entries of a complete copy; see docs/formats/filter-record.md."""
+BOOKKEEPER_DELETED_PROPERTY = "bookkeeperDeleted"
+"""Of a segment in the shipped layout, which has no field for it: `true` when the ledger's hot copy is gone."""
 REPLACEMENT_PROPERTY = "pulsar-offload.replacement"
 """Of a ledger's context: a copy that is under way to take the place of the one that is read."""
 REPLACED_PROPERTY = "pulsar-offload.replaced"
@@ -79,7 +82,8 @@ class OffloadSegment:
 
     Attributes:
         uuid: the attempt's; the data object's key.
-        bookkeeper_deleted: only in PIP-76's layout; in the shipped one the context says it of the ledger.
+        bookkeeper_deleted: the ledger's hot copy is gone. BookKeeper deletes ledgers as a whole, so all of a ledger's
+            shares say the same, and so does its context.
         assigned_ms, offloaded_ms: milliseconds since 1970, UTC.
         end_entry_id: the last entry of the ledger in it; None while the segment is open.
     """
@@ -143,13 +147,14 @@ class OffloadSegment:
         if text is None:
             return None
         match = _POSITION.fullmatch(text)
-        if match is None:
+        position = None if match is None else EntryPosition(int(match[1]), int(match[2]))
+        if position is None or position.ledger_id not in WHOLE or position.entry_id not in WHOLE:
             raise MetadataError(
                 f"property {name!r} of segment {self.uuid} is no position",
                 expected="ledger:entry",
-                found=text,
+                found=shortened(text),
             )
-        return EntryPosition(int(match[1]), int(match[2]))
+        return position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +163,8 @@ class OffloadContext:
 
     Attributes:
         uuid: the attempt's (of segments: the first's); None if there was none.
-        complete: the copy may be read; of segments: every entry lies in a complete one. Each has its own flag.
+        complete: the copy that is one object may be read. Never written of segments, each of which has its own flag
+            (PIP-76); older records may have it: `LedgerRecord.is_fully_offloaded` goes by the segments.
         bookkeeper_deleted: the hot copy is gone.
         timestamp_ms: of the last completion, milliseconds since 1970, UTC.
         segments: oldest first; empty for a copy that is one object.
@@ -195,3 +201,12 @@ class OffloadContext:
         """The entry with which each segment begins in this ledger; None behind one that is still open."""
         ends = [segment.end_entry_id for segment in self.segments[:-1]]
         return (0, *(None if end is None else end + 1 for end in ends))[: len(self.segments)]
+
+    def covered_stop(self) -> int:
+        """One past the last entry that, with all before it, lies in complete segments; 0 if there is none."""
+        stop = 0
+        for segment in self.segments:
+            if not segment.complete or segment.end_entry_id is None:
+                break
+            stop = max(stop, segment.end_entry_id + 1)
+        return stop

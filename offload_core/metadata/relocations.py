@@ -10,13 +10,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 from uuid import UUID
 
 from offload_core.metadata.copy_replacement import begin_replacement, forget_replaced, switch_replacement
@@ -25,14 +26,15 @@ from offload_core.metadata.offload_context import DriverMetadata
 from offload_core.metadata.replacement_record import CopyForm, read_copies, replaced_of
 from offload_hooks.errors import (
     AttemptError,
-    FormatError,
     OutcomeUnknownError,
     StoreError,
-    UnsupportedVersionError,
 )
+from offload_hooks.json_text import JsonObject
+from offload_hooks.private_files import open_file, sync_directory
 
 VERSION = 1
 Step = Literal["begin", "done", "dropped"]
+_LEDGER = re.compile("[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,8 @@ def read_mapping(path: str | os.PathLike[str]) -> Mapped:
         StoreError: it cannot be read.
     """
     try:
-        data = Path(path).read_bytes()
+        with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+            data = file.read()
     except OSError as error:
         raise StoreError(
             f"a mapping of relocations cannot be read: {error.strerror}", key=str(path)
@@ -126,7 +129,10 @@ class MappingFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         try:
-            self._file: BufferedRandom = self.path.open("a+b")
+            self._file: BufferedRandom = os.fdopen(
+                open_file(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT), "a+b"
+            )
+            sync_directory(self.path.absolute().parent)
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 self._file.seek(0)
@@ -209,37 +215,25 @@ def _fields(relocation: Relocation) -> dict[str, Any]:
 
 
 def _parse_line(line: bytes, path: str, number: int) -> tuple[Step, Relocation]:
-    try:
-        fields = json.loads(line)
-        if fields["version"] != VERSION:
-            raise UnsupportedVersionError(
-                "a mapping of relocations has a version that is not known",
-                key=path,
-                expected=VERSION,
-                found=fields["version"],
-            )
-        step, segment = fields["step"], fields["segment"]
-        if step not in ("begin", "done", "dropped"):
-            raise ValueError("no step")
-        properties = tuple((str(name), str(value)) for name, value in fields["properties"].items())
-        return step, Relocation(
-            managed_ledger=str(fields["managed_ledger"]),
-            ledger_ids=tuple(map(int, fields["ledgers"])),
-            uuid=UUID(fields["uuid"]),
-            form=CopyForm(fields["form"]),
-            replaces=tuple(UUID(each) for each in fields["replaces"]),
-            driver=DriverMetadata(name=str(fields["driver"]), properties=properties),
-            segment=None if segment is None else UUID(segment),
-            since_ms=int(fields["since"]),
-            done_ms=int(fields["done"]),
-            filters={int(each): str(record) for each, record in fields["filters"].items()},
-        )
-    except UnsupportedVersionError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise FormatError(
-            "this is no mapping of relocations, or it is damaged",
-            key=path,
-            expected="a line of JSON with all its fields",
-            found=f"{type(error).__name__} in line {number}",
-        ) from error
+    fields = JsonObject.read(line, f"line {number} of a mapping of relocations", key=path)
+    fields.check_version(VERSION)
+    step = next((each for each in get_args(Step) if each == fields.text("step")), None)
+    if step is None:
+        raise fields.wrong("step", "begin, done or dropped")
+    filters = fields.texts("filters")
+    if not all(_LEDGER.fullmatch(each) for each in filters):
+        raise fields.wrong("filters", "records by the ids of ledgers")
+    return step, Relocation(
+        managed_ledger=fields.text("managed_ledger"),
+        ledger_ids=fields.integers("ledgers"),
+        uuid=fields.uuid("uuid"),
+        form=fields.choice("form", CopyForm),
+        replaces=fields.uuids("replaces"),
+        driver=DriverMetadata(
+            name=fields.text("driver"), properties=tuple(fields.texts("properties").items())
+        ),
+        segment=fields.optional_uuid("segment"),
+        since_ms=fields.integer("since"),
+        done_ms=fields.integer("done"),
+        filters={int(each): record for each, record in filters.items()},
+    )

@@ -25,6 +25,7 @@ from offload_core.metadata.offload_context import (
 )
 from offload_core.metadata.segment_shares import shares_of
 from offload_hooks.errors import AttemptError, MetadataError, placed
+from offload_hooks.json_text import JsonObject, read_json
 
 
 class CopyForm(enum.Enum):
@@ -189,34 +190,23 @@ def _fields(copy: OtherCopy) -> Mapping[str, Any]:
     return fields
 
 
-def _parse(fields: Any, role: OtherRole, ledger_id: int) -> OtherCopy:
-    try:
-        segment = fields.get("segment")
-        properties = tuple((_text(name), _text(value)) for name, value in fields["properties"].items())
-        return OtherCopy(
-            role=role,
-            uuid=UUID(_text(fields["uuid"])),
-            form=CopyForm(fields["form"]),
-            driver=DriverMetadata(name=_text(fields["driver"]), properties=properties),
-            since_ms=int(fields["since"]),
-            segment=None if segment is None else UUID(_text(segment)),
-            ledger_ids=(ledger_id,),
-        )
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise MetadataError(f"a {role.value} copy's record is damaged", found=type(error).__name__) from error
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("text is wanted")
-    return value
+def _parse(value: object, role: OtherRole, ledger_id: int) -> OtherCopy:
+    fields = JsonObject.of(value, f"a {role.value} copy's record", error=MetadataError)
+    return OtherCopy(
+        role=role,
+        uuid=fields.uuid("uuid"),
+        form=fields.choice("form", CopyForm),
+        driver=DriverMetadata(
+            name=fields.text("driver"), properties=tuple(fields.texts("properties").items())
+        ),
+        since_ms=fields.integer("since"),
+        segment=fields.optional_uuid("segment"),
+        ledger_ids=(ledger_id,),
+    )
 
 
 def _loads(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError("the record of another copy is damaged", found=type(error).__name__) from error
+    return read_json(text, "the record of another copy", error=MetadataError)
 
 
 def _dumps(value: Any) -> str:

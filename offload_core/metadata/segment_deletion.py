@@ -24,6 +24,7 @@ from offload_core.metadata.offload_context import (
 )
 from offload_core.metadata.replacement_record import OtherRole, other_copies, others_of, read_copies
 from offload_core.metadata.segment_record import segments_of
+from offload_core.metadata.segment_shares import with_hot_copy_deleted
 from offload_core.metadata.segments import abandon_segment
 
 
@@ -59,13 +60,13 @@ def needed_objects(info: ManagedLedgerInfo) -> frozenset[UUID]:
 
 
 def _condemned(ledger: LedgerRecord) -> LedgerRecord:
-    context = ledger.context or OffloadContext()
+    gone = with_hot_copy_deleted(ledger)
+    context = gone.context or OffloadContext()
     return replace(
-        ledger,
+        gone,
         context=replace(
             context,
             complete=False,
-            bookkeeper_deleted=True,
             driver=_failed(context.driver),
             segments=tuple(
                 replace(share, complete=False, driver=_failed(share.driver)) for share in context.segments

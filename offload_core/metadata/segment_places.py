@@ -25,7 +25,7 @@ def check_free(ledger: LedgerRecord) -> LedgerRecord:
     ledger_id, context = ledger.ledger_id, ledger.context
     if context is None:
         return ledger
-    if context.bookkeeper_deleted:
+    if not ledger.has_hot_copy:
         raise AttemptError("the ledger's hot copy is gone", ledger_id=ledger_id)
     if context.uuid is not None and not context.segments:
         raise AttemptError(

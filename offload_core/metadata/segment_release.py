@@ -13,15 +13,7 @@ from offload_core.metadata.copy_replacement import check_not_replaced
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import OffloadContext, SegmentStatus
 from offload_core.metadata.segment_places import ledger_of
-from offload_core.metadata.segment_shares import shares_of
 from offload_hooks.errors import AttemptError
-
-
-def has_hot_copy(ledger: LedgerRecord) -> bool:
-    """Whether by its record the ledger is in the hot tier. It goes as a whole: one segment that says so is enough."""
-    context = ledger.context
-    is_gone = context is not None and context.bookkeeper_deleted
-    return not is_gone and not any(share.bookkeeper_deleted for share in shares_of(ledger))
 
 
 def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
@@ -40,7 +32,7 @@ def without_segments(ledger: LedgerRecord) -> LedgerRecord:
     if context is None or not context.segments:
         return ledger
     check_not_replaced(ledger)
-    if not has_hot_copy(ledger):
+    if not ledger.has_hot_copy:
         raise AttemptError(
             "the ledger's hot copy is gone, so its segments are not released",
             ledger_id=ledger_id,

@@ -1,8 +1,8 @@
-"""A ledger's shares of streaming segments, in its offload context: found, replaced, and whether they cover the ledger.
+"""A ledger's shares of streaming segments, in its offload context: found and replaced.
 
 A share is an `OffloadSegment`: what one ledger's record says of one segment. The context's own UUID and driver are the
-first share's, and it is complete if every entry of the ledger, which is closed, lies in complete shares. Source:
-docs/formats/metadata.md.
+first share's; it never has `complete`, so that a Pulsar which passes over segments offloads the ledger anew. Source:
+PIP-76, Migration; docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.metadata.attempt_lease import LEASE_PROPERTY
-from offload_core.metadata.managed_ledger_info import LedgerRecord
+from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
     BEGIN_PROPERTY,
     DAMAGED_PROPERTY,
@@ -71,14 +71,14 @@ def with_shares(
         context = replace(
             old,
             uuid=shares[0].uuid,
+            complete=False,
             driver=old.driver if shares[0].driver is None else _with_others(shares[0].driver, old.driver),
             segments=tuple(shares),
             timestamp_ms=old.timestamp_ms if timestamp_ms is None else timestamp_ms,
         )
     else:
         context = replace(old, uuid=None, driver=None, segments=(), timestamp_ms=None)
-    changed = replace(ledger, context=None if context == OffloadContext() else context)
-    return with_coverage(changed)
+    return replace(ledger, context=None if context == OffloadContext() else context)
 
 
 def with_share(ledger: LedgerRecord, share: OffloadSegment) -> LedgerRecord:
@@ -94,23 +94,36 @@ def without_share(ledger: LedgerRecord, uuid: UUID) -> LedgerRecord:
     return with_shares(ledger, [share for share in shares_of(ledger) if share.uuid != uuid])
 
 
-def with_coverage(ledger: LedgerRecord) -> LedgerRecord:
-    """The ledger with its context complete if it is closed and each of its entries lies in a complete share."""
+def with_hot_copy_deleted(ledger: LedgerRecord) -> LedgerRecord:
+    """The ledger without a hot copy: its context says so, and each share that has room for it."""
+    context = ledger.context or OffloadContext()
+    shares = tuple(_hot_copy_deleted(share, context.driver) for share in context.segments)
+    return replace(ledger, context=replace(context, bookkeeper_deleted=True, segments=shares))
+
+
+def as_written(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    """The record as it is written today: of a ledger with segments, older ones have `complete` in its context, and
+    not in its shares that the hot copy is gone.
+    """
+    return info.with_ledgers(_as_written(ledger) for ledger in info.ledgers if shares_of(ledger))
+
+
+def _as_written(ledger: LedgerRecord) -> LedgerRecord:
     context = ledger.context
-    if context is None or not context.segments:
-        return ledger
-    complete = ledger.info.is_closed and covered_stop(ledger) >= (ledger.info.entries or 0) > 0
-    return replace(ledger, context=replace(context, complete=complete))
+    assert context is not None
+    if context.complete:
+        ledger = replace(ledger, context=replace(context, complete=False))
+    return with_hot_copy_deleted(ledger) if context.bookkeeper_deleted else ledger
+
+
+def _hot_copy_deleted(share: OffloadSegment, driver: DriverMetadata | None) -> OffloadSegment:
+    own = share.driver or (None if driver is None else place_of(driver))
+    return share if own is None else replace(share, bookkeeper_deleted=True, driver=own)
 
 
 def covered_stop(ledger: LedgerRecord) -> int:
     """One past the last entry that, with all before it, lies in complete shares; 0 if there is none."""
-    covered: list[OffloadSegment] = []
-    for share in shares_of(ledger):
-        if not share.complete or share.end_entry_id is None:
-            break
-        covered.append(share)
-    return _stop_of(covered)
+    return 0 if ledger.context is None else ledger.context.covered_stop()
 
 
 def _stop_of(shares: Sequence[OffloadSegment]) -> int:

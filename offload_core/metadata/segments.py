@@ -7,7 +7,6 @@
     abandon_segment    or: it failed, or somebody takes it over. From now on it cannot become complete
     resume_segment     and then: its objects are deleted, and another attempt has its positions
     forget_segment     or: it has no entries, or they went
-    with_ledger_closed           a ledger was closed whose entries may all be in complete segments already
     mark_segmented_hot_copy_deleted   after the deletion lag, and after the objects were checked
 
 Each does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`. Each refuses, with an
@@ -44,7 +43,7 @@ from offload_core.metadata.segment_shares import (
     place_of,
     share_of,
     shares_of,
-    with_coverage,
+    with_hot_copy_deleted,
     with_share,
     with_shares,
     without_share,
@@ -256,25 +255,21 @@ def forget_segment(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
     return _each_ledger(info, segment, lambda ledger: without_share(ledger, uuid))
 
 
-def with_ledger_closed(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
-    """The record of a ledger that was closed: offloaded as a whole, if all its entries are in complete segments."""
-    ledger = info.ledger(ledger_id)
-    return info if ledger is None else info.with_ledger(with_coverage(ledger))
-
-
 def mark_segmented_hot_copy_deleted(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
     """Record that the hot copy of a ledger goes, all of whose entries lie in segments that were checked to be there.
+
+    Its context says so and each of its shares; a segment's share of another ledger does not.
 
     Raises:
         AttemptError: the ledger is not there, has no segments, or entries that are in none that is complete.
     """
     ledger = ledger_of(info, ledger_id)
-    if ledger.context is None or not ledger.context.segments or not ledger.context.complete:
+    if not shares_of(ledger) or not ledger.is_fully_offloaded:
         raise AttemptError(
             "the hot copy of a ledger is needed until all its entries are in complete segments",
             ledger_id=ledger_id,
         )
-    return info.with_ledger(replace(ledger, context=replace(ledger.context, bookkeeper_deleted=True)))
+    return info.with_ledger(with_hot_copy_deleted(ledger))
 
 
 def _with_end(info: ManagedLedgerInfo, segment: Segment, end: EntryPosition) -> ManagedLedgerInfo:

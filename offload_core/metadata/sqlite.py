@@ -7,7 +7,6 @@ locks of the parent's for the child's own. Source: docs/formats/metadata-databas
 
 from __future__ import annotations
 
-import functools
 import os
 import sqlite3
 import threading
@@ -15,7 +14,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from offload_core.metadata.sqlite_file import MAX_VALUE_BYTES, SqliteFile
 from offload_hooks.errors import (
@@ -27,6 +26,7 @@ from offload_hooks.errors import (
 )
 from offload_hooks.metadata_stores import check_path
 from offload_hooks.option_text import as_choice, as_flag, as_seconds
+from offload_hooks.shown_urls import holds_user
 
 _GET = "SELECT value, version FROM records WHERE path = ?"
 _VERSION = "SELECT version FROM records WHERE path = ?"
@@ -159,11 +159,19 @@ class SqliteStore:
 
 def parse_file(url: str) -> str:
     """The file that a URL of the store names, as an absolute path; `OptionError` for one of another form."""
-    split = urlsplit(url)
-    path = unquote(split.path)
-    if split.netloc or split.query or split.fragment or not path or path.endswith("/") or "\0" in path:
+    rest = url.partition(":")[2]
+    path = unquote(rest.removeprefix("//"))
+    if (
+        (rest.startswith("//") and not rest.startswith("///"))
+        or holds_user(url)
+        or any(mark in rest for mark in "?#")
+        or not path
+        or path.endswith("/")
+        or "\0" in path
+    ):
         raise OptionError(
-            "this is no URL of an SQLite file", expected="sqlite:/folder/file.db or sqlite:file.db", found=url
+            "this is no URL of an SQLite file",
+            expected="sqlite:/folder/file.db or sqlite:file.db",
         )
     return str(Path(path).absolute())
 
@@ -213,16 +221,17 @@ class _Forks:
         self._stores: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._held = ExitStack()
+        self._is_registered = False
 
     def add(self, store: SqliteStore) -> None:
         """From now on this store, too."""
-        self._register()
         with self._lock:
+            if not self._is_registered:  # registered twice, a fork would wait for itself
+                os.register_at_fork(
+                    before=self._before, after_in_parent=self._after, after_in_child=self._after
+                )
+                self._is_registered = True
             self._stores.add(store)
-
-    @functools.cache  # noqa: B019 - there is one, which lives as long as the process
-    def _register(self) -> None:
-        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._after)
 
     def _before(self) -> None:
         self._lock.acquire()

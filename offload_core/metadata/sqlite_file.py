@@ -5,11 +5,11 @@ Source: docs/formats/metadata-database.md.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from urllib.parse import quote
 
 from offload_hooks.errors import (
@@ -23,6 +23,7 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UnsupportedVersionError,
 )
+from offload_hooks.private_files import check_file, create_file
 
 APPLICATION_ID = 0x504F4D44
 """Of our files, at byte 68: `POMD`."""
@@ -54,14 +55,15 @@ class SqliteFile:
 
     def connect(self) -> sqlite3.Connection:
         """A connection, without a transaction; errors within `translated`."""
-        if not self._create and not Path(self.path).exists():
+        if not self._create and not os.path.lexists(self.path):
             raise ObjectNotFoundError(
                 "there is no such metadata database",
                 key=f"sqlite:{self.path}",
                 hint="With the option 'create' it is made.",
             )
+        self._make_private()
         connection = sqlite3.connect(
-            f"file:{quote(self.path)}?mode={'rwc' if self._create else 'rw'}",
+            f"file:{quote(self.path)}?mode=rw",
             uri=True,
             timeout=self._timeout_s,
             isolation_level=None,
@@ -93,6 +95,17 @@ class SqliteFile:
                 raise translated from error
             raise OutcomeUnknownError(
                 "SQLite fails to end a transaction", key=translated.key, found=translated.found
+            ) from error
+
+    def _make_private(self) -> None:
+        """Create the file if that is asked for; what SQLite puts beside it gets its mode."""
+        try:
+            (create_file if self._create else check_file)(self.path)
+        except OSError as error:
+            raise AccessDeniedError(
+                "the metadata database cannot be opened, or not written",
+                key=f"sqlite:{self.path}",
+                found=error.strerror,
             ) from error
 
     def _prepare(self, connection: sqlite3.Connection) -> None:

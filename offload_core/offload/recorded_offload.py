@@ -47,6 +47,8 @@ from offload_core.offload.ledger_offloader import LedgerOffloader, OffloadProgre
 from offload_core.offload.offloads import Announce, AnnounceHot, to_nobody
 from offload_core.offload.running_attempt import (
     DEFAULT_LEASE_S,
+    THIS_PROCESS,
+    AttemptProcess,
     RunningAttempt,
     check_lease_length,
     check_not_alive,
@@ -56,6 +58,7 @@ from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     AttemptError,
+    DataLossError,
     LiveAttemptError,
     OffloadError,
     OffloadStoppedError,
@@ -82,6 +85,7 @@ class RecordedOffloads:
         open_hot: opens a ledger that is offloaded; None for as `hot` does.
         now_ms: the time, in ms since 1970, UTC.
         lease_s: how long an attempt of this process is left alone by others after it was last heard of; to 600 s.
+        process: whose attempts they are.
 
     Raises:
         OptionError: a lease that nobody would believe.
@@ -97,6 +101,7 @@ class RecordedOffloads:
         open_hot: Callable[[int], LedgerReader] | None = None,
         now_ms: Callable[[], int] = system_now_ms,
         lease_s: float = DEFAULT_LEASE_S,
+        process: AttemptProcess = THIS_PROCESS,
     ) -> None:
         check_lease_length(lease_s)
         self._records = records
@@ -106,6 +111,7 @@ class RecordedOffloads:
         self._open_hot = hot.open if open_hot is None else open_hot
         self._now_ms = now_ms
         self._lease_s = lease_s
+        self._process = process
 
     def offload(
         self,
@@ -141,11 +147,17 @@ class RecordedOffloads:
         uuid, tier = uuid4(), self._tiers.current
         driver = tier_record(tier)
         with RunningAttempt(
-            self._records, name, ledger_id, uuid, lease_s=self._lease_s, now_ms=self._now_ms
+            self._records,
+            name,
+            ledger_id,
+            uuid,
+            lease_s=self._lease_s,
+            now_ms=self._now_ms,
+            process=self._process,
         ) as attempt:
 
             def prepare(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid)
+                check_not_alive(info.ledger(ledger_id), self._now_ms(), but=uuid, process=self._process)
                 return prepare_attempt(info, ledger_id, uuid, driver, replaces=older, lease=attempt.lease())
 
             def watch(progress: OffloadProgress) -> None:
@@ -168,6 +180,7 @@ class RecordedOffloads:
             except OutcomeUnknownError:
                 raise  # the record may say that the copy is complete: nothing is deleted on a guess
             except Exception as error:
+                attempt.notice_loss()
                 self._give_up(name, ledger_id, uuid, driver, partial(announce, uuid, _why_given_up(error)))
                 raise
         return True
@@ -190,11 +203,12 @@ class RecordedOffloads:
         """
         ledger = self._ledger(name, ledger_id)
         context = ledger.context
-        if context is None or not context.complete or context.uuid is None:
+        if context is None or not ledger.is_fully_offloaded or context.uuid is None:
             return False
         announce = _nobody_asked if announce is None else announce
         if context.bookkeeper_deleted:
             announce(recorded_filters(ledger))
+            check_cold_copies(self._tiers, name, ledger)
         else:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms or self._is_replaced_now(ledger):
                 return False
@@ -215,8 +229,11 @@ class RecordedOffloads:
                 check_settled(records, SnapshotStore(self._records.store).read(name), ledger_id)
             announce(records)
 
+            before: LedgerRecord | None = None
+
             def mark_unless_replaced(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-                known = info.ledger(ledger_id)
+                nonlocal before
+                before = known = info.ledger(ledger_id)
                 if known is not None and (self._is_replaced_now(known) or is_marked_damaged(known)):
                     return info
                 return mark(info)
@@ -224,15 +241,32 @@ class RecordedOffloads:
             marked = self._records.update(name, mark_unless_replaced).info.ledger(ledger_id)
             if marked is None or marked.context is None or not marked.context.bookkeeper_deleted:
                 return False
+            assert before is not None
+            self._check_once_more(name, before, marked)
         self._hot.delete(ledger_id)
         return True
+
+    def _check_once_more(self, name: str, before: LedgerRecord, marked: LedgerRecord) -> None:
+        """Check the cold copies now that the record says that there are no others: who deletes one reads it afterwards.
+
+        Raises:
+            DataLossError: they are not there any more; the record says again that the hot copy is.
+        """
+        try:
+            check_cold_copies(self._tiers, name, before)
+        except DataLossError:
+            self._records.update(
+                name,
+                lambda info: info.with_ledgers([before]) if info.ledger(marked.ledger_id) == marked else info,
+            )
+            raise
 
     def _is_replaced_now(self, ledger: LedgerRecord) -> bool:
         """Whether somebody makes another cold copy at the moment: of the hot one perhaps, as this one is damaged."""
         copy = replacement_of(ledger)
         try:
             if copy is not None:
-                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id)
+                check_over(copy.uuid, copy.driver, self._now_ms(), ledger.ledger_id, self._process)
         except LiveAttemptError:
             return True
         return False
@@ -304,7 +338,7 @@ class RecordedOffloads:
         tier = self._tiers.find(driver)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-            check_not_alive(info.ledger(ledger_id), self._now_ms())
+            check_not_alive(info.ledger(ledger_id), self._now_ms(), process=self._process)
             return abandon_attempt(info, ledger_id, uuid)
 
         self._records.update(name, abandon)

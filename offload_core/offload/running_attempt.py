@@ -3,12 +3,17 @@
 Whoever else wants the ledger sees by the lease that the attempt is alive, and leaves it alone. A lease that was not
 renewed is over, and one whose process has ended counts no more; then the attempt may be taken over. Its maker finds
 that out at the next renewal, or at the latest when it is to be recorded as complete.
+
+A process whose attempt was taken over, while it went on, compares no clocks any more: it watches whether others renew
+their leases, by its own monotonic clock. So processes whose clocks differ take attempts from each other once for each
+process, and not for ever. Source: docs/adr/0051-leases-are-watched-by-who-lost-one.md.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +22,7 @@ from typing import Protocol, Self
 from uuid import UUID
 
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.attempt_lease import AttemptLease, lease_of
+from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.processes import has_ended, this_process
 from offload_hooks.errors import (
@@ -34,6 +39,9 @@ DEFAULT_LEASE_S = 60.0
 LONGEST_LEASE_S = 600.0
 """A lease that goes further from now was written by another clock, and is not believed."""
 
+WATCHED_S = LONGEST_LEASE_S / 2
+"""How long a lease that is watched must stay as it is to be over: the longest is renewed more often, at each third."""
+
 
 class Renewal(Protocol):
     """A step that records another lease of an attempt."""
@@ -44,8 +52,55 @@ class Renewal(Protocol):
 
 _log = logging.getLogger(__name__)
 
-_running: set[UUID] = set()
-"""The attempts that this process is at."""
+
+class AttemptProcess:
+    """A process that makes attempts: which it is, which attempts it is at, and what it has seen of those of others.
+
+    Args:
+        holder: which process it is.
+        has_ended: whether it is certain that another has ended.
+        monotonic_s: a clock that nobody sets, in s.
+
+    Attributes:
+        running: the attempts that it is at.
+        watches: whether it was taken an attempt that went on, and believes no clock but its own any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        holder: Callable[[], AttemptHolder] = this_process,
+        has_ended: Callable[[AttemptHolder], bool] = has_ended,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.holder = holder
+        self.running: set[UUID] = set()
+        self.watches = False
+        self._has_ended = has_ended
+        self._monotonic_s = monotonic_s
+        self._lock = threading.Lock()
+        self._seen: dict[UUID, tuple[AttemptLease, float]] = {}
+
+    def is_at(self, uuid: UUID, lease: AttemptLease) -> bool:
+        """Whether the attempt's holder may be at it still, whatever the time is."""
+        return uuid in self.running if lease.holder == self.holder() else not self._has_ended(lease.holder)
+
+    def left_s(self, uuid: UUID, lease: AttemptLease, now_ms: int) -> float:
+        """How many seconds the lease is to be believed; 0 or less if it is over."""
+        if lease.holder == self.holder() or not self.watches:
+            left_s = (lease.until_ms - now_ms) / 1000
+            return left_s if left_s <= LONGEST_LEASE_S else 0.0
+        now_s = self._monotonic_s()
+        with self._lock:
+            # what was not looked at for so long is watched from the beginning, if it comes again
+            self._seen = {each: at for each, at in self._seen.items() if now_s - at[1] <= 2 * WATCHED_S}
+            known = self._seen.get(uuid)
+            if known is None or known[0] != lease:
+                known = self._seen[uuid] = (lease, now_s)
+        return known[1] + WATCHED_S - now_s
+
+
+THIS_PROCESS = AttemptProcess()
 
 
 class RunningAttempt:
@@ -55,6 +110,7 @@ class RunningAttempt:
         lease_s: how long others are to believe that it goes on, after each renewal.
         now_ms: the time, in ms since 1970, UTC.
         renew: the step that records another lease; None for that of an offload attempt.
+        process: whose attempt it is.
     """
 
     def __init__(
@@ -67,6 +123,7 @@ class RunningAttempt:
         lease_s: float,
         now_ms: Callable[[], int],
         renew: Renewal | None = None,
+        process: AttemptProcess = THIS_PROCESS,
     ) -> None:
         self._records = records
         self._name = name
@@ -74,13 +131,14 @@ class RunningAttempt:
         self._uuid = uuid
         self._lease_s = lease_s
         self._now_ms = now_ms
+        self._process = process
         self._renewal = renew or partial(renew_attempt, ledger_id=ledger_id, uuid=uuid)
         self._lost: OffloadError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="offload-lease", daemon=True)
 
     def __enter__(self) -> Self:
-        _running.add(self._uuid)
+        self._process.running.add(self._uuid)
         return self
 
     def __exit__(
@@ -89,11 +147,11 @@ class RunningAttempt:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
-        _running.discard(self._uuid)
+        self._process.running.discard(self._uuid)
 
     def lease(self) -> AttemptLease:
         """A lease from now on."""
-        return lease_from(self._now_ms(), self._lease_s)
+        return lease_from(self._now_ms(), self._lease_s, self._process)
 
     def keep_lease(self) -> None:
         """Renew it from now on; the attempt is recorded."""
@@ -103,6 +161,20 @@ class RunningAttempt:
         """Refuse to go on with an attempt that is known to be taken over; `AttemptError`, `UnknownTopicError`."""
         if self._lost is not None:
             raise self._lost
+
+    def notice_loss(self) -> None:
+        """Look why it failed: if another took it over while it went on, the process watches leases from now on.
+
+        The failure itself does not tell: it may be of an upload that the other has aborted.
+        """
+        try:
+            known = self._records.read(self._name)
+            if known is not None:
+                self._renewal(known.info, lease=self.lease())  # the step alone: nothing is written
+        except AttemptError:
+            self._process.watches = True
+        except OffloadError as error:
+            _log.debug("whether attempt %s was taken over is not known: %s", self._uuid, error)
 
     def _renew(self) -> None:
         while not self._ended.wait(self._lease_s / 3):
@@ -121,21 +193,34 @@ class RunningAttempt:
                 )
 
 
-def check_not_alive(ledger: LedgerRecord | None, now_ms: int, *, but: UUID | None = None) -> None:
+def check_not_alive(
+    ledger: LedgerRecord | None,
+    now_ms: int,
+    *,
+    but: UUID | None = None,
+    process: AttemptProcess = THIS_PROCESS,
+) -> None:
     """Refuse to touch an attempt at a whole ledger that somebody is at, if it is not `but`; see `check_over`."""
     context = None if ledger is None else ledger.context
     if ledger is None or context is None or context.complete or context.uuid in (None, but):
         return
     assert context.uuid is not None
-    check_over(context.uuid, context.driver, now_ms, ledger.ledger_id)
+    check_over(context.uuid, context.driver, now_ms, ledger.ledger_id, process)
 
 
-def check_over(uuid: UUID, driver: DriverMetadata | None, now_ms: int, ledger_id: int) -> None:
+def check_over(
+    uuid: UUID,
+    driver: DriverMetadata | None,
+    now_ms: int,
+    ledger_id: int,
+    process: AttemptProcess = THIS_PROCESS,
+) -> None:
     """Refuse to touch an attempt that is not complete, if somebody is at it.
 
     Args:
         driver: what is recorded of the attempt, its lease among it.
         ledger_id: its ledger, or its segment's first.
+        process: which asks.
 
     Raises:
         LiveAttemptError: its lease is not over, and its process is not known to have ended.
@@ -143,10 +228,8 @@ def check_over(uuid: UUID, driver: DriverMetadata | None, now_ms: int, ledger_id
     lease = lease_of(driver)
     if lease is None:
         return
-    left_s = (lease.until_ms - now_ms) / 1000
-    is_here = lease.holder == this_process()
-    is_at_it = uuid in _running if is_here else not has_ended(lease.holder)
-    if 0 < left_s <= LONGEST_LEASE_S and is_at_it:
+    is_here = lease.holder == process.holder()
+    if process.is_at(uuid, lease) and (left_s := process.left_s(uuid, lease, now_ms)) > 0:
         raise LiveAttemptError(
             f"{'this process' if is_here else 'another process'} offloads the ledger at the moment",
             ledger_id=ledger_id,
@@ -161,16 +244,16 @@ def check_lease_length(lease_s: float) -> None:
         raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
 
 
-def lease_from(now_ms: int, lease_s: float) -> AttemptLease:
-    """A lease of this process from now on."""
-    return AttemptLease(holder=this_process(), until_ms=now_ms + int(lease_s * 1000))
+def lease_from(now_ms: int, lease_s: float, process: AttemptProcess = THIS_PROCESS) -> AttemptLease:
+    """A lease of a process from now on."""
+    return AttemptLease(holder=process.holder(), until_ms=now_ms + int(lease_s * 1000))
 
 
 @contextmanager
 def at_attempt(uuid: UUID) -> Iterator[None]:
     """In the block, or until it is left, the attempt is this process's."""
-    _running.add(uuid)
+    THIS_PROCESS.running.add(uuid)
     try:
         yield
     finally:
-        _running.discard(uuid)
+        THIS_PROCESS.running.discard(uuid)

@@ -33,6 +33,6 @@ class WrittenChecksums:
         Raises:
             StoreError: the store fails.
         """
-        blocks = tuple(block for _, block in sorted(self._blocks.items()))
-        checksums = BlockChecksums(index_length=len(index), index_crc=crc32c(index), blocks=blocks)
+        blocks = [block for _, block in sorted(self._blocks.items())]
+        checksums = BlockChecksums.of(len(index), crc32c(index), blocks)
         tier.write_index(key.block_checksums_key, pack_block_checksums(checksums), user_metadata=about)

@@ -6,14 +6,22 @@ Source: Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); d
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import SecretStr
 
 from offload_core.policies.model import DEFAULTS, OffloadPolicies, shown_value
 from offload_core.policies.read_priority import ReadPriority
+from offload_core.policies.tier_fields import (
+    TIER_FIELDS,
+    changed_ways,
+    has_credentials,
+    inherited,
+    same_driver,
+    tier_of,
+)
 from offload_hooks.errors import OptionError
 
 Origin = Literal["topic", "namespace", "broker", "default"]
@@ -49,10 +57,30 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Withheld:
+    """Credentials that a level did not inherit, as it names another way to the tier.
+
+    Attributes:
+        level: which one. names: what it names differently, by Pulsar's names.
+    """
+
+    level: Origin
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivePolicies:
-    """What holds for a topic; `settings` by field name, all of them."""
+    """What holds for a topic.
+
+    Attributes:
+        settings: by field name, all of them.
+        withheld: credentials of levels above that are not in them; None where that is none of the tier's.
+        check_tier: raises `OptionError` where the tier may not be used; it is asked before each use.
+    """
 
     settings: Mapping[str, Setting]
+    withheld: Withheld | None = None
+    check_tier: Callable[[EffectivePolicies], None] | None = field(default=None, compare=False, repr=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.settings[name].value
@@ -155,12 +183,38 @@ class EffectivePolicies:
         checksums: bool = self["checksums"]
         return checksums
 
+    def tier(self) -> dict[str, Any]:
+        """What is said of the tier, by field; credentials in clear."""
+        said = {name: self[name] for name in TIER_FIELDS}
+        return {name: value for name, value in said.items() if value not in (None, "")}
+
+    def check_tier_may_be_used(self) -> None:
+        """Refuse a tier for which a level brings no credentials, and one that a tenant may not name.
+
+        Raises:
+            OptionError: as the name says.
+        """
+        if self.withheld is not None and not has_credentials(self.tier()):
+            raise OptionError(
+                f"the {self.withheld.level} names another way to the tier than the levels above, whose credentials "
+                "do not go there",
+                expected=f"credentials at the level of the {self.withheld.level}, or anonymous=true",
+                found=", ".join(self.withheld.names),
+            )
+        if self.check_tier is not None:
+            self.check_tier(self)
+
     def driver_options(self) -> dict[str, object]:
         """The driver's options, by Pulsar's names, which drivers know; credentials in clear.
 
         Raises:
-            OptionError: no driver is set.
+            OptionError: no driver is set, or see `check_tier_may_be_used`.
         """
+        self.check_tier_may_be_used()
+        return self.named_options()
+
+    def named_options(self) -> dict[str, object]:
+        """As `driver_options`, without asking whether the tier may be used."""
         if self.driver is None:
             raise OptionError(
                 "no tier is configured",
@@ -210,23 +264,45 @@ def resolve_policies(
     namespace: OffloadPolicies | None = None,
     broker: OffloadPolicies | None = None,
 ) -> EffectivePolicies:
-    """What holds of what the three levels say."""
+    """What holds of what the three levels say; credentials only as `tier_fields` has it."""
     levels: tuple[tuple[Origin, OffloadPolicies | None], ...] = (
-        ("topic", topic),
-        ("namespace", namespace),
         ("broker", broker),
-        ("default", DEFAULTS),
+        ("namespace", namespace),
+        ("topic", topic),
     )
-    settings = {name: _lowest(name, levels) for name in OffloadPolicies.model_fields}
-    return EffectivePolicies(settings=settings)
-
-
-def _lowest(name: str, levels: Sequence[tuple[Origin, OffloadPolicies | None]]) -> Setting:
+    settings = {
+        name: Setting(name=name, value=getattr(DEFAULTS, name), origin="default")
+        for name in OffloadPolicies.model_fields
+    }
+    withheld = None
     for origin, level in levels:
-        value = None if level is None else getattr(level, name)
-        if value is not None:
-            return Setting(name=name, value=value, origin=origin)
-    return Setting(name=name, value=None, origin="default")
+        if level is None:
+            continue
+        before = {name: settings[name].value for name in TIER_FIELDS}
+        for name in settings:
+            value = getattr(level, name)
+            if value is not None:
+                settings[name] = Setting(name=name, value=value, origin=origin)
+        after = {name: settings[name].value for name in TIER_FIELDS}
+        is_other = bool(before["driver"]) and not same_driver(before["driver"], after["driver"])
+        changed = changed_ways(before, after) if is_other or has_credentials(before) else []
+        if changed:
+            left = inherited(before, after, tier_of(level))
+            for name in TIER_FIELDS:
+                if left.get(name) != after[name]:
+                    kept = left.get(name)
+                    origin_left = settings[name].origin if kept is not None else "default"
+                    settings[name] = Setting(name=name, value=kept, origin=origin_left)
+            # What was said of another driver is of no use for this one.
+            names = tuple(_pulsar_name(name) for name in changed)
+            withheld = None if is_other else Withheld(level=origin, names=names)
+    return EffectivePolicies(settings=settings, withheld=withheld)
+
+
+def _pulsar_name(name: str) -> str:
+    """Of a field; an option's is its own."""
+    found = OffloadPolicies.model_fields.get(name)
+    return name if found is None else str(found.alias)
 
 
 def _threshold(value: int) -> int | None:

@@ -127,6 +127,11 @@ class OffloadPolicies(BaseModel):
         return said
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether an option's name says that its value is secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
 def shown_value(value: Any) -> Any:
     """A field's value as people may see it: as in JSON, with credentials masked.
 
@@ -137,7 +142,7 @@ def shown_value(value: Any) -> Any:
     if isinstance(value, ReadPriority):
         return value.value
     if isinstance(value, dict):
-        return {name: MASK if _SECRET_NAME.search(name) else each for name, each in value.items()}
+        return {name: MASK if is_secret_name(name) else each for name, each in value.items()}
     return value
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from offload_core.policies.model import OffloadPolicies
 from offload_hooks.errors import OptionError
+from offload_hooks.json_text import INT64, shortened, whole_number
 
 _MAPPINGS = {
     "managedLedgerOffloadExtraConfig": "extra_configurations",
@@ -99,10 +100,13 @@ def checked_policies(said: Mapping[str, Any], named: Mapping[str, str], where: s
 
 
 def _whole_number(name: str, value: object, where: str) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        raise OptionError(f"{where}: {name} is no whole number", found=repr(value)) from None
+    number = whole_number(str(value), INT64) if isinstance(value, int | str) else None
+    if number is None:
+        raise OptionError(
+            f"{where}: {name} is no whole number",
+            found=shortened(repr(value) if isinstance(value, str) else value),
+        )
+    return number
 
 
 def _unknown(name: str, known: list[str], where: str) -> OptionError:

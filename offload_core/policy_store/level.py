@@ -6,6 +6,7 @@ here is kept as it is. Source: docs/policies.md, "Where they are kept".
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,11 +22,18 @@ from offload_core.policies import (
     read_policies,
     read_retention,
 )
-from offload_core.policies.model import shown_value
+from offload_core.policies.model import MASK, shown_value
+from offload_core.policies.tier_fields import changed_place, tier_of
 from offload_hooks.errors import MetadataError, OptionError
+from offload_hooks.json_text import read_json
 
 Part = Literal["offload", "retention"]
 """What a record says that is known here."""
+
+_VOUCHED = "pulsarOffloadVouchedTier"
+"""Ours in a record: the digest of what it says of a tier, where an operator said that."""
+
+_MAPPINGS = ("managedLedgerExtraConfigurations", "managedLedgerOffloadFilterOptions")
 
 _DERIVED = frozenset(("s3Driver", "gcsDriver", "fileSystemDriver"))
 """What Pulsar tells beside a policy's fields, and takes from none."""
@@ -63,12 +71,15 @@ class LevelPolicies:
     Attributes:
         unknown_offload: fields of its offload policies that are not known here, as they were given.
         others: all else that its record holds.
+        vouched: whether an operator said what is said of the tier, and not a tenant or a broker; so does who makes a
+            level in this process.
     """
 
     offload: OffloadPolicies | None = None
     retention: RetentionPolicies | None = None
     unknown_offload: Mapping[str, Any] = field(default_factory=dict, repr=False)
     others: Mapping[str, Any] = field(default_factory=dict)
+    vouched: bool = field(default=True, compare=False)
 
     def shown_offload(self) -> dict[str, Any] | None:
         """Its offload policies for people and for answers to requests, by Pulsar's names, secrets masked."""
@@ -97,6 +108,45 @@ def parse_offload(given: Mapping[str, Any], where: str) -> tuple[OffloadPolicies
     """
     known, unknown = _by_knowledge(given)
     return parse_policies(known, where), unknown
+
+
+def unmasked(given: Mapping[str, Any], level: LevelPolicies) -> dict[str, Any]:
+    """Offload policies that are to be set, with the secrets of a level where they were given back masked.
+
+    Raises:
+        OptionError: the mask of a secret that is not kept at this level; or one beside another driver, place, proxy or
+            filter than the secret was given with, where that must be given anew.
+    """
+    said = {} if level.offload is None else level.offload.to_json()
+    kept = _filled(given, {**level.unknown_offload, **said})
+    for name in _MAPPINGS:
+        given_values = kept.get(name)
+        if isinstance(given_values, dict):
+            kept[name] = _filled(given_values, said.get(name, {}))
+    if kept == given:
+        return kept
+    before = parse_policies({}) if level.offload is None else level.offload
+    after, _ = parse_offload(kept, "offload policies")
+    changed = changed_place(tier_of(before), tier_of(after))
+    for part in ("filter", "filter_options"):
+        if getattr(before, part) != getattr(after, part):
+            changed.append(part)
+    if changed:
+        raise OptionError(
+            "a masked secret is not kept where something else is asked with it",
+            expected="the secret itself",
+            found=f"another {', '.join(changed)}",
+        )
+    return kept
+
+
+def _filled(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if value == MASK and name not in known:
+            raise OptionError(
+                f"{name} is masked, and no secret is kept for it here", expected="the secret itself"
+            )
+    return {name: known[name] if value == MASK else value for name, value in given.items()}
 
 
 def parse_retention(given: Mapping[str, Any], where: str) -> RetentionPolicies:
@@ -132,6 +182,7 @@ def parse_level(data: bytes, names: Names) -> LevelPolicies:
     offload, retention = record.pop(names.offload, None), record.pop(names.retention, None)
     older = {policy: record.pop(name, None) for policy, name in names.older.items()}
     said = {policy: value for policy, value in older.items() if value not in (None, -1)}
+    vouched = record.pop(_VOUCHED, None)
     unknown: dict[str, Any] = {}
     try:
         if offload is not None or said:
@@ -142,7 +193,13 @@ def parse_level(data: bytes, names: Names) -> LevelPolicies:
     except (OptionError, ValidationError, AttributeError) as error:
         found = error.title if isinstance(error, ValidationError) else error
         raise MetadataError("a record of policies makes no sense", found=found) from None
-    return LevelPolicies(offload=offload, retention=retention, unknown_offload=unknown, others=record)
+    return LevelPolicies(
+        offload=offload,
+        retention=retention,
+        unknown_offload=unknown,
+        others=record,
+        vouched=not tier_of(offload) or vouched == _digest(offload),
+    )
 
 
 def level_without(data: bytes, names: Names, part: Part) -> LevelPolicies:
@@ -162,21 +219,25 @@ def level_without(data: bytes, names: Names, part: Part) -> LevelPolicies:
         return LevelPolicies(others=record)
 
 
-def pack_level(level: LevelPolicies, names: Names) -> bytes:
-    """Encode a record; empty if it says nothing."""
+def pack_level(level: LevelPolicies, names: Names, *, vouching: bool = False) -> bytes:
+    """Encode a record; empty if it says nothing. `vouching` writes that an operator said its tier, if that is so."""
     record = dict(level.others)
     if level.offload is not None:
         record[names.offload] = {**level.unknown_offload, **level.offload.to_json()}
     if level.retention is not None:
         record[names.retention] = level.retention.model_dump(mode="json", by_alias=True)
+    if vouching and level.vouched and tier_of(level.offload):
+        record[_VOUCHED] = _digest(level.offload)
     return json.dumps(record, sort_keys=True).encode() if record else b""
 
 
+def _digest(offload: OffloadPolicies | None) -> str:
+    said = {} if offload is None else offload.model_dump(mode="json", include=set(tier_of(offload)))
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 def _parse_record(data: bytes) -> dict[str, Any]:
-    try:
-        record = json.loads(data)
-    except (ValueError, RecursionError):
-        record = None
+    record = read_json(data, "a record of policies", error=MetadataError)
     if not isinstance(record, dict):
         raise MetadataError("a record of policies is no JSON object", found=f"{len(data)} bytes")
     return record

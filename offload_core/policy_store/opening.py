@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from offload_core.configuration import Configuration
 from offload_core.metadata import open_metadata_store
 from offload_core.policy_store.store import PolicyStore
+from offload_core.policy_store.tenant_places import TenantPlaces
 from offload_hooks.errors import OptionError
 from offload_hooks.metadata_stores import WritableMetadataStore
 
@@ -28,5 +29,10 @@ def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetada
         )
     options = {name: value.get_secret_value() for name, value in metadata.options.items()}
     with closing(open_metadata_store(metadata.url, options)) as store:
-        broker, retention = configuration.policies, configuration.retention
-        yield store, PolicyStore(store, broker=broker, broker_retention=retention)
+        broker, retention, service = configuration.policies, configuration.retention, configuration.service
+        places = TenantPlaces(
+            service.tenant_places,
+            filters=service.tenant_filters,
+            has_tenants=any(service.tokens.tenant_admin_roles.values()),
+        )
+        yield store, PolicyStore(store, broker=broker, broker_retention=retention, places=places)

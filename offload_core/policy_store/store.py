@@ -10,13 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.metadata.record_paths import list_names
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.policies import OffloadPolicies, RetentionPolicies, outrun_thresholds, resolve_policies
 from offload_core.policies.effective import Origin
+from offload_core.policies.tier_fields import asks_by_surroundings, tier_of, without_tier
 from offload_core.policy_store.level import (
     NAMESPACE_NAMES,
     TOPIC_NAMES,
@@ -28,6 +30,7 @@ from offload_core.policy_store.level import (
     parse_level,
 )
 from offload_core.policy_store.resolved import ResolvedPolicies
+from offload_core.policy_store.tenant_places import TenantPlaces
 from offload_core.tier import registry
 from offload_hooks.errors import MetadataError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
@@ -59,6 +62,7 @@ class PolicyStore:
     Args:
         store: where they are; it is not closed.
         broker: what the broker says of offloading. broker_retention: of retention.
+        places: where tenants may have their topics offloaded to; without, there are no tenants.
 
     Raises:
         OptionError: retention would delete what the broker's thresholds offload.
@@ -70,13 +74,15 @@ class PolicyStore:
         *,
         broker: OffloadPolicies | None = None,
         broker_retention: RetentionPolicies | None = None,
+        places: TenantPlaces | None = None,
     ) -> None:
         self._store = store
+        self._places = TenantPlaces() if places is None else places
         self._broker = LevelPolicies(offload=broker, retention=broker_retention)
         nobody = ResolvedPolicies(
             offload=resolve_policies(), retention=RetentionPolicies(), retention_origin="default"
         )
-        _check("the broker", nobody, self._resolve(_SILENT, _SILENT))
+        _check("the broker", nobody, self._resolve("", _SILENT, _SILENT))
 
     def namespace(self, namespace: str) -> LevelPolicies:
         """What a namespace says."""
@@ -95,7 +101,7 @@ class PolicyStore:
             for name in self._store.children(f"{_NAMESPACES}/{tenant}")
         )
 
-    def change_namespace(self, namespace: str, change: Change) -> LevelPolicies:
+    def change_namespace(self, namespace: str, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
         """Change what a namespace says, however many others change it at the same time; what it says then.
 
         Refused is only what the change makes worse: what was as wrong before, it need not mend.
@@ -103,29 +109,31 @@ class PolicyStore:
         Args:
             change: what it is to say for what it says; it is called again where somebody else was faster. It has no
                 effects, and may raise; then nothing is written.
+            by_tenant: whether a role of the tenant changes it, and no operator.
 
         Raises:
             OptionError: retention would delete before it is offloaded what a threshold names: of the namespace, or
-                of a topic in it with policies of its own.
+                of a topic in it with policies of its own; or a tenant names a tier or a filter that it may not.
             UnknownPluginError: a driver or a filter that is not installed.
             VersionConflictError, OutcomeUnknownError: see `until_first`, `put_resolved`.
         """
-        return self._change(_namespace_place(namespace), change, self._namespace_check(namespace))
+        check = self._namespace_check(namespace, by_tenant)
+        return self._change(_namespace_place(namespace), change, check, by_tenant)
 
-    def change_topic(self, topic: TopicName, change: Change) -> LevelPolicies:
+    def change_topic(self, topic: TopicName, change: Change, *, by_tenant: bool = False) -> LevelPolicies:
         """Change what a topic says; as `change_namespace`."""
-        return self._change(_topic_place(topic), change, self._topic_check(topic))
+        return self._change(_topic_place(topic), change, self._topic_check(topic, by_tenant), by_tenant)
 
-    def remove_from_namespace(self, namespace: str, part: Part) -> None:
+    def remove_from_namespace(self, namespace: str, part: Part, *, by_tenant: bool = False) -> None:
         """Remove a namespace's offload policies or its retention, even if they cannot be read.
 
         Errors as `change_namespace`; of a record that cannot be read nothing is refused.
         """
-        self._remove(_namespace_place(namespace), part, self._namespace_check(namespace))
+        self._remove(_namespace_place(namespace), part, self._namespace_check(namespace, by_tenant))
 
-    def remove_from_topic(self, topic: TopicName, part: Part) -> None:
+    def remove_from_topic(self, topic: TopicName, part: Part, *, by_tenant: bool = False) -> None:
         """Remove a topic's offload policies or its retention; as `remove_from_namespace`."""
-        self._remove(_topic_place(topic), part, self._topic_check(topic))
+        self._remove(_topic_place(topic), part, self._topic_check(topic, by_tenant))
 
     def forget_topic(self, topic: TopicName) -> None:
         """Remove all that a topic says, once no managed ledger of it is left; what is said meanwhile stays."""
@@ -139,13 +147,14 @@ class PolicyStore:
 
     def resolve(self, topic: TopicName) -> ResolvedPolicies:
         """What holds for a topic."""
-        return self._resolve(self.namespace(namespace_of(topic)), self.topic(topic))
+        namespace = namespace_of(topic)
+        return self._resolve(namespace, self.namespace(namespace), self.topic(topic))
 
     def resolve_namespace(self, namespace: str) -> ResolvedPolicies:
         """What holds for the topics of a namespace that say nothing themselves."""
-        return self._resolve(self.namespace(namespace), _SILENT)
+        return self._resolve(namespace, self.namespace(namespace), _SILENT)
 
-    def _resolve(self, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
+    def _resolve(self, name: str, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
         levels: tuple[tuple[Origin, LevelPolicies], ...] = (
             ("topic", topic),
             ("namespace", namespace),
@@ -153,29 +162,54 @@ class PolicyStore:
             ("default", LevelPolicies(retention=RetentionPolicies())),
         )
         origin, retention = next((o, said.retention) for o, said in levels if said.retention is not None)
-        return ResolvedPolicies(
-            offload=resolve_policies(
-                topic=topic.offload, namespace=namespace.offload, broker=self._broker.offload
-            ),
-            retention=retention,
-            retention_origin=origin,
-        )
+        broker = self._broker.offload
+        offload = resolve_policies(topic=topic.offload, namespace=namespace.offload, broker=broker)
+        if not (namespace.vouched and topic.vouched):
+            by_topic, by_namespace = (
+                each.offload if each.vouched else without_tier(each.offload) for each in (topic, namespace)
+            )
+            vouched = resolve_policies(topic=by_topic, namespace=by_namespace, broker=broker)
+            check = partial(self._places.check_tier, name.partition("/")[0], vouched)
+            offload = replace(offload, check_tier=check)
+        return ResolvedPolicies(offload=offload, retention=retention, retention_origin=origin)
 
-    def _namespace_check(self, namespace: str) -> Check:
+    def _namespace_check(self, namespace: str, by_tenant: bool) -> Check:
         def check(known: LevelPolicies, said: LevelPolicies) -> None:
-            _check(f"namespace {namespace}", self._resolve(known, _SILENT), self._resolve(said, _SILENT))
+            before, after = (self._resolve(namespace, each, _SILENT) for each in (known, said))
+            if by_tenant:
+                self._check_tenants_change(before, after)
+            _check(f"namespace {namespace}", before, after)
             for topic in self._topics(namespace):
                 own = self._said(_topic_place(topic))
-                _check(f"topic {topic}", self._resolve(known, own), self._resolve(said, own))
+                before, after = (self._resolve(namespace, each, own) for each in (known, said))
+                if by_tenant:
+                    self._check_tenants_change(before, after, other=own)
+                _check(f"topic {topic}", before, after)
 
         return check
 
-    def _topic_check(self, topic: TopicName) -> Check:
+    def _topic_check(self, topic: TopicName, by_tenant: bool) -> Check:
         def check(known: LevelPolicies, said: LevelPolicies) -> None:
-            namespace = self._said(_namespace_place(namespace_of(topic)))
-            _check(f"topic {topic.base}", self._resolve(namespace, known), self._resolve(namespace, said))
+            name = namespace_of(topic)
+            namespace = self._said(_namespace_place(name))
+            before, after = (self._resolve(name, namespace, each) for each in (known, said))
+            if by_tenant:
+                self._check_tenants_change(before, after)
+            _check(f"topic {topic.base}", before, after)
 
         return check
+
+    def _check_tenants_change(
+        self, before: ResolvedPolicies, after: ResolvedPolicies, other: LevelPolicies = _SILENT
+    ) -> None:
+        """Refuse a change of the tier that a tenant may not make; `other` is a level that another than it says."""
+        if after.offload.filter_name != before.offload.filter_name:
+            self._places.check_filter(after.offload.filter_name)
+        if after.offload.tier() == before.offload.tier():
+            return
+        if other.vouched and tier_of(other.offload):
+            raise OptionError("an operator's policies of a topic in the namespace depend on its tier")
+        after.offload.check_tier_may_be_used()
 
     def _said(self, place: _Place) -> LevelPolicies:
         """What another level says while this one is changed; nothing, if its record cannot be read."""
@@ -198,11 +232,14 @@ class PolicyStore:
         with placed(key=place.path):
             return parse_level(found[0], place.names), found[1]
 
-    def _change(self, place: _Place, change: Change, check: Check) -> LevelPolicies:
+    def _change(self, place: _Place, change: Change, check: Check, by_tenant: bool) -> LevelPolicies:
         def turn() -> LevelPolicies:
             known, version = self._read(place)
             said = change(known)
-            if said != known:
+            if by_tenant:
+                is_same = tier_of(said.offload) == tier_of(known.offload)
+                said = replace(said, vouched=not tier_of(said.offload) or (known.vouched and is_same))
+            if said != known or said.vouched != known.vouched:
                 check(known, said)
                 self._write(place, said, version)
             return said
@@ -227,7 +264,8 @@ class PolicyStore:
         until_first(turn)
 
     def _write(self, place: _Place, said: LevelPolicies, version: int | None) -> None:
-        data = pack_level(said, place.names)
+        vouching = self._places.has_tenants or asks_by_surroundings(tier_of(said.offload))
+        data = pack_level(said, place.names, vouching=vouching)
         if data:
             put_resolved(self._store, place.path, data, version)
         elif version is not None:

@@ -22,6 +22,7 @@ from offload_core.pulsar_admin.servers import Credentials, origin_of
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,
+    FormatError,
     MetadataError,
     ObjectNotFoundError,
     OffloadError,
@@ -29,6 +30,7 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
+from offload_hooks.json_text import read_json
 
 MAX_ANSWER_BYTES = 64 << 20
 """A larger answer is refused. A topic of 100,000 ledgers has one of some 20 MB."""
@@ -212,12 +214,7 @@ class PulsarAdminClient:
 
 def parse_json(body: bytes, url: str) -> Any:
     """The value of an answer; `MetadataError` if it is no JSON."""
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(
-            "an answer of a broker is no JSON", key=url, found=f"{len(body)} bytes: {type(error).__name__}"
-        ) from None
+    return read_json(body, "an answer of a broker", error=MetadataError, key=url)
 
 
 def _joined(url: str, location: str) -> str:
@@ -230,8 +227,8 @@ def _joined(url: str, location: str) -> str:
 def _reason(body: bytes) -> str | None:
     """What a broker says in an answer that is an error; None if it is not Pulsar's form of one."""
     try:
-        said = json.loads(body)
-    except (ValueError, RecursionError):
+        said = read_json(body, "an answer of a broker")
+    except FormatError:
         return None
     reason = said.get("reason") if isinstance(said, dict) else None
     return _shown(reason) if isinstance(reason, str) else None

@@ -9,6 +9,7 @@ import numpy as np
 from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.codec.entry_directory import Longs
 from offload_core.codec.frames import FRAME_HEADER_BYTES
+from offload_core.codec.kernels.frames import INT32_MAX
 from offload_core.codec.kernels.mapfile import copy_values
 from offload_core.read_handles.sparse_entries import SparseEntries
 from offload_core.read_handles.stretches import Located
@@ -29,7 +30,7 @@ class CollectedEntries:
 
     Args:
         first_entry_id, stop_entry_id: the range that is asked for, half-open. `stop_entry_id` becomes what was covered.
-        max_bytes: of payloads.
+        max_bytes: of payloads; 2 GiB at most.
         dense: only entries whose ids follow one another.
     """
 
@@ -37,7 +38,7 @@ class CollectedEntries:
         self.first_entry_id = first_entry_id
         self.stop_entry_id = stop_entry_id
         self.is_full = False
-        self._room = max_bytes
+        self._room = min(max_bytes, INT32_MAX)
         self._dense = dense
         self._count = 0
         self._ids: list[Longs] = []

@@ -93,7 +93,7 @@ def _in_order(record: LedgerRecord, priority: ReadPriority) -> tuple[Copy, ...]:
         return (first,)
     if not record.has_complete_copy:
         return (Copy.HOT,)
-    if record.context is not None and record.context.bookkeeper_deleted:
+    if not record.has_hot_copy:
         return (Copy.COLD, Copy.HOT)  # the hot one may be there still, if its deletion was cut off
     return (first, second)
 

@@ -19,7 +19,7 @@ from offload_core.filters import FilterRecord
 from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, OffloadSegment
 from offload_core.metadata.filter_record import indexed_filter
 from offload_core.metadata.offload_context import FILTER_PROPERTY
-from offload_core.metadata.segment_shares import with_shares
+from offload_core.metadata.segment_shares import with_hot_copy_deleted, with_shares
 from offload_core.recover.unknown import Unknown, UnknownFact
 from offload_core.tier import Tier
 from offload_hooks.errors import FormatError, placed
@@ -202,7 +202,7 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
         size=size,
         timestamp_ms=closed.timestamp_ms if closed.is_closed else completed_ms(last),
     )
-    base = LedgerRecord(info=info, context=OffloadContext(bookkeeper_deleted=True))
+    base = LedgerRecord(info=info)
     given = [
         OffloadSegment(
             uuid=share.piece.stored.key.uuid,
@@ -213,9 +213,7 @@ def _of_segments(tier: Tier, ledger: Ledger, place: DriverMetadata) -> RebuiltLe
         )
         for share in shares
     ]
-    record = with_shares(base, given, timestamp_ms=completed_ms(last))
-    if record.context is not None and any(each.what is Unknown.GAP for each in unknown):
-        record = replace(record, context=replace(record.context, complete=False))
+    record = with_hot_copy_deleted(with_shares(base, given, timestamp_ms=completed_ms(last)))
     return RebuiltLedger(record=record, unknown=tuple(unknown))
 
 

@@ -2,6 +2,8 @@
 
 A record that is there is never changed: one that says the same is left, and one that says something else is left, too,
 and told. What is written is written whole, and only if nothing is there: a recovery that was killed is made again.
+Before, a placeholder is written, and the objects that the record will name are looked up: a garbage collection that
+deletes them takes the placeholder's place, and one that comes later finds the record.
 """
 
 from __future__ import annotations
@@ -11,12 +13,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from offload_core.audit import AuditLog, Change, ChangeAction
-from offload_core.catalogue import TopicName
+from offload_core.catalogue import TopicName, concurrently, recorded_copies
+from offload_core.catalogue.listing import look_up
 from offload_core.catalogue.survey import LedgerSurvey
+from offload_core.codec.object_format import ObjectKey
 from offload_core.executors import Executor
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, VersionedInfo
+from offload_core.metadata.deletion_claim import is_claim, placeholder
 from offload_core.metadata.live_pulsar import refuse_live_pulsar
 from offload_core.metadata.record_paths import record_path
+from offload_core.offload.clock import system_now_ms
 from offload_core.recover.topics import RebuiltTopic, rebuild_topics
 from offload_core.tier import Tier
 from offload_hooks.errors import VersionConflictError
@@ -33,6 +39,8 @@ class Outcome(enum.Enum):
     """The store has another record, which stays as it is."""
     NONE = "none"
     """There is no record to be made of what lies there."""
+    GONE = "gone"
+    """Objects that it would name were deleted meanwhile: it is not written, and to be recovered once more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,14 +104,40 @@ def _write(
         )
     )
     try:
-        records.write(name, info, None)
-    except VersionConflictError:  # somebody else made one since
-        return _compared(records, name, info)
+        claim = records.write(name, placeholder(system_now_ms()), _known_claim(records, name))
+        if not _are_there(tier, rebuilt):
+            records.delete(name, claim)
+            return Outcome.GONE
+        records.write(name, info, claim)
+    except VersionConflictError:  # somebody else made one since, or objects are deleted
+        there = _compared(records, name, info)
+        return Outcome.GONE if there is Outcome.NEW else there
     return Outcome.NEW
 
 
 def _compared(records: ManagedLedgerRecords, name: str, info: ManagedLedgerInfo) -> Outcome:
     known = records.read(name)
-    if known is None:
+    if known is None or is_claim(known.info):
         return Outcome.NEW
     return Outcome.SAME if known.info == info else Outcome.OTHER
+
+
+def _known_claim(records: ManagedLedgerRecords, name: str) -> VersionedInfo | None:
+    """The placeholder of a deletion, which finds that another took its place."""
+    known = records.read(name)
+    return known if known is not None and is_claim(known.info) else None
+
+
+def _are_there(tier: Tier, rebuilt: RebuiltTopic) -> bool:
+    """Whether both objects of all copies that a record will name are there."""
+    topic = rebuilt.topic
+    assert topic is not None
+    assert rebuilt.info is not None
+    keys = list(
+        dict.fromkeys(copy.key for ledger in rebuilt.info.ledgers for copy in recorded_copies(topic, ledger))
+    )
+
+    def is_there(key: ObjectKey) -> bool:
+        return all(look_up(tier, each) is not None for each in (key.index_key, key.data_key))
+
+    return all(concurrently(is_there, keys))

@@ -32,7 +32,6 @@ from offload_core.metadata import (
     ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
-    has_hot_copy,
     read_copies,
 )
 from offload_core.relocate.books import Book, as_switched
@@ -277,7 +276,7 @@ class Mover:
         """Whether the copies that a ledger reads are here, and have what its record says."""
         if ledger.is_condemned:
             return True
-        if not has_hot_copy(ledger) and check_coverage(ledger) is not None:
+        if not ledger.has_hot_copy and check_coverage(ledger) is not None:
             return False
         return all(
             is_deletable_for(check_stored(self._both.find(copy.driver), ledger, copy))

@@ -21,7 +21,7 @@ from offload_core.relocate.byte_copies import copy_attempt, same_objects
 from offload_core.relocate.comparison import attempt_at, check_objects
 from offload_core.tier import Tier
 from offload_core.verify import VerifiedObjects
-from offload_hooks.errors import ObjectNotFoundError, OffloadError
+from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError
 
 _PAIRS_AT_ONCE = 2048
 
@@ -202,7 +202,7 @@ class PlainCopy:
             if name is None and listed is not None:
                 try:
                     name = self._source.stat(listed.key).user_metadata.get(TOPIC_KEY)
-                except ObjectNotFoundError:
+                except (FormatError, ObjectNotFoundError):
                     continue
         return None if name is None else topic_of_managed_ledger(name)
 

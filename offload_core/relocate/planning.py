@@ -173,7 +173,7 @@ class _Planning:
         if self._wanted.format in (ObjectFormat.PIP17, ObjectFormat.MAPFILE):
             if away:
                 self._leave(ledger, away[0])
-            elif not context.complete:
+            elif not ledger.is_fully_offloaded:
                 self._leave_why(
                     ledger, "only a part of the ledger is in segments, and one object has all of it"
                 )

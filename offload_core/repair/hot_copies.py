@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from offload_core.managed_ledger.hot_ledgers import NAME_KEY
-from offload_core.metadata import LedgerRecord, has_hot_copy
+from offload_core.metadata import LedgerRecord
 from offload_core.metadata.ledger_counts import LedgerCounts
 from offload_hooks.errors import UnknownLedgerError
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStore
@@ -36,7 +36,7 @@ def why_hot_forbids(
     Raises:
         StoreError, FormatError: it cannot be read.
     """
-    if not has_hot_copy(ledger):
+    if not ledger.has_hot_copy:
         return None
     if store is None:
         return (

@@ -104,7 +104,7 @@ def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, l
         known.infos[info.ledger_id] = info
         known.driver = driver or context.driver
         known.is_marked &= known.driver is not None and known.driver.get(DAMAGED_PROPERTY) == str(uuid)
-        if not context.bookkeeper_deleted:
+        if ledger.has_hot_copy:
             known.hot.append(info.ledger_id)
 
 

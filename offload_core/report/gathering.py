@@ -130,7 +130,7 @@ def _stored_bytes(topic: Topic) -> int:
 def _state_of(ledger: Ledger) -> str:
     if ledger.pieces:
         record = ledger.record
-        hot = record is not None and (record.context is None or not record.context.bookkeeper_deleted)
+        hot = record is not None and record.has_hot_copy
         return "both" if hot else "cold"
     return "hot" if ledger.record is not None and not ledger.record.has_complete_copy else "problem"
 

@@ -1,5 +1,8 @@
 """Deletes streaming objects that were judged: for each ledger a line in the audit log, then the index, then the data.
 
+Before each index, and before the data, the records are read again: an object stays if a ledger that it was judged by
+has another record by now, or one names it that did not. If its index is gone by then, that is put back.
+
 A crash leaves some data objects without their indexes, which nobody reads and which are found again: the same
 call goes on.
 """
@@ -7,18 +10,25 @@ call goes on.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from offload_core.audit import AuditLog, Deletion
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, managed_ledger_of_topic
-from offload_core.offload.attempt_objects import delete_attempt
+from offload_core.codec.object_format import ObjectKey
+from offload_core.metadata import ManagedLedgerInfo, OtherRole, other_copies
+from offload_core.metadata.segment_shares import shares_of
+from offload_core.offload.attempt_objects import abort_uploads, delete_unless
 from offload_core.rollback.judging import Allowed, Judged
 from offload_core.tier import Tier
 from offload_hooks.errors import placed
 
 DEFAULT_AT_ONCE = 16
-"""Objects: a deletion waits for a store far away, three times."""
+"""Objects: a deletion waits for a store far away, some times."""
+
+ReadRecords = Callable[[Sequence[TopicName]], Mapping[TopicName, ManagedLedgerInfo]]
+"""Gives the records of topics as they are now, without those that have none."""
 
 
 def delete_judged(
@@ -27,6 +37,7 @@ def delete_judged(
     audit: AuditLog,
     *,
     allowed: Allowed,
+    read_again: ReadRecords | None = None,
     listener: Callable[[Judged], None] = lambda _: None,
     at_once: int = DEFAULT_AT_ONCE,
 ) -> None:
@@ -36,6 +47,7 @@ def delete_judged(
 
     Args:
         allowed: what may go besides what nobody needs.
+        read_again: None where nobody else writes the records.
         listener: may be called from several threads.
 
     Raises:
@@ -46,15 +58,30 @@ def delete_judged(
     def delete(each: Judged) -> None:
         if failed.is_set():
             return
+        key, is_kept = each.object.key, False
+
+        @contextmanager
+        def needed() -> Iterator[Collection[ObjectKey]]:
+            nonlocal is_kept
+            is_kept = not is_as_judged(each)
+            yield (key,) if is_kept else ()
+
         try:
+            if not is_as_judged(each):
+                return
             for deletion in _deletions(each):
                 audit.record(deletion)
-            with placed(key=each.object.key.data_key):
-                delete_attempt(tier, each.object.key)
+            with placed(key=key.data_key):
+                abort_uploads(tier, key)
+                delete_unless(tier, [key], needed)
         except BaseException:
             failed.set()
             raise
-        listener(each)
+        if not is_kept:
+            listener(each)
+
+    def is_as_judged(each: Judged) -> bool:
+        return read_again is None or _is_as_judged(each, read_again(each.topics))
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="offload-rollback") as pool:
         due = [pool.submit(delete, each) for each in judged if allowed.allows(each.verdict)]
@@ -63,6 +90,29 @@ def delete_judged(
                 each.result()
         finally:
             failed.set()  # Ctrl-C as well
+
+
+def _is_as_judged(judged: Judged, infos: Mapping[TopicName, ManagedLedgerInfo]) -> bool:
+    """Whether records say of an object what it was judged by."""
+    uuid, known = judged.object.key.uuid, {each.ledger_id for each in judged.ledgers}
+    for each in judged.ledgers:
+        info = None if each.topic is None else infos.get(each.topic)
+        if (None if info is None else info.ledger(each.ledger_id)) != each.record:
+            return False
+    named = [
+        share.uuid
+        for info in infos.values()
+        for ledger in info.ledgers
+        if ledger.ledger_id not in known
+        for share in shares_of(ledger)
+    ]
+    named += [
+        copy.uuid
+        for info in infos.values()
+        for copy in other_copies(info)
+        if copy.role is OtherRole.REPLACEMENT and not copy.is_abandoned
+    ]
+    return uuid not in named
 
 
 def _deletions(judged: Judged) -> Iterable[Deletion]:

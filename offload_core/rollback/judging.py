@@ -21,7 +21,6 @@ from offload_core.metadata import (
     OffloadSegment,
     OtherRole,
     SegmentStatus,
-    has_hot_copy,
     other_copies,
 )
 from offload_core.metadata.segment_shares import shares_of
@@ -219,7 +218,7 @@ class _Records:
             verdict, why = _judge_absent(info, ledger_id)
         elif coverage_of(record) is Coverage.CONDEMNED:
             verdict, why = Verdict.FREE, "it is being deleted"
-        elif has_hot_copy(record):
+        elif record.has_hot_copy:
             verdict, why = Verdict.FREE, "its record does not name this object, and its hot copy is there"
         elif shares_of(record):
             verdict, why = self._judge_superseded(owner, record, found)
@@ -305,7 +304,7 @@ def _judge_share(share: _Share) -> JudgedLedger:
         verdict, why = Verdict.FREE, "it is being deleted"
     elif status is SegmentStatus.ASSIGNED:
         verdict, why = Verdict.UNFINISHED, "by its record this segment is under way"
-    elif has_hot_copy(share.record):
+    elif share.record.has_hot_copy:
         verdict, why = Verdict.HOT, "its record names this segment, and its hot copy is there"
     elif status is SegmentStatus.FAILED:
         verdict, why = Verdict.FREE, "by its record the offload of this segment failed"

@@ -22,7 +22,7 @@ from offload_core.catalogue import (
     record_catalogue,
 )
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, has_hot_copy
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.rollback.objects import how_it_begins
 from offload_core.rollback.streamed import Coverage, coverage_of, is_under_way, streamed_entries
@@ -140,13 +140,13 @@ def _recorded(ledger: Ledger, record: LedgerRecord) -> PlannedLedger:
     need, coverage = _need(record), coverage_of(record)
     is_complete = record.context is not None and record.context.complete
     unseen = record.info.entries
-    if coverage is Coverage.CONDEMNED or (has_hot_copy(record) and not is_complete):
+    if coverage is Coverage.CONDEMNED or (record.has_hot_copy and not is_complete):
         unseen = 0
     return PlannedLedger(
         ledger_id=ledger.ledger_id,
         coverage=coverage,
         is_closed=record.info.is_closed,
-        hot_copy=has_hot_copy(record),
+        hot_copy=record.has_hot_copy,
         one_object=False,
         entries=record.info.entries,
         size_bytes=record.info.size,
@@ -162,14 +162,14 @@ def _problems(ledger: Ledger, record: LedgerRecord, coverage: Coverage) -> Itera
     for stored in ledger.attempts:
         if stored.problem not in (None, Problem.UNFINISHED):
             yield f"{stored.key.data_key}: {stored.detail}"
-    if coverage is Coverage.PARTIAL and not has_hot_copy(record):
+    if coverage is Coverage.PARTIAL and not record.has_hot_copy:
         yield f"by its record entries from {covered_stop(record)} on are in no copy"
 
 
 def _need(record: LedgerRecord) -> Need:
     if coverage_of(record) is Coverage.CONDEMNED:
         return Need.NOTHING
-    if not has_hot_copy(record):
+    if not record.has_hot_copy:
         return Need.ONLY_COPY
     return Need.FINISH if is_under_way(record) or not record.info.is_closed else Need.RELEASE
 

@@ -199,7 +199,7 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator
                 if is_last
                 else Position(ledger.ledger_id, piece.stop_entry_id),
             )
-        for block in piece.ledger.blocks:
+        for number, block in enumerate(piece.ledger.blocks, 1):
             end = block.end_entry_id
             if end is None:
                 end = piece.stop_entry_id if piece.stop_entry_id is not None else known_end
@@ -211,7 +211,7 @@ def _ledger_steps(ledger: Ledger, start_entry_id: int, behind: bool) -> Iterator
             first = max(start_entry_id, block.first_entry_id)
             if first >= end:
                 continue
-            is_last = whole and piece is ledger.pieces[-1] and block is piece.ledger.blocks[-1]
+            is_last = whole and piece is ledger.pieces[-1] and number == len(piece.ledger.blocks)
             yield _Step(
                 first=Position(ledger.ledger_id, first),
                 entries=end - first,

@@ -61,7 +61,7 @@ class LookBack:
             return None
         while not self._blocks and self._waiting:
             runs = self._runs_of(self._waiting.pop())
-            self._blocks = [replace(run, blocks=(block,)) for run in runs for block in run.blocks]
+            self._blocks = [_only(run, number) for run in runs for number in range(len(run.blocks))]
         if not self._blocks:
             return None
         block = self._blocks.pop()
@@ -84,6 +84,11 @@ class LookBack:
             later = self._found.get(key, [])
             if not _begins(later):
                 self._found[key] = [*found, *later]
+
+
+def _only(run: Run, number: int) -> Run:
+    """The run with one block of it, by its number from 0 on."""
+    return replace(run, blocks=run.blocks[number : number + 1])
 
 
 def _begins(chunks: list[Chunk]) -> bool:
@@ -113,14 +118,14 @@ def settle_pending(
         return  # before the index of what follows is read
     left, is_all = look_back_bytes, neighbours.reaches_end
     for run in (run for each in neighbours.after for run in runs_of(each)):
-        for block in run.blocks:
+        for number, block in enumerate(run.blocks):
             if not near:
                 return
             if left <= 0:
                 is_all = False
                 break
             left -= block.length
-            with closing(read(replace(run, blocks=(block,)))) as chunks:
+            with closing(read(_only(run, number))) as chunks:
                 for chunk in chunks:
                     near.pop(chunk.key, None)
     if near and is_all:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue import Ledger, concurrently
+from offload_core.codec.index import NO_BLOCKS
 from offload_core.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.scan.fetch import range_bytes_of, ranges_of
@@ -159,8 +160,8 @@ def _look(
         for run in takes.runs:
             if not run.resolved:
                 place = run.data_key, run.ledger_id
-                before = whole[place].blocks if place in whole else ()
-                whole[place] = replace(run, blocks=(*before, *run.blocks))
+                before = whole[place].blocks if place in whole else NO_BLOCKS
+                whole[place] = replace(run, blocks=before + run.blocks)
     total += _sum(_ranges(part, range_bytes) for run in whole.values() for part in stretches_of(run))
     cut = {(each.topic, each.ledger_id) for each in planned if isinstance(each, Run)}
     again = [

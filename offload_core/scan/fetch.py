@@ -60,7 +60,7 @@ class Range:
     @property
     def is_perhaps_last(self) -> bool:
         """Whether the reader may stop before its end, so that what follows it should not be fetched yet."""
-        return self.run.ends_by_time and self.blocks[-1] is self.run.blocks[-1]
+        return self.run.ends_by_time and self.blocks[-1] == self.run.blocks[-1]
 
 
 def fetch_windows(tier: Tier, runs: Iterable[Run]) -> Generator[Window, None, None]:

@@ -194,7 +194,7 @@ def _pack(planned: Sequence[Run | LedgerShare], share: int) -> Iterator[ScanTask
     used = 0
     for run in planned:
         begin = 0
-        lengths = [block.length for block in run.blocks] if isinstance(run, Run) else [run.data_bytes]
+        lengths = run.blocks.lengths.tolist() if isinstance(run, Run) else [run.data_bytes]
         for i, length in enumerate(lengths):
             if used and used + length > share:
                 if i > begin:

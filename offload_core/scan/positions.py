@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -19,10 +18,11 @@ from typing import Literal
 from google.protobuf.message import DecodeError
 
 from offload_core.catalogue.topics import TopicName, parse_topic
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import FormatError, OptionError
+from offload_hooks.json_text import WHOLE, read_json, shortened
 from offload_proto.messages_pb2 import MessageIdData
 
-_POSITION = re.compile(r"(\d{1,19}):(\d{1,19})(?::(\d{1,9}))?")
+_POSITION = re.compile(r"(\d{1,19}):(\d{1,19})(?::(\d{1,9}))?", re.ASCII)
 _ID = re.compile(r"(base64|hex):(.*)", re.DOTALL)
 
 _EARLIEST, _LATEST = 2**64 - 1, 2**63 - 1
@@ -51,13 +51,14 @@ def parse_position(text: str) -> Position:
         OptionError: another form.
     """
     match = _POSITION.fullmatch(text)
-    if match is None:
+    position = None if match is None else Position(int(match[1]), int(match[2]), int(match[3] or 0))
+    if position is None or position.ledger_id not in WHOLE or position.entry_id not in WHOLE:
         raise OptionError(
             "this is not a position",
             expected="ledger:entry, ledger:entry:batch, or a message id as base64:… or hex:…",
-            found=text,
+            found=shortened(text),
         )
-    return Position(int(match[1]), int(match[2]), int(match[3] or 0))
+    return position
 
 
 def position_of_message_id(message_id: bytes) -> Position:
@@ -96,19 +97,19 @@ def parse_offsets(text: str, option: str) -> Offsets:
         return text  # type: ignore[return-value]
     expected = 'earliest, latest, or {"topic": {"<partition>": "<ledger>:<entry>[:<batch>]"}}'
     try:
-        parsed = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+        parsed = read_json(text, option)
+    except FormatError as error:
         raise OptionError(
-            f"{option} is neither a word nor JSON: {error}", expected=expected, found=text
+            f"{option} is neither a word nor JSON: {error.found}", expected=expected, found=shortened(text)
         ) from error
     if not isinstance(parsed, dict):
-        raise OptionError(f"{option} has another form", expected=expected, found=text)
+        raise OptionError(f"{option} has another form", expected=expected, found=shortened(text))
     offsets: dict[TopicName, Position | Literal["earliest", "latest"]] = {}
     for topic, partitions in parsed.items():
         if not isinstance(partitions, dict):
             raise OptionError(f"{option} has another form at {topic!r}", expected=expected, found=partitions)
         for partition, position in partitions.items():
-            if not re.fullmatch(r"-1|\d{1,9}", partition) or not isinstance(position, str):
+            if not re.fullmatch(r"-1|[0-9]{1,9}", partition) or not isinstance(position, str):
                 raise OptionError(
                     f"{option} has another form at {topic!r}",
                     expected=expected,

@@ -16,7 +16,7 @@ from contextvars import copy_context
 from dataclasses import replace
 
 from offload_core.catalogue import Ledger, Piece, piece_of, with_index
-from offload_core.codec.index import IndexedBlock
+from offload_core.codec.index import BlockTable
 from offload_core.scan.gaps import lose
 from offload_core.scan.tasks import EntryRange, LedgerShare, Run
 from offload_core.tier import Tier
@@ -117,7 +117,7 @@ def _runs(share: LedgerShare) -> Iterator[Run]:
     ledger, asked = share.ledger, share.asked
     for piece, behind in zip(ledger.pieces, [*ledger.pieces[1:], None], strict=True):
         end = _least(piece.stop_entry_id, asked.stop)
-        blocks = tuple(_overlapping(piece.ledger.blocks, asked.start, end))
+        blocks = piece.ledger.blocks.overlapping(asked.start, end)
         if not blocks or (end is not None and end <= asked.start):
             continue
         cut = end is not None and end == asked.stop
@@ -204,9 +204,7 @@ def _following(share: LedgerShare, piece: Piece, behind: Piece | None) -> int | 
     return piece.stop_entry_id if end is None else end
 
 
-def _payload_bytes(
-    ledger: Ledger, piece: Piece, blocks: tuple[IndexedBlock, ...], asked: EntryRange
-) -> int | None:
+def _payload_bytes(ledger: Ledger, piece: Piece, blocks: BlockTable, asked: EntryRange) -> int | None:
     if piece.stored.is_filtered or piece.stored.lost is not None:
         return None
     whole = len(ledger.pieces) == 1 and piece.first_entry_id == 0 and len(blocks) == len(piece.ledger.blocks)
@@ -215,12 +213,3 @@ def _payload_bytes(
 
 def _least(*bounds: int | None) -> int | None:
     return min((bound for bound in bounds if bound is not None), default=None)
-
-
-def _overlapping(blocks: Sequence[IndexedBlock], start: int, stop: int | None) -> Iterator[IndexedBlock]:
-    for block in blocks:
-        if block.end_entry_id is not None and block.end_entry_id <= start:
-            continue
-        if stop is not None and block.first_entry_id >= stop:
-            continue
-        yield block

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
+import numpy as np
 import pyarrow as pa
 
 from offload_core.catalogue import UNKNOWN_TOPIC, Ledger
-from offload_core.codec.index import IndexedBlock
+from offload_core.codec.index import BlockTable
 from offload_core.codec.mapfile.header import SequenceFile
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.encryption import CRYPTO_FAILURE_ACTIONS, CryptoFailureAction
@@ -170,7 +171,7 @@ class Run:
     ledger_id: int
     object_format: ObjectFormat
     data_key: str
-    blocks: tuple[IndexedBlock, ...]
+    blocks: BlockTable
     start_entry_id: int = 0
     start_batch: int = 0
     stop_entry_id: int | None = None
@@ -193,16 +194,14 @@ class Run:
     @property
     def data_bytes(self) -> int:
         """Bytes that are fetched for it."""
-        return sum(block.length for block in self.blocks)
+        return self.blocks.data_bytes
 
     def starting_at(self, entry_id: int) -> Run:
         """The run without what comes before an entry of it."""
-        blocks = self.blocks
-        while len(blocks) > 1 and blocks[1].first_entry_id <= entry_id:
-            blocks = blocks[1:]
+        begin = int(np.searchsorted(self.blocks.first_entry_ids, entry_id, side="right")) - 1
         return replace(
             self,
-            blocks=blocks,
+            blocks=self.blocks[max(begin, 0) :],
             start_entry_id=entry_id,
             start_batch=self.start_batch if entry_id == self.start_entry_id else 0,
             payload_bytes=None,
@@ -212,7 +211,7 @@ class Run:
         """The run without what comes from an entry on; None if nothing is left."""
         if self.stop_entry_id is not None and self.stop_entry_id <= entry_id:
             return self
-        blocks = tuple(block for block in self.blocks if block.first_entry_id < entry_id)
+        blocks = self.blocks.where(self.blocks.first_entry_ids < entry_id)
         if not blocks or entry_id <= self.start_entry_id:
             return None
         return replace(

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
+
 from offload_core.catalogue import Piece
 from offload_core.codec.index import IndexedBlock
 from offload_core.scan.probe import Probe, probe_block
@@ -18,6 +20,7 @@ from offload_core.scan.runs import read_share
 from offload_core.scan.tasks import LedgerShare, TimeRange
 from offload_core.tier import Tier
 from offload_hooks.errors import OptionError
+from offload_hooks.json_text import whole_number
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -44,8 +47,8 @@ def parse_time(text: str, option: str) -> int | datetime:
     Raises:
         OptionError: another form; `option` is named.
     """
-    if text.isascii() and text.isdigit():
-        return int(text)
+    if (milliseconds := whole_number(text)) is not None:
+        return milliseconds
     expected = "milliseconds since the epoch, or a time like 2026-11-21T08:30:00Z"
     try:
         time = datetime.fromisoformat(text)
@@ -85,6 +88,22 @@ def narrow(tier: Tier, shares: Sequence[LedgerShare], times: TimeRange) -> list[
     return kept
 
 
+class _Blocks:
+    """The blocks of these pieces, one after another, each made when it is asked for."""
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._pieces = pieces
+        self._begins = np.cumsum([0, *(len(piece.ledger.blocks) for piece in pieces)])
+
+    def __len__(self) -> int:
+        return int(self._begins[-1])
+
+    def __getitem__(self, at: int) -> tuple[Piece, IndexedBlock]:
+        number = int(np.searchsorted(self._begins, at, side="right")) - 1
+        piece = self._pieces[number]
+        return piece, piece.ledger.blocks[at - int(self._begins[number])]
+
+
 class _Search:
     """Probes of one topic's blocks, each made once."""
 
@@ -100,10 +119,9 @@ class _Search:
             found = self._read[share.ledger_id] = read_share(self._tier, share)
         return replace(share, ledger=found.ledger)
 
-    def blocks(self, share: LedgerShare) -> list[tuple[Piece, IndexedBlock]]:
+    def blocks(self, share: LedgerShare) -> _Blocks:
         """The ledger's blocks, in order."""
-        pieces = self.read(share).ledger.pieces
-        return [(piece, block) for piece in pieces for block in piece.ledger.blocks]
+        return _Blocks(self.read(share).ledger.pieces)
 
     def probe(self, place: tuple[Piece, IndexedBlock]) -> Probe | None:
         """The first entries' times of a block."""

@@ -23,17 +23,60 @@ import pyarrow as pa
 from offload_core.messages.arrays import Bytes, new_bytes, new_offsets
 from offload_core.schemas.kernels import cells as kernels
 from offload_core.schemas.kernels import operations as op
-from offload_hooks.errors import BadLengthError
+from offload_hooks.errors import BadLengthError, PayloadError
 
 Numbers = npt.NDArray[np.int64]
 
-Fill = Callable[[Numbers, Numbers, Numbers, Numbers, Numbers, Bytes, Bytes], int]
-"""A kernel with its own arguments: answers the slot whose room does not do, below 0 when all is filled.
+MOST_CELLS = 1 << 22
+"""How many cells a batch may have: rows × columns, and again so many in lists. A batch that would have more is split.
 
-It gets `base`, `room`, `counts`, `items` (per slot), `cells`, `there` (of all slots) and `faults` (per row).
+A cell takes 9 bytes here and up to 16 in its Arrow array. What one message has in lists cannot be split: it may have
+this, or `CELLS_PER_BYTE` for each of its bytes if that is more.
+"""
+CELLS_PER_BYTE = 16
+MOST_ARROW_BYTES = 16 * MOST_CELLS
+"""How many bytes the arrays of a batch of several versions may have together; a batch that would have more is split."""
+
+Fill = Callable[[Numbers, int, Numbers, Numbers, Numbers, Numbers, Bytes, Bytes], int]
+"""A kernel with its own arguments: answers below 0 when all is read, else the row where it stopped.
+
+It gets `base` (per slot and one more), the most cells in lists, `counts`, `items`, `need` (per slot), `cells`, `there`
+(of all slots) and `faults` (per row).
 """
 
 _FIRST_ROOM = 1024
+
+
+class TooManyCells(Exception):  # noqa: N818 - no error: what is decoded is to be split
+    """The rows would have more than `MOST_CELLS` cells in lists: decode them in two parts."""
+
+
+def most_cells_of(payload_bytes: int) -> int:
+    """How many cells one message may have in its lists."""
+    return max(MOST_CELLS, CELLS_PER_BYTE * payload_bytes)
+
+
+def too_many_cells(payload: bytes) -> PayloadError:
+    """What is wrong with a payload that has more than `most_cells_of` its bytes."""
+    return PayloadError(
+        "a message has too many values in its lists for its bytes",
+        expected=f"at most {most_cells_of(len(payload))} in {len(payload)} bytes",
+    )
+
+
+def count_cells(data_type: pa.DataType) -> int:
+    """How many cells each value of a type has outside of lists: its own, and those of a struct's children."""
+    if not pa.types.is_struct(data_type):
+        return 1
+    return 1 + sum(count_cells(each.type) for each in data_type)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """An enum's symbols; `numbers` are theirs in ascending order (int64), None if cells have their places."""
+
+    texts: tuple[str, ...]
+    numbers: Numbers | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +87,7 @@ class Column:
         data_type: its Arrow type.
         slot: its place in the kernel's tables; −1 for null, which has none.
         children: of a struct, a list (one), a map (key and value).
-        symbols: of an enum, which is text.
-        numbers: the symbols' numbers in ascending order, if cells have these; another one is text of its digits.
+        symbols: of an enum, which is text; a number that has none is text of its digits.
         is_unsigned: of a decimal: its cells are numbers of 64 bits.
         keeps_last_keys: of a map: a key that is there again replaces the first.
     """
@@ -53,8 +95,7 @@ class Column:
     data_type: pa.DataType
     slot: int
     children: tuple[Column, ...] = ()
-    symbols: tuple[str, ...] = ()
-    numbers: tuple[int, ...] = ()
+    symbols: Symbols | None = None
     is_unsigned: bool = False
     keeps_last_keys: bool = False
 
@@ -64,7 +105,7 @@ class Cells:
     """What a kernel filled.
 
     Attributes:
-        base, counts: per slot, its first cell and how many it has.
+        base, counts: per slot, its first cell (and in the end the last one's end) and how many it has.
         cells, there: of all slots; `there` is 0 or 1.
         data, pool: what spans point into.
     """
@@ -98,10 +139,11 @@ class Cells:
             if column.is_unsigned:
                 pairs[:, 0], pairs[:, 1] = cells.view(np.uint64), 0
             else:
-                kernels.widen_decimals(self.data, self.pool, cells, there, pairs)
+                if not kernels.widen_decimals(self.data, self.pool, cells, there, pairs):
+                    raise AssertionError("a cell names bytes that are not there")
             return pa.Array.from_buffers(data_type, count, [validity, buffer], missing)
-        if column.symbols:
-            return _enum(column, cells, there)
+        if column.symbols is not None:
+            return _enum(column.symbols, cells, there)
         if pa.types.is_binary(data_type) or pa.types.is_string(data_type):
             return self._spans(data_type, cells, there)
         return pa.Array.from_buffers(data_type, count, [validity, _numbers(data_type, cells)], missing)
@@ -136,7 +178,8 @@ class Cells:
             raise BadLengthError("a batch's texts are too large", expected=f"at most {op.LONGEST} bytes")
         buffer, values = new_bytes(total)
         offsets_buffer, offsets = new_offsets(len(cells))
-        kernels.gather_cells(self.data, self.pool, cells, there, values, offsets)
+        if not kernels.gather_cells(self.data, self.pool, cells, there, values, offsets):
+            raise AssertionError("a cell names bytes that are not there")
         return pa.Array.from_buffers(data_type, len(cells), [validity, offsets_buffer, buffer], missing)
 
 
@@ -148,24 +191,40 @@ class Room:
 
     def __init__(self, owners: Numbers) -> None:
         self._owners = owners
-        self._room = np.full(len(owners), _FIRST_ROOM, dtype=np.int64)
+        self._room = self._first_room()
 
-    def fill(self, fill: Fill, rows: int, *, data: Bytes, pool: Bytes) -> tuple[Cells, Bytes]:
-        """Have a kernel fill the cells of `rows` values, again with more where they do not do; these, and the faults.
+    def fill(self, fill: Fill, lengths: Numbers, *, data: Bytes, pool: Bytes) -> tuple[Cells, Bytes]:
+        """Have a kernel fill the cells of values of these lengths in bytes; these, and the faults.
 
-        The faults (uint8, per value) are as the kernel says; 0 for a value that is right.
+        The faults (uint8, per value) are as the kernel says; 0 for a value that is right. Where the room does not do,
+        the kernel has counted what does, and is run once more.
+
+        Raises:
+            TooManyCells: several values have more than `MOST_CELLS` in lists.
         """
+        rows = len(lengths)
+        most_cells = most_cells_of(int(lengths[0])) if rows == 1 else MOST_CELLS
         faults = np.empty(rows, dtype=np.uint8)
+        if self._nested_cells(self._room) > 2 * most_cells:
+            self._room = self._first_room()
         while True:
             sizes = np.where(self._owners < 0, rows, self._room[self._owners])
-            base = np.cumsum(sizes) - sizes
-            cells = np.empty(int(sizes.sum()) + 1, dtype=np.int64)
+            base = np.concatenate(([0], np.cumsum(sizes)))
+            cells = np.empty(int(base[-1]) + 1, dtype=np.int64)
             there = np.empty(len(cells), dtype=np.uint8)
-            counts, items = np.zeros_like(base), np.zeros_like(base)
-            full = fill(base, self._room, counts, items, cells, there, faults)
-            if full < 0:
+            counts, items, need = (np.zeros_like(sizes) for _ in range(3))
+            if fill(base, most_cells, counts, items, need, cells, there, faults) >= 0:
+                raise TooManyCells
+            if (need <= self._room).all():
                 return Cells(base=base, counts=counts, cells=cells, there=there, data=data, pool=pool), faults
-            self._room[full] *= 2
+            self._room = np.maximum(self._room, need)
+
+    def _first_room(self) -> Numbers:
+        return np.full(len(self._owners), _FIRST_ROOM, dtype=np.int64)
+
+    def _nested_cells(self, room: Numbers) -> int:
+        nested = self._owners[self._owners >= 0]
+        return int(room[nested].sum())
 
 
 def _bitmap(there: Bytes) -> tuple[pa.Buffer | None, int]:
@@ -184,21 +243,29 @@ def _numbers(data_type: pa.DataType, cells: Numbers) -> pa.Buffer:
     return pa.py_buffer(cells.astype(np.int32) if data_type.bit_width == 32 else cells)
 
 
-def _enum(column: Column, cells: Numbers, there: Bytes) -> pa.Array:
+def _enum(symbols: Symbols, cells: Numbers, there: Bytes) -> pa.Array:
+    """The texts of an enum's cells. Of more symbols than there are cells only those that come become Arrow's text."""
     validity, missing = _bitmap(there)
-    symbols, places = list(column.symbols), cells
-    if column.numbers:
-        numbers = np.array(column.numbers, dtype=np.int64)
-        places = np.minimum(np.searchsorted(numbers, cells), len(numbers) - 1)
-        unknown = np.flatnonzero((numbers[places] != cells) & (there != 0))
+    texts, places = symbols.texts, cells
+    more: list[str] = []
+    if symbols.numbers is not None:
+        places = np.searchsorted(symbols.numbers, cells)
+        is_known = places < len(texts)
+        is_known[is_known] = symbols.numbers[places[is_known]] == cells[is_known]
+        unknown = np.flatnonzero(~is_known & (there != 0))
         if len(unknown):
             others, which = np.unique(cells[unknown], return_inverse=True)
-            places[unknown] = len(symbols) + which
-            symbols += [str(number) for number in others]
+            places[unknown] = len(texts) + which
+            more = [str(number) for number in others]
+    if len(texts) > len(cells):
+        used, places = np.unique(np.where(there != 0, places, 0), return_inverse=True)
+        chosen = [texts[at] if at < len(texts) else more[at - len(texts)] for at in used.tolist()]
+    else:
+        chosen = [*texts, *more]
     buffer = pa.py_buffer(places.astype(np.int32))
     indices = pa.Array.from_buffers(pa.int32(), len(cells), [validity, buffer], missing)
-    texts = pa.array(symbols, type=pa.string())
-    return pa.DictionaryArray.from_arrays(indices, texts, safe=False).dictionary_decode()
+    shown = pa.array(chosen, type=pa.string())
+    return pa.DictionaryArray.from_arrays(indices, shown, safe=False).dictionary_decode()
 
 
 def _last_of_each_key(ends: Numbers, keys: pa.Array) -> tuple[Numbers, pa.Array | None]:

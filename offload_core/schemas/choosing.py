@@ -8,7 +8,6 @@ a provider              its name, with options: literal:type=STRING, or an objec
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from offload_core.schemas.payloads import CORRUPT_RECORD, Payloads
 from offload_core.schemas.saved import SavedSchemas
 from offload_core.tier import Tier, is_schema_provider, make_schema_provider, parse_plugin
 from offload_hooks.errors import OptionError, SchemaError
+from offload_hooks.json_text import read_json
 from offload_hooks.schemas import SchemaHistory, SchemaProvider, SchemaVersion
 
 SchemaSource = str | os.PathLike[str] | tuple[str, Mapping[str, object]] | SchemaProvider
@@ -98,17 +98,19 @@ def _reader(chosen: int | str, histories: Mapping[str, SchemaHistory]) -> Schema
                 "a version's number is of one topic", expected="a definition", found=f"version {text}"
             )
         ((topic, history),) = histories.items()
-        version = history.find(int(text))
+        version = history.find(int(text)) if len(text) < 20 else None
         if version is None:
             raise OptionError(
-                f"the schema of {topic} has no version {text}",
+                f"the schema of {topic} has no version {text[:40]}",
                 expected=f"one of {_numbers(history.versions)}",
             )
         return version
     try:
-        declared = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise OptionError("a reader's schema is neither a version's number nor JSON") from error
+        declared = read_json(text, "a reader's schema", error=OptionError)
+    except OptionError as error:
+        raise OptionError(
+            "a reader's schema is neither a version's number nor JSON", found=error.found
+        ) from error
     newest = next(iter(histories.values())).newest
     return SchemaVersion(version=newest.version, type=type_of_definition(declared), definition=text)
 

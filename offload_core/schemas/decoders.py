@@ -16,12 +16,13 @@ import pyarrow as pa
 from offload_core.schemas.avro.decode import AvroDecoder
 from offload_core.schemas.avro.plain import read_datum
 from offload_core.schemas.avro.types import AvroType, parse_avro
+from offload_core.schemas.cells import too_many_cells
 from offload_core.schemas.json_values import JsonValues
 from offload_core.schemas.key_value import explain_inline, parse_key_value, split_inline
 from offload_core.schemas.primitives import PRIMITIVE_TYPES
 from offload_core.schemas.protobuf.decode import ProtobufValues
 from offload_core.schemas.protobuf.types import parse_protobuf
-from offload_core.schemas.spans import Spans, ValueDecoder
+from offload_core.schemas.spans import Spans, ValueDecoder, spans_of_one
 from offload_hooks.errors import FormatError, SchemaError
 from offload_hooks.schemas import SchemaVersion
 
@@ -76,6 +77,8 @@ class AvroValues:
 
     def explain(self, payload: bytes) -> FormatError:
         """See `ValueDecoder`."""
+        if self._decoder.has_too_many_cells(payload):
+            return too_many_cells(payload)
         try:
             read_datum(payload, self._writer, self._reader, self._fields)
         except FormatError as error:
@@ -115,12 +118,6 @@ class KeyValues:
         except FormatError as error:
             return error
         for part, decoder in ((key, self._key), (value, self._value)):
-            if part is not None:
-                spans = Spans(
-                    data=np.frombuffer(part or b"\0", dtype=np.uint8),
-                    offsets=np.zeros(1, dtype=np.int64),
-                    lengths=np.array([len(part)], dtype=np.int64),
-                )
-                if decoder.decode(spans)[1][0]:
-                    return decoder.explain(part)
+            if part is not None and decoder.decode(spans_of_one(part))[1][0]:
+                return decoder.explain(part)
         return SchemaError("a message's key is not what its KEY_VALUE schema says")

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from offload_hooks.errors import SchemaError, UnsupportedVersionError
+from offload_hooks.json_text import read_json
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 
 FORMAT_VERSION = 1
@@ -40,10 +41,7 @@ def parse_saved(data: bytes) -> tuple[str | None, SchemaHistory]:
         UnsupportedVersionError: a newer format.
         SchemaError: another form.
     """
-    try:
-        saved = json.loads(data.decode())
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"a file of schemas is not JSON: {error}") from error
+    saved = read_json(data, "a file of schemas", error=SchemaError)
     if not isinstance(saved, dict) or "schemas" not in saved:
         return None, history_from_rest(saved)
     version = saved.get("version")

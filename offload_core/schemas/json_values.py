@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import reprlib
+from collections import Counter
 from collections.abc import Collection
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -22,11 +24,15 @@ import pyarrow.json as pj
 
 from offload_core.schemas.avro.targets import Target, make_layout
 from offload_core.schemas.avro.types import AvroType
+from offload_core.schemas.cells import MOST_CELLS, TooManyCells, most_cells_of, too_many_cells
 from offload_core.schemas.spans import Spans, binary_of
 from offload_hooks.errors import FormatError, PayloadError
 
 _BETWEEN = b"\n{}\n"
 """Stands between payloads: only whole objects can stand before and behind it, so no payload reaches over it."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 _FAST = ("boolean", "int", "long", "float", "double", "string", "enum")
 
@@ -35,7 +41,10 @@ class JsonValues:
     """Decodes JSON objects of a record; `fields` are those that are wanted, None for all."""
 
     def __init__(self, reader: AvroType, fields: Collection[str] | None = None) -> None:
-        self._target = make_layout(reader, fields).root
+        layout = make_layout(reader, fields)
+        self._target = layout.root
+        in_lists = Counter(owner for owner in layout.owners if owner >= 0)
+        self._most_item_cells = max(in_lists.values(), default=0)
         self.data_type: pa.DataType = self._target.data_type
         self._is_fast = reader.kind == "record" and bool(self._target.children) and _is_fast(self._target)
 
@@ -47,9 +56,9 @@ class JsonValues:
     def explain(self, payload: bytes) -> FormatError:
         """See `ValueDecoder`."""
         try:
-            _value(payload, self._target)
-        except PayloadError as error:
-            return error
+            _value(payload, self._target, most_cells_of(len(payload)))
+        except (PayloadError, TooManyCells) as error:
+            return error if isinstance(error, PayloadError) else too_many_cells(payload)
         raise AssertionError("the payload is right")
 
     def _by_reader(self, spans: Spans) -> tuple[pa.Array, npt.NDArray[np.bool_]] | None:
@@ -58,6 +67,8 @@ class JsonValues:
         if len(there) == 0:
             return pa.nulls(len(spans), self.data_type), np.zeros(len(spans), dtype=np.bool_)
         chosen = spans.take(there)
+        if self._most_item_cells and not self._fits(chosen):
+            return None
         if (chosen.lengths == 0).any() or (chosen.data[chosen.offsets] != ord("{")).any():
             return None
         payloads = binary_of(chosen)
@@ -85,13 +96,37 @@ class JsonValues:
         array = pa.StructArray.from_arrays(columns, fields=list(self.data_type), mask=pa.array(places < 0))
         return array, np.zeros(len(spans), dtype=np.bool_)
 
+    def _fits(self, spans: Spans) -> bool:
+        """Whether payloads that are there cannot have too many cells in lists: each item follows a bracket or a comma.
+
+        Raises:
+            TooManyCells: several could have.
+        """
+        data = spans.data[int(spans.offsets.min()) : int((spans.offsets + spans.lengths).max())]
+        items = int(np.count_nonzero(data == ord(","))) + int(np.count_nonzero(data == ord("[")))
+        most = most_cells_of(len(data)) if len(spans) == 1 else MOST_CELLS
+        if items * self._most_item_cells <= most:
+            return True
+        if len(spans) > 1:
+            raise TooManyCells
+        return False
+
     def _plainly(self, spans: Spans) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         values: list[Any] = []
         faults = np.zeros(len(spans), dtype=np.bool_)
+        left = MOST_CELLS
         for row, payload in enumerate(binary_of(spans).to_pylist()):
             try:
-                values.append(None if payload is None else _value(payload, self._target))
+                most = left if len(spans) > 1 else most_cells_of(len(payload or b""))
+                value, used = (None, 0) if payload is None else _value(payload, self._target, most)
+                values.append(value)
+                left -= used
             except PayloadError:
+                values.append(None)
+                faults[row] = True
+            except TooManyCells:
+                if len(spans) > 1:
+                    raise
                 values.append(None)
                 faults[row] = True
         return pa.array(values, type=self.data_type), faults
@@ -105,11 +140,18 @@ def _is_fast(target: Target) -> bool:
     return target.avro.kind in _FAST
 
 
-def _value(payload: bytes, target: Target) -> Any:
-    """A payload as Arrow takes it for the target's type; `PayloadError` if it is not right."""
+def _value(payload: bytes, target: Target, most_cells: int) -> tuple[Any, int]:
+    """A payload as Arrow takes it for the target's type, and how many cells it has in lists.
+
+    Raises:
+        PayloadError: it is not right.
+        TooManyCells: it has more than `most_cells` in lists.
+    """
     try:
+        # Not `read_json`, which takes three times as long and refuses what Pulsar's other readers accept.
         parsed = json.loads(payload.decode())
-        return _Plain().value(parsed, target, "")
+        plain = _Plain(most_cells)
+        value = plain.value(parsed, target, "")
     except UnicodeDecodeError as error:
         raise PayloadError(f"a JSON payload is not UTF-8: {error.reason}") from error
     except ValueError as error:
@@ -118,10 +160,14 @@ def _value(payload: bytes, target: Target) -> Any:
         raise PayloadError(f"a payload is not JSON: {error}") from error
     except RecursionError as error:
         raise PayloadError("a JSON payload is nested too deep") from error
+    return value, most_cells - plain.left
 
 
 class _Plain:
-    """The rules for one value; `path` is for errors."""
+    """The rules for one value; `path` is for errors. `left` counts down the cells in lists."""
+
+    def __init__(self, most_cells: int) -> None:
+        self.left = most_cells
 
     def value(self, value: Any, target: Target, path: str) -> Any:
         kind = target.avro.kind
@@ -141,16 +187,24 @@ class _Plain:
         if kind == "array":
             if not isinstance(value, list):
                 raise _wrong(path, "an array", value)
+            self._take_items(len(value), target)
             return [self.value(item, target.children[0], f"{path}[]") for item in value]
         if kind == "map":
             if not isinstance(value, dict):
                 raise _wrong(path, "an object", value)
+            self._take_items(len(value), target)
             for key in value:
                 _check_text(key, path)
             return [
                 (key, self.value(item, target.children[1], f"{path}.{key}")) for key, item in value.items()
             ]
         return self._scalar(value, target, path)
+
+    def _take_items(self, count: int, target: Target) -> None:
+        """Count the items of a list, before they are looked at; those of a union's branch that fails as well."""
+        self.left -= count * sum(len(child.level) for child in target.children)
+        if self.left < 0:
+            raise TooManyCells
 
     def _member(self, value: Any, target: Target, path: str) -> dict[str, Any]:
         for name, child in zip(target.names, target.children, strict=True):
@@ -226,5 +280,5 @@ def _wrong(path: str, expected: str, value: object) -> PayloadError:
     return PayloadError(
         f"{path.lstrip('.') or 'a payload'} has another type than its schema says",
         expected=expected,
-        found=repr(value)[:100],
+        found=_SHORT.repr(value),
     )

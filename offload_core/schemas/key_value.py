@@ -15,6 +15,7 @@ import numpy.typing as npt
 from offload_core.schemas.kernels.key_value import split_key_values
 from offload_core.schemas.spans import Spans
 from offload_hooks.errors import PayloadError, SchemaError
+from offload_hooks.json_text import read_json
 from offload_hooks.schemas import SchemaVersion
 
 
@@ -33,10 +34,7 @@ def parse_key_value(version: SchemaVersion) -> KeyValueSchema:
     Raises:
         SchemaError: another form.
     """
-    try:
-        parts = json.loads(version.definition)
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"a KEY_VALUE schema is not JSON: {error}") from error
+    parts = read_json(version.definition, "a KEY_VALUE schema", error=SchemaError)
     if not isinstance(parts, dict) or "key" not in parts or "value" not in parts:
         raise SchemaError("a KEY_VALUE schema has another form", expected="key and value")
     encoding = version.properties.get("kv.encoding.type", "INLINE")
@@ -61,10 +59,7 @@ def parse_key_value(version: SchemaVersion) -> KeyValueSchema:
 
 def _properties(text: str | None) -> dict[str, str]:
     """The properties of one of the two schemas, which stand in one of the version's as JSON."""
-    try:
-        found = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"properties in a KEY_VALUE schema are not JSON: {error}") from error
+    found = read_json(text or "{}", "the text of properties in a KEY_VALUE schema", error=SchemaError)
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
         raise SchemaError("properties in a KEY_VALUE schema are not text")
     return found

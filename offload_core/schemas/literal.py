@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from offload_core.schemas.history import history_from_rest
 from offload_core.schemas.primitives import PRIMITIVE_TYPES
 from offload_hooks.errors import OptionError, SchemaError
+from offload_hooks.json_text import read_json
 from offload_hooks.schemas import SchemaHistory, SchemaVersion
 
 
@@ -25,10 +25,7 @@ class LiteralSchema:
         if kind in PRIMITIVE_TYPES:
             self._history = _for_all(SchemaVersion(version=0, type=kind))
             return
-        try:
-            declared = json.loads(definition)
-        except (ValueError, RecursionError) as error:
-            raise OptionError(f"a literal schema is not JSON: {error}") from error
+        declared = read_json(definition, "a literal schema", error=OptionError)
         try:
             if isinstance(declared, dict) and (
                 "getSchemaResponses" in declared or {"version", "type", "data"} <= declared.keys()

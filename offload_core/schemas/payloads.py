@@ -110,6 +110,7 @@ class PayloadDecoder:
     """
 
     def __init__(self, payloads: Payloads, topic: str | None, schema: pa.Schema) -> None:
+        from offload_core.schemas.cells import MOST_CELLS, count_cells
         from offload_core.schemas.decoders import make_decoder
 
         history = payloads.histories.get(topic or "")
@@ -122,21 +123,38 @@ class PayloadDecoder:
         self._reader = payloads.reader_of(topic or "")
         whole = make_decoder(self._reader, self._reader).data_type
         self._is_struct = pa.types.is_struct(whole)
-        names = [each.name for each in whole] if self._is_struct else [_VALUE]
+        names = {each.name for each in whole} if self._is_struct else {_VALUE}
         self._wanted = [name for name in schema.names if name in names]
         self._type = make_decoder(self._reader, self._reader, self._wanted).data_type
+        self._most_rows = max(1, MOST_CELLS // count_cells(self._type))
         own = [name for name in schema.names if name in _OWN]
         inner = [_VALUE, "__schemaVersion", "__key", "__entryId", _RAW]
         self.needed: tuple[str, ...] = tuple(dict.fromkeys([*own, *inner]))
         self._decoders: dict[bytes | None, ValueDecoder | SchemaError] = {}
         self._left_out = 0
 
-    def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """The batch with typed columns, None if nothing is left of it.
+    def decode(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch with typed columns, in as many parts as keep each within `MOST_CELLS`; none if nothing is left.
 
         Raises:
             PayloadError, SchemaError: a message that cannot be decoded (mode FAILFAST), with its entry.
         """
+        from offload_core.schemas.cells import TooManyCells
+
+        for begin in range(0, batch.num_rows, self._most_rows):
+            waiting = [batch.slice(begin, self._most_rows)]
+            while waiting:
+                part = waiting.pop()
+                try:
+                    made = self._decode(part)
+                except TooManyCells:
+                    half = part.num_rows // 2
+                    waiting += [part.slice(half), part.slice(0, half)]
+                    continue
+                if made.num_rows:
+                    yield made
+
+    def _decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         from pyarrow.compute import if_else
 
         spans, keys = spans_of(batch.column(_VALUE)), spans_of(batch.column("__key"))
@@ -163,7 +181,7 @@ class PayloadDecoder:
         if self._payloads.mode == "DROPMALFORMED" and faults.any():
             self._left_out += int(faults.sum())
             made = made.filter(pa.array(~faults))
-        return made if made.num_rows else None
+        return made
 
     def report(self) -> None:
         """Say how many messages have been left out since it was said last."""
@@ -179,10 +197,12 @@ class PayloadDecoder:
     def _typed(
         self, spans: Spans, keys: Spans, versions: pa.Array, batch: pa.RecordBatch
     ) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+        from offload_core.schemas.cells import MOST_ARROW_BYTES, TooManyCells
+
         encoded = versions.dictionary_encode(null_encoding="encode")
         indices = encoded.indices.to_numpy(zero_copy_only=False)
         groups = encoded.dictionary.to_pylist()
-        parts, order = [], []
+        parts, order, made_bytes = [], [], 0
         faults = np.zeros(len(spans), dtype=np.bool_)
         for i, version in enumerate(groups):
             rows = np.flatnonzero(indices == i)
@@ -192,6 +212,9 @@ class PayloadDecoder:
             )
             parts.append(part)
             order.append(rows)
+            made_bytes += 0 if whole else part.nbytes
+            if made_bytes > MOST_ARROW_BYTES and len(spans) > 1:
+                raise TooManyCells  # each version's own are not too many, but all together
             faults[rows] = wrong
         if len(parts) == 1:
             return parts[0], faults
@@ -266,9 +289,7 @@ class PayloadDecoder:
 def decoded(batches: Iterator[pa.RecordBatch], decoder: PayloadDecoder) -> Iterator[pa.RecordBatch]:
     """The batches with typed columns, but for those of which nothing is left."""
     for batch in batches:
-        made = decoder.decode(batch)
-        if made is not None:
-            yield made
+        yield from decoder.decode(batch)
 
 
 def _entry(batch: pa.RecordBatch, row: np.int64) -> int:

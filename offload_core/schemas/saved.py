@@ -1,22 +1,28 @@
 """Topics' schemas in files: beside a tier, in a directory, or in one file.
 
-In a directory the file of a topic is `<tenant>/<namespace>/<topic>.schemas.json`, the topic's name URL-encoded.
+In a directory the file of a topic is `<tenant>/<namespace>/<topic>.schemas.json`, the topic's name URL-encoded, and its
+end a digest if it is too long for a file system (`file_names`).
 Source: docs/formats/schemas.md.
 """
 
 from __future__ import annotations
 
 import os
+import re
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from offload_core.catalogue import TopicName, parse_topic
+from offload_core.catalogue.file_names import name_of
 from offload_core.schemas.history import MOST_BYTES, parse_saved, saved_bytes
 from offload_core.tier import Tier, open_like, open_store
-from offload_hooks.errors import BadLengthError, ObjectNotFoundError, OptionError, placed
+from offload_hooks.errors import BadLengthError, InvalidKeyError, ObjectNotFoundError, OptionError, placed
 from offload_hooks.schemas import SchemaHistory
 
 SUFFIX = ".schemas.json"
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 FOLDER = "schemas"
 """Where a tier's own files of schemas are, below its root."""
 
@@ -32,13 +38,10 @@ class SchemaFiles:
 
     def history(self, topic: str) -> SchemaHistory | None:
         """See `SchemaProvider`."""
-        key = self._key(topic)
-        try:
-            size = self._store.stat(key).size_bytes
-        except ObjectNotFoundError:
-            if self._file:
-                raise
+        found = self._find(topic)
+        if found is None:
             return None
+        key, size = found
         with placed(key=key):
             if size > MOST_BYTES:
                 raise BadLengthError(
@@ -61,6 +64,20 @@ class SchemaFiles:
     def _key(self, topic: str) -> str:
         return self._file or f"{self._folder}{saved_key(parse_topic(topic))}"
 
+    def _find(self, topic: str) -> tuple[str, int] | None:
+        """A topic's file and its size; None if there is none."""
+        key = self._key(topic)
+        try:
+            return key, self._store.stat(key).size_bytes
+        except ObjectNotFoundError:
+            if self._file:
+                raise
+        whole = f"{self._folder}{_whole_key(parse_topic(topic))}"
+        if whole != key:  # saved by a version that did not shorten names, in a store that takes long ones
+            with suppress(ObjectNotFoundError, InvalidKeyError):
+                return whole, self._store.stat(whole).size_bytes
+        return None
+
 
 class SavedSchemas(SchemaFiles):
     """The schema provider `saved`.
@@ -73,6 +90,8 @@ class SavedSchemas(SchemaFiles):
 
     def __init__(self, path: str | os.PathLike[str], *, tier: Tier | None = None, **options: Any) -> None:
         text = os.fspath(path)
+        if text.endswith(".json") and not _URL.match(text):
+            text = str(Path(text).expanduser().resolve())  # the file itself, where a link leads to it
         folder, file = text, ""
         if text.endswith(".json"):
             before, slash, file = text.rpartition("/")
@@ -92,5 +111,14 @@ def saved_in(tier: Tier) -> SchemaFiles:
 
 def saved_key(topic: TopicName) -> str:
     """The name of a topic's file, below the directory of schemas."""
-    tenant, namespace, local = topic.base.removeprefix("persistent://").split("/", 2)
+    tenant, namespace, local = _parts(topic)
+    return f"{tenant}/{namespace}/{name_of(local, after=SUFFIX)}"
+
+
+def _whole_key(topic: TopicName) -> str:
+    tenant, namespace, local = _parts(topic)
     return f"{tenant}/{namespace}/{quote(local, safe='')}{SUFFIX}"
+
+
+def _parts(topic: TopicName) -> list[str]:
+    return topic.base.removeprefix("persistent://").split("/", 2)

@@ -60,6 +60,15 @@ def spans_of(array: pa.Array) -> Spans:
     return Spans(data=data, offsets=bounds[:-1], lengths=lengths)
 
 
+def spans_of_one(payload: bytes) -> Spans:
+    """One payload as spans."""
+    return Spans(
+        data=np.frombuffer(payload or b"\0", dtype=np.uint8),
+        offsets=np.zeros(1, dtype=np.int64),
+        lengths=np.full(1, len(payload), dtype=np.int64),
+    )
+
+
 def binary_of(spans: Spans) -> pa.Array:
     """The payloads as a binary column."""
     return spans_to_array(spans.data, spans.data, spans.offsets, 0, spans.offsets, spans.lengths, pa.binary())

@@ -25,6 +25,7 @@ from offload_core.scan.tasks import (
 from offload_core.schemas import CORRUPT_RECORD
 from offload_core.tier import parse_layers
 from offload_hooks.errors import OptionError
+from offload_hooks.json_text import whole_number
 
 STORAGE_PREFIX = "storage."
 RECORDS_PREFIX = "records."
@@ -47,13 +48,13 @@ class SourceOptions:
         schemas: who knows the topics' schemas; None to leave `value` as it is.
     """
 
-    path: str | None = None
+    path: str | None = field(default=None, repr=False)
     driver: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     layers: tuple[str, ...] | None = field(default=None, repr=False)
-    tiers: tuple[str, ...] = ()
+    tiers: tuple[str, ...] = field(default=(), repr=False)
     prefix: str = ""
-    records: str | None = None
+    records: str | None = field(default=None, repr=False)
     records_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     topics: tuple[str, ...] = ()
     topics_pattern: str | None = None
@@ -142,23 +143,26 @@ def _names(text: str, option: str) -> tuple[str, ...]:
 
 
 def _number(text: str, option: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
+    number = whole_number(text)
+    if not number:
         raise OptionError(f"option {option} is not a number", expected="1 or more", found=text)
-    return int(text)
+    return number
 
 
 def _ledger(text: str, option: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    ledger_id = whole_number(text)
+    if ledger_id is None:
         raise OptionError(f"option {option} is not a ledger's id", expected="0 or more", found=text)
-    return int(text)
+    return ledger_id
 
 
 def _milliseconds(text: str, option: str) -> int:
-    if not text.isascii() or not text.isdigit():
+    milliseconds = whole_number(text)
+    if milliseconds is None:
         raise OptionError(
             f"option {option} is not a number of milliseconds", expected="0 or more", found=text
         )
-    return int(text)
+    return milliseconds
 
 
 def _truth(text: str, option: str) -> bool:

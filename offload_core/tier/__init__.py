@@ -16,9 +16,15 @@ from offload_core.tier.registry import (
 from offload_core.tier.spec import LayerSpec, TierSpec
 from offload_core.tier.survey import PluginReport, survey
 from offload_core.tier.tier import Tier
-from offload_core.tier.upload_process import UploadProcess, open_with_upload_process
+from offload_core.tier.upload_process import (
+    DEFAULT_TIMEOUTS,
+    UploadProcess,
+    UploadTimeouts,
+    open_with_upload_process,
+)
 
 __all__ = [
+    "DEFAULT_TIMEOUTS",
     "Layer",
     "LayerSpec",
     "MeasuredTier",
@@ -29,6 +35,7 @@ __all__ = [
     "Tier",
     "TierSpec",
     "UploadProcess",
+    "UploadTimeouts",
     "check_blocks",
     "driver_of_scheme",
     "is_schema_provider",

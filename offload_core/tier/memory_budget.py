@@ -70,3 +70,38 @@ class MemoryBudget:
         with self._changed:
             self._taken -= count
             self._changed.notify_all()
+
+
+class PartOfBudget(MemoryBudget):
+    """A budget of its own within another one, so that who has it does not take all of that.
+
+    Raises:
+        OptionError: the limit is not positive.
+    """
+
+    def __init__(self, limit_bytes: int, whole: MemoryBudget) -> None:
+        super().__init__(limit_bytes)
+        self._whole = whole
+
+    def take(self, count: int) -> None:
+        """See `MemoryBudget`."""
+        super().take(count)
+        try:
+            self._whole.take(count)
+        except BaseException:
+            super().give_back(count)
+            raise
+
+    def try_take(self, count: int) -> bool:
+        """See `MemoryBudget`."""
+        if not super().try_take(count):
+            return False
+        if self._whole.try_take(count):
+            return True
+        super().give_back(count)
+        return False
+
+    def give_back(self, count: int) -> None:
+        """See `MemoryBudget`."""
+        self._whole.give_back(count)
+        super().give_back(count)

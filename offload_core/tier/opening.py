@@ -13,12 +13,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from offload_core.tier import registry
 from offload_core.tier.layer_text import parse_layer
 from offload_core.tier.spec import LayerSpec, TierSpec
 from offload_core.tier.tier import Tier
-from offload_core.tier.upload_process import UploadProcess, open_with_upload_process
+from offload_core.tier.upload_process import (
+    DEFAULT_TIMEOUTS,
+    UploadProcess,
+    UploadTimeouts,
+    open_with_upload_process,
+)
 from offload_hooks.errors import BrokenPluginError, OffloadError, OptionError, UnknownPluginError
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
@@ -30,6 +36,7 @@ def open_store(
     driver: str | None = None,
     layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
     upload_niceness: int | None = None,
+    upload_timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
     **options: object,
 ) -> Tier:
     """Open a tier by a URL, a path or a driver's name.
@@ -41,6 +48,7 @@ def open_store(
             those that the driver asks for by its `default_layers`.
         upload_niceness: blocks are written by a process of their own, whose priority is lower by this, 0 to 19; None
             for this process.
+        upload_timeouts: when such a process is given up.
         options: the driver's options, by their names.
 
     Nothing is asked of the store yet. Errors: `OptionError` (an option that is wrong or missing),
@@ -61,10 +69,12 @@ def open_store(
     spec = TierSpec(driver=name, options={**from_url, **options}, layers=layer_specs)
     if upload_niceness is None:
         return Tier.open(spec)
-    return open_with_upload_process(spec, UploadProcess(spec, niceness=upload_niceness))
+    return open_with_upload_process(
+        spec, UploadProcess(spec, niceness=upload_niceness, timeouts=upload_timeouts)
+    )
 
 
-def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tier:
+def open_like(tier: Tier, url: str | os.PathLike[str], **options: Any) -> Tier:
     """Open another place by a URL or path: with these options if its driver is that of `tier`, else with none.
 
     Errors: those of `open_store`.
@@ -141,6 +151,6 @@ def _options_from_url(name: str, url: str) -> Mapping[str, object]:
         raise
     except Exception as error:  # a plugin's own code; its text may quote credentials of the URL
         raise BrokenPluginError(
-            f"the driver {name!r} cannot read options from its URL", found=type(error).__name__
-        ) from error
+            f"the driver {name!r} cannot read options from its URL", found=registry.place_of(error)
+        ) from None
     return options

@@ -13,8 +13,10 @@ import difflib
 import importlib.util
 import inspect
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any, cast
 
 from offload_core.tier.installed import installed
@@ -75,6 +77,12 @@ def make_driver(name: str, options: Mapping[str, object]) -> object:
     """Import a driver and construct it; errors as `load_driver`, and `OptionError` for wrong options."""
     entry = find(DRIVERS, name)
     return _construct(entry, load_driver_entry(entry), (), options)
+
+
+def driver_options_by_own_names(name: str, options: Mapping[str, object]) -> Mapping[str, object]:
+    """A driver's options by its own names, whatever alias or case they came in; errors as `make_driver`."""
+    entry = find(DRIVERS, name)
+    return _by_own_names(entry, load_driver_entry(entry), options)
 
 
 def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object:
@@ -231,11 +239,18 @@ def _construct(
         raise
     except ModuleNotFoundError as error:
         raise _not_loaded(entry, error) from error
-    except Exception as error:  # a plugin's own code; its text may quote an option, so only its type is shown
+    except Exception as error:  # a plugin's own code; its text may quote an option
         raise BrokenPluginError(
             f"the {_NOUNS[entry.group]} {entry.name!r} of {distribution_of(entry)} cannot be constructed",
-            found=type(error).__name__,
-        ) from error
+            found=place_of(error),
+        ) from None
+
+
+def place_of(error: Exception) -> str:
+    """An error's type and where it was raised, without its text: that may quote a secret."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{where}"
 
 
 def _by_own_names(

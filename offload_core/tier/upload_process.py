@@ -2,19 +2,21 @@
 
 Sending a block keeps an interpreter busy, and appends of the same process would wait for it. All other calls stay here:
 an upload can be continued by any process. Layers stay here too, so a process that dies is a store that fails, which is
-tried again; the next block starts another process.
+tried again; the next block starts another process. One that gives no sign of life, or no answer, is killed.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import pickle
 import socket
 import subprocess
 import sys
 import threading
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -25,14 +27,31 @@ from offload_core.tier import registry
 from offload_core.tier.shared_memory import SharedMemory
 from offload_core.tier.spec import TierSpec
 from offload_core.tier.tier import Tier, layers_of
-from offload_core.tier.upload_worker import Answer, Start, WriteBlock
+from offload_core.tier.upload_worker import NO_REQUEST, Answer, Start, WriteBlock
 from offload_hooks import HOOK_SPEC_VERSION, PROJECT, BlockReceipt, ReadableBuffer, Upload, hookimpl
-from offload_hooks.errors import OptionError, StoreUnavailableError
+from offload_hooks.errors import OptionError, StoreError, StoreUnavailableError
 
 DEFAULT_NICENESS = 10
 DEFAULT_SHARED_BYTES = 1 << 30
 DEFAULT_THREADS = 16
 _END_S = 10.0
+_SLICES = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadTimeouts:
+    """When a process that writes blocks is killed, and its blocks fail: they can be tried again.
+
+    Attributes:
+        silence_s: after so long without a sign of life, as of a process that was stopped.
+        block_s: after so long without an answer to one block, however alive it is: a store's own timeouts come before.
+    """
+
+    silence_s: float = 15.0
+    block_s: float = 3600.0
+
+
+DEFAULT_TIMEOUTS = UploadTimeouts()
 
 
 class UploadProcess:
@@ -43,6 +62,7 @@ class UploadProcess:
         niceness: how much lower the process's priority is than this one's, 0 to 19.
         shared_bytes: the most that blocks on their way, and those made by `memory`, take together.
         threads: the most blocks on their way at once.
+        timeouts: when the process is given up.
 
     Attributes:
         memory: shared by both processes.
@@ -55,12 +75,14 @@ class UploadProcess:
         niceness: int = DEFAULT_NICENESS,
         shared_bytes: int = DEFAULT_SHARED_BYTES,
         threads: int = DEFAULT_THREADS,
+        timeouts: UploadTimeouts = DEFAULT_TIMEOUTS,
     ) -> None:
         if not 0 <= niceness <= 19:
             raise OptionError("a niceness is 0 to 19", found=niceness)
         self._spec = TierSpec(driver=spec.driver, options=spec.options)
         self._niceness = niceness
         self._threads = threads
+        self._timeouts = timeouts
         self._made_in = os.getpid()
         self.memory = SharedMemory(shared_bytes)
         self._lock = threading.Lock()
@@ -70,7 +92,10 @@ class UploadProcess:
     def write_block(
         self, upload: Upload, part_number: int, offset: int, data: ReadableBuffer
     ) -> BlockReceipt:
-        """See `TierHooks`; `StoreUnavailableError` also if the process ends meanwhile."""
+        """See `TierHooks`; `StoreUnavailableError` also if the process ends meanwhile, or does not answer.
+
+        The block of a process that stands still is written by another one.
+        """
         view = memoryview(data).cast("B")
         block = None
         place = self.memory.place_of(view) if len(view) else 0
@@ -94,7 +119,13 @@ class UploadProcess:
             place=place,
             length=len(view),
         )
-        return self._process().ask(request)
+        running = self._process()
+        try:
+            return running.ask(request)
+        except StoreUnavailableError:
+            if not running.was_silent:
+                raise
+        return self._process().ask(request)  # a block may be written twice
 
     def new_block(self, n_bytes: int) -> Bytes:
         """Memory (uint8) for a block that needs no copy, as long as there is room; else of the heap."""
@@ -130,14 +161,14 @@ class UploadProcess:
                     threads=self._threads,
                     shared_bytes=self.memory.capacity_bytes,
                 )
-                self._running = _Running(start, self.memory.descriptor)
+                self._running = _Running(start, self.memory.descriptor, self._timeouts)
             return self._running
 
 
 class _Running:
     """One process, from its start to its end."""
 
-    def __init__(self, start: Start, memory: int) -> None:
+    def __init__(self, start: Start, memory: int, timeouts: UploadTimeouts) -> None:
         ours, theirs = socket.socketpair()
         code = f"from offload_core.tier.upload_worker import main; main({theirs.fileno()}, {memory})"
         try:
@@ -153,9 +184,13 @@ class _Running:
             raise StoreUnavailableError(
                 f"the process that uploads cannot be started: {error.strerror}"
             ) from error
-        self._connection: Connection[Start | WriteBlock, Answer] = Connection(ours.detach())
+        self._connection: Connection[Start | WriteBlock, bytes] = Connection(ours.detach())
+        self._timeouts = timeouts
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._asked: dict[int, Future[BlockReceipt]] = {}
+        self._why_ended: str | None = None
+        self.was_silent = False
         self.has_ended = False
         self._send(start)
         self._reader = threading.Thread(target=self._read, name="upload-answers", daemon=True)
@@ -165,10 +200,15 @@ class _Running:
         asked: Future[BlockReceipt] = Future()
         with self._lock:
             if self.has_ended:
-                raise _ended()
+                raise self._ended()
             self._asked[request.number] = asked
         self._send(request)
-        return asked.result()
+        try:
+            return asked.result(self._timeouts.block_s)
+        except TimeoutError:
+            if not asked.done():
+                self._kill(f"it did not answer for {self._timeouts.block_s:g} s")
+            return asked.result()  # the reader finds the end, and tells all who wait
 
     def end(self) -> None:
         with self._lock:
@@ -182,27 +222,60 @@ class _Running:
         self._reader.join()
         self._connection.close()
 
+    def _kill(self, why: str) -> None:
+        """Kill the process, also one that is stopped; its memory is no longer read when this returns."""
+        self._why_ended = self._why_ended or why
+        self.process.kill()
+        self.process.wait()
+
     def _send(self, message: Start | WriteBlock) -> None:
-        with self._lock, suppress(OSError):  # the reader finds the end as well, and tells all who wait
+        with self._sending, suppress(OSError):  # the reader finds the end as well, and tells all who wait
             self._connection.send(message)
 
     def _read(self) -> None:
-        while True:
-            try:
-                answer = self._connection.recv()
-            except (EOFError, OSError):
-                break
+        try:
+            while self._is_alive():
+                self._answered(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            pass
+        finally:
             with self._lock:
-                asked = self._asked.pop(answer.number)
-            if answer.receipt is not None:
-                asked.set_result(answer.receipt)
-            else:
-                asked.set_exception(answer.error)
+                self.has_ended = True
+                left, self._asked = list(self._asked.values()), {}
+            for asked in left:
+                asked.set_exception(self._ended())
+
+    def _is_alive(self) -> bool:
+        """Wait for a message; whether one came in time."""
+        # in slices: of a time in which this process was stopped itself, one counts
+        if any(self._connection.poll(self._timeouts.silence_s / _SLICES) for _ in range(_SLICES)):
+            return True
+        self.was_silent = True
+        self._kill(f"it gave no sign of life for {self._timeouts.silence_s:g} s")
+        return False
+
+    def _answered(self, message: bytes) -> None:
+        number = int.from_bytes(message[:8], "big")
+        if number == NO_REQUEST:
+            return
+        try:
+            answer: Answer = pickle.loads(message[8:])  # noqa: S301 - it comes from a process of ours
+        except Exception as error:
+            answer = StoreError("an answer of the process that uploads cannot be read", found=repr(error))
         with self._lock:
-            self.has_ended = True
-            left, self._asked = list(self._asked.values()), {}
-        for asked in left:
-            asked.set_exception(_ended())
+            asked = self._asked.pop(number)
+        if isinstance(answer, BlockReceipt):
+            asked.set_result(answer)
+        else:
+            asked.set_exception(answer)
+
+    def _ended(self) -> StoreUnavailableError:
+        if self._why_ended is not None:
+            return StoreUnavailableError(f"the process that uploads was killed: {self._why_ended}")
+        return StoreUnavailableError(
+            "the process that uploads has ended",
+            hint="Perhaps the system killed it for want of memory.",
+        )
 
 
 def open_with_upload_process(spec: TierSpec, uploads: UploadProcess) -> Tier:
@@ -252,10 +325,3 @@ class UploadingDriver:
 
 def _itself(driver: object) -> object:
     return driver
-
-
-def _ended() -> StoreUnavailableError:
-    return StoreUnavailableError(
-        "the process that uploads has ended",
-        hint="Perhaps the system killed it for want of memory.",
-    )

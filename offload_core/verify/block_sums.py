@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from offload_core.codec.block_checksums import BlockChecksums, RunningChecksums, block_lengths_of
 from offload_core.codec.index import ObjectIndex
 from offload_core.scan.fetch import Window
@@ -45,13 +47,13 @@ class BlockSums:
         """The checksums of all blocks, if they were to be made and all came by."""
         if not self._makes or len(self._sums) != len(self._lengths):
             return None
-        blocks = tuple((length, self._sums[number]) for number, length in enumerate(self._lengths))
-        return BlockChecksums(index_length=index_bytes, index_crc=index_crc, blocks=blocks)
+        crcs = np.fromiter((self._sums[number] for number in range(len(self._lengths))), np.uint32)
+        return BlockChecksums(index_length=index_bytes, index_crc=index_crc, lengths=self._lengths, crcs=crcs)
 
     def _take(self, number: int, crc: int, window: Window) -> None:
         if self._makes:
             self._sums[number] = crc
-        if self._known is None or self._known.blocks[number][1] == crc:
+        if self._known is None or self._known.crcs[number] == crc:
             return
         assert self._running is not None
         offset, code = self._running.offset(number), Code.CHECKSUMS_BLOCK
@@ -62,7 +64,7 @@ class BlockSums:
                 ledger_id=window.run.ledger_id,
                 block=window.block.part_number if window.block.offset == offset else None,
                 offset=offset,
-                expected=f"{self._known.blocks[number][1]:08x}",
+                expected=f"{self._known.crcs[number]:08x}",
                 found=f"{crc:08x}",
             )
         )

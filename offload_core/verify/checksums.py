@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from offload_core.catalogue.listing import Pair
 from offload_core.catalogue.reading import read_block_checksums
 from offload_core.codec.block_checksums import BlockChecksums, block_lengths_of
@@ -59,9 +61,10 @@ def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -
 def fits(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: Findings) -> bool:
     """Whether the checksums are of the blocks that the index has; a MapFile's are of stretches of any length."""
     lengths = block_lengths_of(index)
-    if index.object_format is ObjectFormat.MAPFILE or lengths == checksums.lengths:
+    if index.object_format is ObjectFormat.MAPFILE or np.array_equal(lengths, checksums.lengths):
         return True
-    said, stored = (f"{len(each)} blocks, {sum(each)} bytes" for each in (checksums.lengths, lengths))
+    said = f"{len(checksums.lengths)} blocks, {checksums.data_length} bytes"
+    stored = f"{len(lengths)} blocks, {lengths.sum()} bytes"
     found.add(_other(key.block_checksums_key, said, f"{stored} by the index"))
     return False
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from offload_core.codec.block_checksums import BlockChecksums
 from offload_core.codec.cursor import open_cursor
-from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+from offload_core.codec.index import BlockTable, LedgerIndex, ObjectIndex
 from offload_core.codec.mapfile.checksums import ChecksumVerifier
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.messages.decode import BATCH_BYTES
@@ -177,7 +177,7 @@ class _ObjectCheck:
     def check(self, ledger: LedgerIndex) -> LedgerCount | None:
         """One ledger's blocks, in order of their entries, as far as the object has bytes; None if it has none."""
         task = self._task
-        there = tuple(block for block in ledger.blocks if block.offset + block.length <= task.data_bytes)
+        there = ledger.blocks.where(ledger.blocks.offsets + ledger.blocks.lengths <= task.data_bytes)
         if not there or self._found.is_full:
             return None
         run = self._run(ledger, there)
@@ -213,7 +213,7 @@ class _ObjectCheck:
                 for _ in self.sums.passed(fetched):
                     pass
 
-    def _run(self, ledger: LedgerIndex, blocks: tuple[IndexedBlock, ...]) -> Run:
+    def _run(self, ledger: LedgerIndex, blocks: BlockTable) -> Run:
         task = self._task
         return Run(
             topic=None,

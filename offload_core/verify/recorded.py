@@ -19,11 +19,10 @@ from offload_core.metadata import (
     OtherCopy,
     OtherRole,
     SegmentStatus,
-    has_hot_copy,
     other_copies,
 )
 from offload_core.metadata.attempt_lease import lease_of
-from offload_core.metadata.segment_shares import covered_stop, shares_of, with_coverage
+from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Doubtful, Finding
@@ -140,7 +139,7 @@ class RecordCheck:
                 Code.ELSEWHERE, key=key, expected=place_text(ours), found=place_text(copy.driver)
             )
         else:
-            code = Code.NO_OBJECT if has_hot_copy(say.record) else Code.LOST
+            code = Code.NO_OBJECT if say.record.has_hot_copy else Code.LOST
             finding = say.finding(code, key=key, found="nothing")
         absent = tuple(name for each in keys for name in (each.data_key, each.index_key))
         yield Doubtful(finding=finding, absent=absent)
@@ -183,7 +182,7 @@ def _told(say: _Saying, stored: Surveyed, mismatch: Mismatch) -> Iterator[Findin
     kind, key = mismatch.kind, stored.key.data_key
     if kind is Kind.NO_DATA:
         yield Doubtful(finding=say.finding(Code.NO_DATA, key=key), absent=(key,))
-        if not has_hot_copy(say.record):
+        if not say.record.has_hot_copy:
             lost = say.finding(Code.LOST, key=key, found="an index without data")
             yield Doubtful(finding=lost, absent=(key,))
         return
@@ -234,18 +233,11 @@ def _check_coverage(say: _Saying) -> Iterator[Finding]:
     if context is None or record.is_condemned:
         return
     mismatch, covered = check_coverage(record), covered_stop(record)
-    judged = with_coverage(record).context
-    if mismatch is not None and not has_hot_copy(record):
+    if mismatch is not None and not record.has_hot_copy:
         yield say.finding(
             Code.LOST, entry_id=mismatch.entry_id, expected=mismatch.expected, found=mismatch.found
         )
-    elif (
-        context.segments
-        and context.complete
-        and judged is not None
-        and not judged.complete
-        and record.info.is_closed
-    ):
+    elif context.complete and record.info.is_closed and not record.is_fully_offloaded:
         yield say.finding(
             Code.FALSE_COMPLETE,
             entry_id=covered,

@@ -84,7 +84,7 @@ class Sealing:
                 uuid=key.uuid,
                 key=key.block_checksums_key,
                 before=None if pair.block_checksums is None else "damaged checksums",
-                after=f"CRC-32C of the index and {len(sealable.checksums.blocks)} blocks",
+                after=f"CRC-32C of the index and {len(sealable.checksums.lengths)} blocks",
             )
         )
         try:

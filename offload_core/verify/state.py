@@ -19,7 +19,9 @@ from typing import Self
 
 from offload_core.catalogue.listing import Pair
 from offload_core.verify.deep import LedgerCount
-from offload_hooks.errors import FormatError, StoreError, UnsupportedVersionError
+from offload_hooks.errors import FormatError, OffloadError, StoreError, UnsupportedVersionError
+from offload_hooks.json_text import JsonObject, read_json
+from offload_hooks.private_files import create_file
 from offload_hooks.values import ListedObject
 
 APPLICATION_ID = 0x504F5653
@@ -33,7 +35,7 @@ class VerifiedObjects:
     """The objects that were found to be sound; a context manager.
 
     Args:
-        path: the file, made if it is not there.
+        path: the file, made if it is not there, for this user alone.
         location: of the tier; a file of another tier is refused.
 
     Raises:
@@ -45,6 +47,7 @@ class VerifiedObjects:
     def __init__(self, path: str | os.PathLike[str], location: str) -> None:
         self._path = Path(path)
         with self._named():
+            create_file(self._path)
             self._file = sqlite3.connect(self._path, isolation_level=None)
             try:
                 self._open(location)
@@ -73,8 +76,8 @@ class VerifiedObjects:
             if row is None or row[0] != _looks(pair):
                 return None
             try:
-                return tuple(LedgerCount(**each) for each in json.loads(row[1]))
-            except (ValueError, TypeError) as error:
+                return tuple(map(_count, read_json(str(row[1]), "a row")))
+            except (FormatError, TypeError) as error:
                 raise sqlite3.DatabaseError("a row cannot be read") from error
 
     def add(self, pair: Pair, counts: Sequence[LedgerCount]) -> None:
@@ -118,7 +121,7 @@ class VerifiedObjects:
             )
         if ask("PRAGMA quick_check").fetchone() != ("ok",):
             raise sqlite3.DatabaseError("it is damaged")
-        (known,) = ask("SELECT location FROM tier").fetchone()
+        (known,) = ask("SELECT location FROM tier").fetchone() or (None,)
         if known != location:
             raise FormatError(
                 "a file of verified objects is of another tier",
@@ -132,6 +135,12 @@ class VerifiedObjects:
     def _named(self) -> Iterator[None]:
         try:
             yield
+        except OSError as error:
+            if isinstance(error, OffloadError):
+                raise
+            raise StoreError(
+                f"a file of verified objects cannot be used: {error.strerror}", key=str(self._path)
+            ) from error
         except sqlite3.OperationalError as error:
             raise StoreError(
                 f"a file of verified objects cannot be used: {error}", key=str(self._path)
@@ -142,6 +151,17 @@ class VerifiedObjects:
                 key=str(self._path),
                 hint="Remove it, or name another: all is verified anew then.",
             ) from error
+
+
+def _count(value: object) -> LedgerCount:
+    fields = JsonObject.of(value, "a row")
+    return LedgerCount(
+        ledger_id=fields.integer("ledger_id"),
+        stop_entry_id=fields.optional_integer("stop_entry_id"),
+        entries=fields.integer("entries"),
+        payload_bytes=fields.integer("payload_bytes"),
+        unchecked=fields.integer("unchecked"),
+    )
 
 
 def _looks(pair: Pair) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 from uuid import UUID
 
@@ -90,3 +91,34 @@ def test_other_changes_are_in_the_programs_log_otherwise(caplog):
     assert [record.getMessage() for record in caplog.records] == [
         f"move: uuid {COLD.uuid}, key a-ledger-7, after quarantine/a-ledger-7: its index is lost"
     ]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_the_name_of_a_new_log_is_durable_before_its_first_line_is_taken_for_written(
+    tmp_path, synced, is_there
+):
+    path = tmp_path / "audit.jsonl"
+    if is_there:  # whoever created it may have been killed before its name was durable
+        path.touch()
+    log = FileAuditLog(path)
+    log.record(COLD)
+    assert set(synced) == {tmp_path, path}
+    synced.clear()
+    log.record(HOT)
+    assert synced == [path]
+    path.unlink()  # rotated
+    log.record(HOT)
+    assert synced[1:] == [tmp_path, path]
+
+
+def test_a_link_or_a_pipe_is_no_audit_log(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"victim")
+    (tmp_path / "link").symlink_to(victim)
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        with pytest.raises(StoreError, match="cannot be written"):
+            FileAuditLog(tmp_path / name).check_writable()
+        with pytest.raises(StoreError, match="cannot be written"):
+            FileAuditLog(tmp_path / name).record(COLD)
+    assert victim.read_bytes() == b"victim"

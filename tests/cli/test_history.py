@@ -158,6 +158,18 @@ def test_a_line_of_another_kind_is_an_error_that_names_it(
         list(read_audit_log(path))
 
 
+def test_a_line_of_another_kind_does_not_hide_the_others(offload: Offload, tmp_path: Path) -> None:
+    _, log = lay_out_some(tmp_path)
+    whole = offload("history", tmp_path / "cold", TOPIC, "--audit-log", log)
+    lines = log.read_bytes().splitlines(keepends=True)
+    bad = [b'{"version": 1, "at": "9999-12-31T23:59:59-23:59", "action": "delete"}\n', b"[" * 100_000 + b"\n"]
+    log.write_bytes(b"".join([*lines[:2], *bad, *lines[2:]]))
+    result = offload("history", tmp_path / "cold", TOPIC, "--audit-log", log)
+    assert (result.code, result.out) == (whole.code, whole.out)
+    assert f"{log}, line 3" in result.err.replace("\n", "")
+    assert len(list(read_audit_log(log, wrong=lambda _: None))) == len(lines)
+
+
 def test_an_audit_log_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match="there is no such audit log"):
         list(read_audit_log(tmp_path / "nothing"))

@@ -132,8 +132,17 @@ def test_hot_copies_are_deleted_after_the_lag(
     first, second, third = (ledger.ledger_id for ledger in topic.read_info().in_order)
     on_topic("offload")
     assert (on_topic("delete-hot-copies").out, on_topic("delete-hot-copies", "-l", "1h").out) == ("", "")
-    deleted = on_topic("delete-hot-copies", "-l", "0", "--json")
-    assert json.loads(deleted.out) == {"deleted": [first, second]}
+    dry = on_topic("delete-hot-copies", "-l", "0")
+    assert (dry.code, dry.out.splitlines()) == (
+        1,
+        [f"ledger {each}: hot copy would be deleted" for each in (first, second)],
+    )
+    would = on_topic("delete-hot-copies", "-l", "0", "--json")
+    assert json.loads(would.out) == {"deleted": [], "would_be_deleted": [first, second]}
+    assert len(list((tmp_path / "hot").glob("*.ledger"))) == 3
+    assert not (tmp_path / "audit.jsonl").exists()
+    deleted = on_topic("delete-hot-copies", "-l", "0", "--json", "--yes")
+    assert json.loads(deleted.out) == {"deleted": [first, second], "would_be_deleted": []}
     assert [file.name for file in (tmp_path / "hot").glob("*.ledger")] == [f"{third}.ledger"]
     assert (tmp_path / "audit.jsonl").read_text().count("\n") == 2
 
@@ -160,6 +169,25 @@ def test_of_a_streamed_topic_too_a_wrong_size_is_refused_and_an_absent_owner_nam
     waited = on_topic("offload", "--timeout", "0")
     assert (waited.code, waited.out) == (1, "")
     assert "The process that has it open must run, and keep it by an UpkeepLoop" in waited.err
+
+
+def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(
+    topic: ManagedLedger, config: Path, on_topic: Callable[..., Result]
+) -> None:
+    config.write_text(
+        config.read_text().replace("[policies]", "[policies]\nmanagedLedgerOffloadStreaming = true")
+    )
+    last = topic.last_position
+    assert last is not None
+    topic.close()
+    done = on_topic("offload", "--timeout", "30")
+    assert (done.code, done.out) == (0, f"offloaded up to {last.ledger_id}:{last.entry_id + 1}\n")
+    info = topic.read_info()
+    assert all(ledger.is_fully_offloaded for ledger in info.ledgers)
+    assert info.properties == (), "it is nobody's again"
+    assert on_topic("offload", "--timeout", "30").code == 0
+    deleted = json.loads(on_topic("delete-hot-copies", "-l", "0", "--json").out)["deleted"]
+    assert deleted == [ledger.ledger_id for ledger in info.in_order]
 
 
 def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(

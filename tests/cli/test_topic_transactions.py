@@ -98,7 +98,7 @@ def test_a_topic_that_had_transactions_before_is_read_once_it_is_reset(
     topic.roll()
     assert facts(told())["state"] == "NoSnapshot"
     stable = str(next_to(first))
-    assert list(facts(told("--reset")).values()) == ["Ready", stable, stable, "1", "1"]
+    assert list(facts(told("--reset", "--yes")).values()) == ["Ready", stable, stable, "1", "1"]
     assert list(facts(told()).values()) == ["Ready", stable, stable, "1", "1"]
 
 
@@ -115,13 +115,14 @@ def test_a_snapshot_that_is_damaged_is_an_error_until_it_is_reset(
     damaged = told()
     assert (damaged.code, damaged.out) == (1, "")
     assert path in damaged.err
-    assert facts(told("--reset"))["stable position"] == str(topic.last_position)
+    assert facts(told("--reset", "--yes"))["stable position"] == str(topic.last_position)
 
 
 def test_a_topic_that_is_not_there_is_not_reset(
     environment: Environment, told: Callable[..., Result]
 ) -> None:
-    result = told("--reset")
-    assert result.code == 2
+    assert told("--yes").code == 2
+    result = told("--reset", "--yes")
+    assert (result.code, told("--reset").code) == (2, 2)
     assert result.err.startswith("offload: there is no record of this managed ledger")
     assert environment.records.store.get("/transaction-buffers/acme/n/persistent/orders") is None

@@ -30,8 +30,11 @@ UUID = "00000000-1111-4222-8333-00000000000c"
     st.lists(st.tuples(st.integers(1, 2**40), st.integers(0, 2**32 - 1)), max_size=20),
 )
 def test_they_come_back_as_they_were(index_length: int, crc: int, blocks: list[tuple[int, int]]) -> None:
-    checksums = BlockChecksums(index_length=index_length, index_crc=crc, blocks=tuple(blocks))
-    assert parse_block_checksums(pack_block_checksums(checksums)) == checksums
+    packed = pack_block_checksums(BlockChecksums.of(index_length, crc, blocks))
+    read = parse_block_checksums(packed)
+    assert (read.index_length, read.index_crc) == (index_length, crc)
+    assert list(zip(read.lengths.tolist(), read.crcs.tolist(), strict=True)) == blocks
+    assert read.data_length == sum(length for length, _ in blocks)
 
 
 def test_cut_off_lengthened_or_with_any_bit_flipped_they_are_refused() -> None:

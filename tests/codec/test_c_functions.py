@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from offload_core.codec import c_functions
+from offload_core.codec.kernels import c_functions
 from offload_core.codec.kernels import mapfile as kernels
 from offload_core.codec.mapfile.zlib_streams import inflate, most_of
 from offload_hooks.errors import DecompressionError

@@ -115,6 +115,21 @@ def test_declared_sizes_do_not_allocate() -> None:
     assert peak < 4 << 20
 
 
+def test_a_block_of_more_records_than_there_can_be_is_refused_before_they_are_inflated() -> None:
+    count = 60 << 20  # as many as a byte of key lengths can stand for
+    fields = (zlib.compress(b"\x08" * count), zlib.compress(bytes(1 << 20)))
+    head = pack_header(header_of(FileCompression.BLOCK, LONG_WRITABLE))
+    data = head + MARK + pack_vint(count) + b"".join(map(pack_counted, fields))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadLengthError, match="cannot have so many records"):
+            parse_index_file(data, 1 << 40)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 20
+
+
 def test_an_index_that_inflates_without_end_is_refused_before() -> None:
     keys = zlib.compress(bytes(64 << 20))
     fields = (zlib.compress(b"\x08\x08"), keys, zlib.compress(b"\x08\x08"), zlib.compress(bytes(16)))

@@ -85,13 +85,13 @@ def test_checksums_are_verified_and_made(name: str) -> None:
 
 def test_an_index_points_at_every_128th_record() -> None:
     each = GOLDEN["300-entries-2002"]
-    assert [record.key for record in parse_index_file(each.index, 1000)] == [-1, 127, 255]
+    assert parse_index_file(each.index, 1000).keys.tolist() == [-1, 127, 255]
 
 
 def test_an_index_over_blocks_points_at_the_block_that_holds_a_key() -> None:
     each = GOLDEN["broker-13"]
     records = parse_index_file(each.index, 1000)
-    assert [record.key for record in records] == [-1, 127]
+    assert records.keys.tolist() == [-1, 127]
     blocks = parse_mapfile(each.index, each.data, len(each.data), 13, stretch_bytes=1).ledgers[0].blocks
     assert [(block.first_entry_id, block.end_entry_id) for block in blocks] == [(0, 127), (0, 139)]
     assert read_mapfile(each, stretch_bytes=1) == read_mapfile(each)

@@ -141,7 +141,7 @@ def test_the_example_of_block_checksums_is_of_the_objects_that_the_page_names() 
     golden = "tests/golden/offloader/pip17/exact-fill"
     index, rest = read(f"{golden}/index.bin.gz"), read(f"{golden}/data.bin.gz")
     assert (checksums.index_length, checksums.index_crc) == (len(index), crc32c(index))
-    for length, crc in checksums.blocks:
+    for length, crc in zip(checksums.lengths.tolist(), checksums.crcs.tolist(), strict=True):
         block, rest = rest[:length], rest[length:]
         assert crc32c(block) == crc
     assert not rest

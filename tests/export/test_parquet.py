@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import duckdb
 import pyarrow.parquet as pq
@@ -298,3 +300,35 @@ def test_stale_uploads_of_others_are_left_alone_for_a_day(tier, tmp_path):
         fresh = store.begin_data("topic=x/date=y/z.parquet")
         export(tier, tmp_path / "out")
         assert [each.upload for each in store.list_uploads("topic=")] == [fresh]
+
+
+LONG_TOPICS = [f"acme/cold/{'漢' * 26}{suffix}" for suffix in ("", "字", "漢" * 30)] + [
+    "acme/cold/" + "x" * 300
+]
+
+
+def test_topics_with_long_names_are_exported_and_gone_on_with_in_the_same_folders(tmp_path):
+    tier, out = tmp_path / "tier", tmp_path / "out"
+    for number, topic in enumerate(LONG_TOPICS, start=3):
+        _lay_out_topic(tier, topic, number)
+    assert export(tier, out, topic=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
+    folders = {path.name for path in out.glob("topic=*")}
+    assert len(folders) == len(LONG_TOPICS)
+    assert max(len(name.encode()) for name in folders) <= 241
+    for number, topic in enumerate(LONG_TOPICS, start=3):
+        _lay_out_topic(tier, topic, 100 + number)
+    assert export(tier, out, topic=LONG_TOPICS).rows == 4 * len(LONG_TOPICS)
+    assert {path.name for path in out.glob("topic=*")} == folders
+    assert parquet_rows(out) == scanned(tier)
+    manifest = json.loads((out / "_offload_export" / f"{1:020d}.json").read_bytes())
+    assert {f"persistent://{topic}" for topic in LONG_TOPICS} >= {file["topic"] for file in manifest["files"]}
+
+
+def _lay_out_topic(tier, topic, ledger_id):
+    tenant, namespace, name = topic.split("/")
+    lay_out(
+        tier,
+        pip17_object(messages(f"ledger {ledger_id}", 3), ledger_id=ledger_id),
+        attempt=ledger_id,
+        names=Names(managed_ledger=f"{tenant}/{namespace}/persistent/{quote(name, safe='')}"),
+    )

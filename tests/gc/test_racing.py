@@ -30,7 +30,8 @@ from offload_core.codec.object_format import parse_block_checksums_key, parse_ke
 from offload_core.gc import Collection, Scope, Summary
 from offload_core.gc.attempts import is_under_way
 from offload_core.gc.naming import Naming, naming_of, namings
-from offload_core.metadata import ManagedLedgerRecords
+from offload_core.metadata import ManagedLedgerRecords, parse_managed_ledger_info
+from offload_core.metadata.deletion_claim import is_claim
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_hooks import hookimpl
@@ -102,8 +103,11 @@ class SlowStore:
         self._go_on()
         return self._store.put(path, value, expected_version)
 
-    def delete(self, *_: object) -> None:
-        raise AssertionError("a collection deletes no record")
+    def delete(self, path: str, expected_version: int) -> None:
+        self._go_on()
+        found = self._store.get(path)
+        assert found is None or found[1] != expected_version or is_claim(parse_managed_ledger_info(found[0]))
+        self._store.delete(path, expected_version)
 
     def close(self) -> None:
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,11 @@ def without_boot_id(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     boot_identity.cache_clear()
 
 
+def become_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boot, "_OF_PROCESS", os.urandom(16))
+    boot_identity.cache_clear()
+
+
 def in_another_process(code: str) -> str:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -33,15 +39,15 @@ def test_the_identity_is_the_machines() -> None:
     assert in_another_process(code) == str(boot_identity())
 
 
-def test_without_one_it_is_the_processs(without_boot_id: None) -> None:
+def test_without_one_it_is_the_processs(without_boot_id: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 != boot_identity() == boot_identity()
     first = boot_identity()
-    boot_identity.cache_clear()
+    become_another_process(monkeypatch)
     assert boot_identity() != first
 
 
 def test_without_one_the_writers_process_reads_what_was_acknowledged_and_others_what_is_durable(
-    without_boot_id: None, tmp_path: Path
+    without_boot_id: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     store = FileLedgerStore(tmp_path, sync="never")
     writer = store.create({})
@@ -51,7 +57,7 @@ def test_without_one_the_writers_process_reads_what_was_acknowledged_and_others_
     reader = store.open(writer.ledger_id)
     assert reader.status().entry_count == 3
     assert bytes(reader.read(2, 2)[0]) == b"acknowledged"
-    boot_identity.cache_clear()  # another process
+    become_another_process(monkeypatch)
     other = FileLedgerStore(tmp_path).open(writer.ledger_id)
     assert other.status().entry_count == 2
     with pytest.raises(RangeError):

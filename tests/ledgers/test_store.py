@@ -365,7 +365,7 @@ def test_a_folder_that_is_a_file_is_refused(tmp_path):
 
 
 def test_a_folder_that_may_not_be_written_is_named(make_store, monkeypatch):
-    def denied(*arguments):
+    def denied(*arguments, **options):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     store = make_store()

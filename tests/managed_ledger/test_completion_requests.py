@@ -59,9 +59,16 @@ def test_a_request_that_nobody_answers_is_withdrawn(records: ManagedLedgerRecord
 def test_a_topic_that_nobody_has_open_is_told_at_once(tmp_path: Path) -> None:
     environment = environment_of(tmp_path)
     open_managed_ledger(environment, NAME).close()
-    environment.records.update(NAME, lambda info: with_property(info, OWNER_PROPERTY, None))
     with pytest.raises(OptionError, match="nobody has"):
         request_completion(environment.records, NAME)
+    assert requests_of(environment.records.read(NAME).info) == ()
+
+
+def test_a_topic_that_its_owner_closes_meanwhile_is_told(tmp_path: Path) -> None:
+    environment = environment_of(tmp_path)
+    owner = open_managed_ledger(environment, NAME)
+    with pytest.raises(OptionError, match="nobody has"):
+        request_completion(environment.records, NAME, wait=lambda _: owner.close())
     assert requests_of(environment.records.read(NAME).info) == ()
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import managed_ledgers
 import pytest
@@ -20,8 +20,10 @@ from offload_core.metadata import ManagedLedgerInfo
 from offload_hooks.errors import (
     DataLossError,
     InvalidKeyError,
+    LedgerClosedError,
     LedgerFencedError,
     OwnershipLostError,
+    StoreError,
     UnknownTopicError,
 )
 
@@ -116,8 +118,8 @@ def test_a_ledger_of_a_later_owner_is_never_taken_for_a_leftover(opened, environ
     """One that opens is stopped behind its mark, another opens and appends, and the first goes on."""
     later = []
 
-    def then_another_opens(records, name, create):
-        owned = claim_record(records, name, create)
+    def then_another_opens(records, name, create, **given):
+        owned = claim_record(records, name, create, **given)
         if not later:
             later.append(None)
             later[0] = opened()
@@ -148,11 +150,69 @@ def test_owners_have_marks_of_their_own_and_other_properties_stay(opened, record
     records.write(NAME, ManagedLedgerInfo(properties=(("a", "b"),)), None)
     marks = set()
     for _ in range(3):
-        opened().close()
-        marks.add(get_property(recorded(), OWNER_PROPERTY))
+        with opened():
+            assert recorded().properties[0] == ("a", "b")
+            marks.add(get_property(recorded(), OWNER_PROPERTY))
+    assert None not in marks
     assert len(marks) == 3
-    assert recorded().properties[0] == ("a", "b")
-    assert len(recorded().properties) == 2
+
+
+def test_closing_takes_the_owners_mark_away_and_only_its_own(opened, recorded):
+    topic = opened()
+    position = topic.add_entry(b"a")
+    topic.close()
+    topic.close()
+    assert recorded().properties == ()
+    assert recorded().ledgers[0].info.is_closed
+    assert topic.read_info() == recorded(), "it can be asked on"
+    with pytest.raises(LedgerClosedError):
+        topic.add_entry(b"b")
+    owner = opened()
+    assert topic.read_info().properties == recorded().properties
+    topic.close()
+    assert get_property(recorded(), OWNER_PROPERTY) is not None
+    assert owner.add_entry(b"b") > position
+    former, _ = owner, opened()
+    with suppress(OwnershipLostError):
+        former.close()
+    assert get_property(recorded(), OWNER_PROPERTY) is not None
+
+
+def test_a_mark_that_cannot_be_taken_away_does_not_fail_the_closing(
+    opened, environment, recorded, monkeypatch
+):
+    topic = opened()
+    topic.add_entry(b"a")
+    topic.roll()
+
+    def fail(*_: object) -> None:
+        raise StoreError("the metadata is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(environment.records, "update", fail)
+        topic.close()
+    assert get_property(recorded(), OWNER_PROPERTY) is not None
+    assert entries_of(environment, opened().read_info()) == [b"a"]
+
+
+def test_an_opening_that_fails_leaves_no_owner(opened, hot, recorded):
+    killed = opened()
+    hot.delete(killed.add_entry(b"a").ledger_id)
+    with pytest.raises(DataLossError):
+        opened()
+    assert get_property(recorded(), OWNER_PROPERTY) is None
+
+
+def test_a_topic_is_left_to_its_owner_where_that_is_wanted(opened, recorded):
+    owner = opened()
+    mark = get_property(recorded(), OWNER_PROPERTY)
+    with pytest.raises(OwnershipLostError, match="another has the managed ledger"):
+        opened(only_free=True)
+    assert get_property(recorded(), OWNER_PROPERTY) == mark
+    owner.add_entry(b"a")
+    owner.close()
+    with opened(only_free=True) as next_owner:
+        next_owner.add_entry(b"b")
 
 
 # --- other processes ---------------------------------------------------------------------------

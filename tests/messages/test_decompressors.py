@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rows import decoded_rows, twin_rows
 
-from offload_core.codec import c_functions
+from offload_core.codec.kernels import c_functions
 from offload_core.messages import decompressors
 from offload_core.messages.compression import Compression, compress, decompress_into
 from offload_core.messages.decompressors import LEFT_ALONE, decompress_payloads

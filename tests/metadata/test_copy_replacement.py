@@ -267,8 +267,25 @@ def test_a_segment_takes_the_place_of_one_with_its_extent() -> None:
     assert [(each.uuid, each.form, each.ledger_ids) for each in other_copies(switched)] == [
         (OTHER_OLD, CopyForm.SEGMENT, (3, 5))
     ]
-    assert context(switched, 3).complete
-    assert context(switched, 5).complete
+    assert [ledger(switched, each).is_fully_offloaded for each in (3, 5)] == [True, True]
+
+
+@pytest.mark.parametrize("form", CopyForm)
+@pytest.mark.parametrize("gone", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+def test_whichever_form_a_copy_gets_the_record_has_what_that_form_has(
+    form: CopyForm, gone: bool, whole: bool
+) -> None:
+    known = copied(OLD) if whole else OffloadContext.of_segments([segment(OLD, 9)])
+    info = managed_ledger(closed(3, 10, replace(known, bookkeeper_deleted=gone)))
+    found = ledger(switch(begin(info, 3, form=form)), 3)
+    assert found.context is not None
+    assert found.context.complete == (form is CopyForm.LEDGER)
+    assert found.context.bookkeeper_deleted == gone
+    assert [share.bookkeeper_deleted for share in found.context.segments] == [gone] * (
+        form is CopyForm.SEGMENT
+    )
+    assert (found.is_fully_offloaded, found.has_hot_copy) == (True, not gone)
 
 
 def test_a_share_without_a_place_of_its_own_stays_where_it_is() -> None:
@@ -303,7 +320,8 @@ def test_ledgers_are_merged_into_a_segment() -> None:
     assert [share.filter_record for share in context(switched, 3).segments] == ["{}"]
     assert [share.filter_record for share in context(switched, 5).segments] == [None]
     assert [share.end_entry_id for each in (3, 5) for share in context(switched, each).segments] == [9, 3]
-    assert context(switched, 3).complete
+    assert ledger(switched, 3).is_fully_offloaded
+    assert not context(switched, 3).complete
     assert {each.uuid for each in other_copies(switched)} == {OLD, OTHER_OLD}
     assert context(switched, 3).timestamp_ms == filtered.timestamp_ms
 

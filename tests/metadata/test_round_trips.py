@@ -47,7 +47,8 @@ SEGMENT = {
     "unknown_fields": UNKNOWN,
 }
 SEGMENTS = {
-    SegmentLayout.SHIPPED: st.builds(OffloadSegment, **SEGMENT),
+    SegmentLayout.SHIPPED: st.builds(OffloadSegment, **SEGMENT)
+    | st.builds(OffloadSegment, bookkeeper_deleted=st.booleans(), **(SEGMENT | {"driver": DRIVERS})),
     SegmentLayout.PIP76: st.builds(OffloadSegment, bookkeeper_deleted=st.booleans(), **SEGMENT),
 }
 
@@ -62,7 +63,7 @@ def managed_ledgers(layout: SegmentLayout) -> st.SearchStrategy[ManagedLedgerInf
         driver=st.none() | DRIVERS,
         segments=st.lists(SEGMENTS[layout], max_size=3).map(tuple),
         unknown_fields=UNKNOWN,
-    )
+    ).filter(lambda context: not _is_offloaded_anew(context))
     ledgers = st.builds(
         LedgerRecord,
         info=st.builds(
@@ -82,6 +83,12 @@ def managed_ledgers(layout: SegmentLayout) -> st.SearchStrategy[ManagedLedgerInf
         properties=PROPERTIES,
         unknown_fields=UNKNOWN,
     )
+
+
+def _is_offloaded_anew(context: OffloadContext) -> bool:
+    """Whether segments are there that another copy took the place of: they are not read, so not written back."""
+    uuids = {segment.uuid for segment in context.segments}
+    return bool(uuids) and context.complete and context.uuid is not None and context.uuid not in uuids
 
 
 @pytest.mark.parametrize("layout", SegmentLayout)

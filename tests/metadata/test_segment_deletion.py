@@ -33,7 +33,6 @@ from offload_core.metadata import (
     resume_segment,
     segments_of,
     unfinished_segment,
-    with_ledger_closed,
 )
 from offload_core.metadata.segment_deletion import condemn_ledgers, needed_objects
 from offload_core.metadata.segment_shares import covered_stop
@@ -93,7 +92,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
         ended = LedgerInfo(
             ledger_id=ledger.ledger_id, entries=self.written, size=1, timestamp_ms=CLOSED_AT_MS
         )
-        self.info = with_ledger_closed(self.info.with_ledger(replace(ledger, info=ended)), ledger.ledger_id)
+        self.info = self.info.with_ledger(replace(ledger, info=ended))
         self.info = replace(self.info, ledgers=(*self.info.ledgers, still_open(ledger.ledger_id + 1)))
         self.written = 0
 
@@ -227,7 +226,8 @@ class SegmentedLedgers(RuleBasedStateMachine):
             ends = [share.end_entry_id for share in shares if share.end_entry_id is not None]
             assert ends == sorted(set(ends))
             is_whole = ledger.info.is_closed and covered_stop(ledger) == ledger.info.entries
-            assert ledger.context.complete == is_whole
+            assert ledger.is_fully_offloaded == is_whole
+            assert not ledger.context.complete
 
     def teardown(self) -> None:
         """All is deleted: then nothing is left, but what is being uploaded, whose owner learns it."""

@@ -13,7 +13,6 @@ from offload_core.metadata import (
     ManagedLedgerInfo,
     OffloadContext,
     complete_attempt,
-    has_hot_copy,
     prepare_attempt,
     release_segments,
 )
@@ -71,7 +70,7 @@ def test_the_only_copy_is_not_released() -> None:
     gone = closed(3, 10, replace(WHOLE, bookkeeper_deleted=True))
     pip76 = OffloadContext.of_segments([segment(uuid_of(1), 9, bookkeeper_deleted=True)], complete=True)
     for ledger in (gone, closed(3, 10, pip76)):
-        assert not has_hot_copy(ledger)
+        assert not ledger.has_hot_copy
         with pytest.raises(AttemptError, match="hot copy is gone") as caught:
             release_segments(among(ledger), 3)
         assert caught.value.ledger_id == 3

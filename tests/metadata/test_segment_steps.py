@@ -24,6 +24,7 @@ from segment_steps import (
 )
 from tiers import uuid_of
 
+from offload_core.managed_ledger.record_changes import lose_ledger
 from offload_core.metadata import (
     OffloadContext,
     OffloadSegment,
@@ -33,7 +34,9 @@ from offload_core.metadata import (
     parse_managed_ledger_info,
 )
 from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.metadata.segment_record import Segment, find_segment, segments_of, unfinished_segment
+from offload_core.metadata.segment_shares import as_written
 from offload_core.metadata.segments import (
     abandon_segment,
     extend_segment,
@@ -41,7 +44,6 @@ from offload_core.metadata.segments import (
     mark_segmented_hot_copy_deleted,
     renew_segment,
     resume_segment,
-    with_ledger_closed,
 )
 from offload_hooks.errors import AttemptError, MetadataError
 
@@ -76,7 +78,7 @@ def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed() -> None
     driver = placed(begin="3:0", end="5:6")
     done = partial(segment, MINE, assigned_ms=ASSIGNED_MS, offloaded_ms=OFFLOADED_MS, driver=driver)
     assert context(info, 3) == OffloadContext(
-        uuid=MINE, driver=DRIVER, complete=True, timestamp_ms=OFFLOADED_MS, segments=(done(9),)
+        uuid=MINE, driver=DRIVER, timestamp_ms=OFFLOADED_MS, segments=(done(9),)
     )
     assert context(info, 5) == OffloadContext(
         uuid=MINE, driver=DRIVER, timestamp_ms=OFFLOADED_MS, segments=(done(6),)
@@ -87,7 +89,7 @@ def test_a_segment_over_two_ledgers_is_assigned_extended_and_completed() -> None
     ]
 
 
-def test_a_ledger_of_several_segments_is_complete_with_the_last_and_when_it_is_closed() -> None:
+def test_a_ledger_of_several_segments_is_offloaded_with_the_last_and_when_it_is_closed() -> None:
     info = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
     info = assign(info, 3, 6, uuid=OTHER, driver=placed(bucket="other"))
     info = complete(info, (3, 9), uuid=OTHER, offloaded_ms=OFFLOADED_MS + 1)
@@ -95,13 +97,10 @@ def test_a_ledger_of_several_segments_is_complete_with_the_last_and_when_it_is_c
     assert found is not None
     assert (found.uuid, found.driver, found.timestamp_ms) == (MINE, DRIVER, OFFLOADED_MS + 1)
     assert found.first_entry_ids() == (0, 6)
-    assert not found.complete, "it is open"
-    assert with_ledger_closed(info, 3) == info
-    for entries, is_complete in ((10, True), (11, False)):
-        ended = replace(closed(3, entries), context=found)
-        known = taken_twice(managed_ledger(ended), lambda info: with_ledger_closed(info, 3))
-        assert context(known, 3) == replace(found, complete=is_complete)
-    assert with_ledger_closed(info, 77) == info
+    assert not info.ledgers[0].is_fully_offloaded, "it is open"
+    for entries, is_whole in ((10, True), (11, False)):
+        assert closed(3, entries, found).is_fully_offloaded == is_whole
+    assert not found.complete, "only a copy that is one object has it"
 
 
 def test_a_segment_of_history_is_recorded_in_all_its_ledgers_at_once() -> None:
@@ -114,7 +113,7 @@ def test_a_segment_of_history_is_recorded_in_all_its_ledgers_at_once() -> None:
     assert found is not None
     assert (found.begin, found.end, found.ledger_ids) == (position(3, 0), position(7, 12), (3, 5, 7))
     info = complete(info, (3, 9), (5, 3), (7, 12))
-    assert [context(info, each).complete for each in (3, 5, 7)] == [True, True, False]  # type: ignore[union-attr]
+    assert {each.ledger_id for each in info.ledgers if each.is_fully_offloaded} == {3, 5}
     info = taken_twice(info, partial(assign, ledger_id=7, entry_id=13, uuid=OTHER, end=position(7, 19)))
     info = complete(info, (7, 19), uuid=OTHER)
     assert context(info, 7).complete  # type: ignore[union-attr]
@@ -192,7 +191,7 @@ def test_a_segment_without_an_entry_of_its_first_ledger_begins_with_the_next() -
     ended = managed_ledger(replace(closed(3, 10), context=context(info, 3)), still_open(5))
     info = taken_twice(ended, lambda known: extend_segment(known, OTHER, 5))
     assert [share.uuid for share in shares(info, 3)] == [MINE]
-    assert context(info, 3).complete  # type: ignore[union-attr]
+    assert info.in_order[0].is_fully_offloaded
     assert segments_of(info)[1].begin == position(5, 0)
 
 
@@ -244,10 +243,92 @@ def test_a_hot_copy_is_marked_as_gone_when_all_entries_are_in_complete_segments(
         mark_segmented_hot_copy_deleted(info, 3)
     info = complete(assign(info, 3, 6, uuid=OTHER), (3, 9), uuid=OTHER)
     marked = taken_twice(info, lambda known: mark_segmented_hot_copy_deleted(known, 3))
-    assert context(marked, 3) == replace(context(info, 3), bookkeeper_deleted=True)  # type: ignore[type-var]
+    before = context(info, 3)
+    assert before is not None
+    gone = tuple(replace(share, bookkeeper_deleted=True) for share in before.segments)
+    assert context(marked, 3) == replace(before, bookkeeper_deleted=True, segments=gone)
     for ledger in (closed(3, 10), closed(3, 10, copied(MINE))):
         with pytest.raises(AttemptError, match="is needed until"):
             mark_segmented_hot_copy_deleted(managed_ledger(ledger), 3)
+
+
+def test_of_a_segment_in_two_ledgers_the_share_of_the_one_whose_hot_copy_went_says_so() -> None:
+    info = managed_ledger(closed(3, 10), closed(5, 4), closed(7, 20))
+    info = complete(assign(info, 3, end=position(7, 12)), (3, 9), (5, 3), (7, 12))
+    marked = taken_twice(info, lambda known: mark_segmented_hot_copy_deleted(known, 5))
+    assert [ledger.has_hot_copy for ledger in marked.in_order] == [True, False, True]
+    deleted = [share.bookkeeper_deleted for each in (3, 5, 7) for share in shares(marked, each)]
+    assert deleted == [False, True, False]
+    with pytest.raises(AttemptError, match="is needed until"):
+        mark_segmented_hot_copy_deleted(marked, 7)
+    with pytest.raises(AttemptError, match="hot copy is gone"):
+        assign(marked, 5, 4, uuid=OTHER)
+
+
+def test_a_ledger_that_is_lost_or_to_be_deleted_says_so_in_all_shares() -> None:
+    info = complete(assign(managed_ledger(still_open(3)), 3), (3, 5))
+    info = assign(info, 3, 6, uuid=OTHER)
+    for gone in (
+        taken_twice(info, lambda known: condemn_ledgers(known, {3})),
+        lose_ledger(info, 3, OFFLOADED_MS),
+    ):
+        assert not gone.ledgers[0].has_hot_copy
+        assert [share.bookkeeper_deleted for share in shares(gone, 3)] == [True, True]
+
+
+def test_a_share_without_a_place_of_its_own_gets_its_ledgers_to_say_that_the_hot_copy_is_gone() -> None:
+    bare = segment(MINE, 9, driver=None)
+    for driver, expected in ((DRIVER, [True]), (None, [False])):
+        known = replace(OffloadContext.of_segments([bare]), driver=driver)
+        marked = taken_twice(
+            managed_ledger(closed(3, 10, known)), lambda info: mark_segmented_hot_copy_deleted(info, 3)
+        )
+        assert not marked.ledgers[0].has_hot_copy
+        assert [share.bookkeeper_deleted for share in shares(marked, 3)] == expected
+
+
+# --- what older versions wrote -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_record_of_an_older_version_is_read_alike_and_written_as_today(gone: bool) -> None:
+    one_object = closed(9, 3, replace(copied(LATER), bookkeeper_deleted=gone))
+    parts = [segment(MINE, 5), segment(OTHER, 9)]
+    old = managed_ledger(
+        closed(3, 10, OffloadContext.of_segments(parts, complete=True, bookkeeper_deleted=gone)), one_object
+    )
+    parts = [segment(MINE, 5, bookkeeper_deleted=gone), segment(OTHER, 9, bookkeeper_deleted=gone)]
+    new = managed_ledger(
+        closed(3, 10, OffloadContext.of_segments(parts, bookkeeper_deleted=gone)), one_object
+    )
+    assert as_written(old) == new
+    assert as_written(new) == new
+    for info in (old, new):
+        ledger = info.ledgers[0]
+        assert (ledger.is_fully_offloaded, ledger.has_hot_copy, ledger.is_condemned) == (
+            True,
+            not gone,
+            False,
+        )
+    marked = [as_written(mark_segmented_hot_copy_deleted(info, 3)) for info in (old, new)]
+    assert marked[0] == marked[1]
+
+
+def test_a_record_that_falsely_calls_segments_complete_goes_by_the_segments() -> None:
+    info = managed_ledger(closed(3, 10, OffloadContext.of_segments([segment(MINE, 5)], complete=True)))
+    assert not info.ledgers[0].is_fully_offloaded
+    with pytest.raises(AttemptError, match="is needed until"):
+        mark_segmented_hot_copy_deleted(info, 3)
+
+
+def test_a_copy_that_another_pulsar_made_takes_the_place_of_the_segments_when_it_is_complete() -> None:
+    streamed = OffloadContext.of_segments([segment(MINE, 5), segment(OTHER, 9)])
+    for complete_copy, left in ((False, streamed.segments), (True, ())):
+        anew = replace(streamed, uuid=LATER, complete=complete_copy, timestamp_ms=OFFLOADED_MS)
+        packed = pack_managed_ledger_info(managed_ledger(closed(3, 10, anew)))
+        (ledger,) = parse_managed_ledger_info(packed).ledgers
+        assert ledger.context == replace(anew, segments=left)
+        assert ledger.is_fully_offloaded, "by the segments, or by the copy"
 
 
 # --- what is read ------------------------------------------------------------------------------

@@ -92,6 +92,25 @@ def test_the_layout_of_the_pip_is_written_byte_for_byte_with_its_truth_value() -
     assert packed == HEAD + bytes.fromhex("1801 2000 2803 3004 3805 42") + S3
 
 
+def test_that_the_hot_copy_is_gone_is_a_property_in_the_shipped_layout_and_a_field_in_the_other() -> None:
+    driver = DriverMetadata(name="S3", properties=(("bucket", "b"),))
+    made = segment(UUID_1, 5, assigned_ms=3, offloaded_ms=4, driver=driver, bookkeeper_deleted=True)
+    bucket = "120b 0a066275636b6574 120162"
+    shipped = HEAD + bytes.fromhex(
+        f"1801 2003 2804 3005 3a2c 0a025333 {bucket} 1219 0a11626f6f6b6b656570657244656c65746564 120474727565"
+    )
+    pip76 = HEAD + bytes.fromhex(f"1801 2001 2803 3004 3805 4211 0a025333 {bucket}")
+    for layout, packed in ((SegmentLayout.SHIPPED, shipped), (SegmentLayout.PIP76, pip76)):
+        assert pack_segment(made, layout) == packed
+        assert parse_segment(packed) == made
+
+
+def test_another_value_of_that_property_is_kept_and_denies_nothing() -> None:
+    driver = DriverMetadata(name="S3", properties=(("bookkeeperDeleted", "maybe"),))
+    made = segment(UUID_1, 5, driver=driver)
+    assert parse_segment(pack_segment(made, SegmentLayout.SHIPPED)) == made
+
+
 def test_an_open_segment_has_no_end() -> None:
     made = segment(UUID_1, None, complete=False, offloaded_ms=None)
     for layout in SegmentLayout:
@@ -107,7 +126,7 @@ def test_a_segment_of_one_layout_can_be_written_in_the_other() -> None:
 @pytest.mark.parametrize(
     "made",
     [
-        segment(UUID_1, 5, bookkeeper_deleted=True),
+        segment(UUID_1, 5, driver=None, bookkeeper_deleted=True),
         segment(UUID_1, 5, driver=None, assigned_ms=1),
         segment(UUID_1, 5, driver=None, assigned_ms=None, unknown_fields=bytes.fromhex("42") + S3),
     ],

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from uuid import UUID, uuid4
 
@@ -25,10 +26,11 @@ from offload_core.catalogue.known_tiers import tier_record
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.processes import has_ended, this_process
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import LONGEST_LEASE_S
+from offload_core.offload.running_attempt import LONGEST_LEASE_S, WATCHED_S, AttemptProcess, lease_from
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,
@@ -269,6 +271,121 @@ def test_a_lease_that_cannot_be_read_is_none(world: World, raw: str) -> None:
     assert world.lease is None
     assert world.offload()
     world.check_complete()
+
+
+# --- clocks that differ ------------------------------------------------------------------------
+
+
+class Machine:
+    """One whose clock is so far from true time, with a process that offloads the world's ledger."""
+
+    def __init__(self, world: World, number: int, skew_s: float) -> None:
+        self._world, self._skew_s = world, skew_s
+        self.passed_s = 0.0
+        holder = AttemptHolder(machine=number, process=1, started=1)
+        self.process = AttemptProcess(
+            holder=lambda: holder, has_ended=lambda _: False, monotonic_s=lambda: self.passed_s
+        )
+        self.offloads = offloads_in(world.folder, now_ms=self.now_ms, process=self.process)
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + int((self._skew_s + self.passed_s) * 1000)
+
+    def offload(self, listener: Callable[[object], None] | None = None) -> bool:
+        return self.offloads.offload(NAME, self._world.ledger_id, listener=listener)
+
+    def renew(self) -> None:
+        """What the background does while an attempt goes on."""
+        context = self._world.ledger.context
+        assert context is not None
+        assert context.uuid is not None
+        lease = lease_from(self.now_ms(), 60.0, self.process)
+        self._world.records.update(
+            NAME,
+            partial(renew_attempt, ledger_id=self._world.ledger_id, uuid=context.uuid, lease=lease),
+        )
+
+
+def once(call: Callable[[], None]) -> Callable[[object], None]:
+    """A listener that does this at the first block."""
+    left = [call]
+    return lambda _: left.pop()() if left else None
+
+
+@pytest.mark.parametrize("skew_s", [-86_400, -3600, -61, 541, 3600, 86_400])
+def test_machines_whose_clocks_differ_by_more_than_a_lease_take_over_once_and_come_to_an_end(
+    world: World, skew_s: float
+) -> None:
+    one, other = Machine(world, 1, 0), Machine(world, 2, -skew_s)
+    tries: list[str] = []
+
+    one_began, one_may_go_on, one_lost = threading.Event(), threading.Event(), threading.Event()
+
+    def wait_until_the_other_took_over() -> None:
+        one_began.set()
+        assert one_may_go_on.wait(WITHIN_S)
+
+    def go_on_while_one_tries_again() -> None:
+        one_may_go_on.set()
+        assert one_lost.wait(WITHIN_S)
+        for _ in range(50):  # 50 renewals, over 16 minutes
+            for machine in (one, other):
+                machine.passed_s += 20
+            other.renew()
+            with pytest.raises(LiveAttemptError):
+                one.offload()
+            tries.append("left alone")
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(one.offload, once(wait_until_the_other_took_over))
+        assert one_began.wait(WITHIN_S)
+        second = pool.submit(other.offload, once(go_on_while_one_tries_again))
+        with pytest.raises(
+            (AttemptError, UploadError)
+        ):  # its upload was aborted, or its attempt is not recorded
+            first.result(WITHIN_S)
+        assert one.process.watches
+        one_lost.set()
+        assert second.result(WITHIN_S)
+    assert len(tries) == 50
+    world.check_complete()
+    assert one.offload() is False
+
+
+def test_who_watches_takes_over_what_is_not_renewed_any_more(world: World) -> None:
+    machine = Machine(world, 3, 0)
+    machine.process.watches = True
+    world.left_by(ELSEWHERE, -(10**9))
+    for _ in range(4):
+        with pytest.raises(LiveAttemptError, match="if it does not go on"):
+            machine.offload()
+        machine.passed_s += WATCHED_S / 4
+    assert machine.offload()
+    world.check_complete()
+
+
+def test_what_was_not_looked_at_for_long_is_watched_anew(world: World) -> None:
+    machine = Machine(world, 3, 0)
+    machine.process.watches = True
+    world.left_by(ELSEWHERE, -(10**9))
+    for _ in range(3):
+        with pytest.raises(LiveAttemptError):
+            machine.offload()
+        machine.passed_s += 2 * WATCHED_S + 1
+
+
+def test_a_process_whose_offload_failed_by_itself_believes_clocks_as_before(world: World) -> None:
+    machine = Machine(world, 3, 0)
+
+    def fail(_: object) -> None:
+        raise UploadError("the store refuses it")
+
+    with pytest.raises(UploadError):
+        machine.offload(fail)
+    assert not machine.process.watches
+
+
+# --- ends --------------------------------------------------------------------------------------
 
 
 def test_a_process_that_nobody_waited_for_has_ended() -> None:

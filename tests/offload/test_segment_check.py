@@ -24,7 +24,7 @@ def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
     topic: SegmentedTopic, data: st.DataObject
 ) -> None:
     tiers = KnownTiers(topic.tier)
-    whole = [each for each in topic.info.ledgers if each.context is not None and each.context.complete]
+    whole = [each for each in topic.info.ledgers if each.is_fully_offloaded]
     assert {each.ledger_id for each in whole} == {
         each.ledger_id
         for each in topic.info.ledgers

@@ -1,4 +1,4 @@
-"""Pulsar's classes find nothing where segments make a record complete; after a release they read all, as before."""
+"""Pulsar's classes call no streamed ledger complete, nor find it; after a release they read all, as before."""
 
 from __future__ import annotations
 
@@ -63,11 +63,14 @@ def test_pulsars_classes_before_and_after_a_rollback(
         def read_as_a_broker_would(place: int) -> list[bytes]:
             context = context_of(place)
             assert context is not None
-            assert context["complete"]
             attempt = join_uuid(context["uidMsb"], context["uidLsb"])
             return [payload for _, _, payload in oracle.read(folder, attempt, ids[place], [(0, 19)]).entries]
 
         for place in (0, 1):
+            streamed = context_of(place)
+            assert streamed is not None
+            assert "complete" not in streamed, "so a Pulsar reads the hot copy, and offloads the ledger anew"
+            assert [each["complete"] for each in streamed["offloadSegment"]] == [True]
             with pytest.raises(OracleError):
                 read_as_a_broker_would(place)
         judged = judge_tier(cold, lambda: release_recorded(records, [], dry_run=False).infos)

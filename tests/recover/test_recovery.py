@@ -95,7 +95,7 @@ def test_the_last_open_ledger_ends_where_its_copy_ends_and_that_is_said(tier: Ti
     six = ledger(info, 6)
     assert (six.info.entries, six.info.size, six.info.is_closed) == (4, 10, True)
     assert six.context is not None
-    assert six.context.complete
+    assert six.is_fully_offloaded
     assert unknown == tuple(
         UnknownFact(what=Unknown.OPEN_LEDGER, ledger_id=ledger_id, last_entry_id=last)
         for ledger_id, last in ((5, 1), (6, 3))
@@ -139,9 +139,9 @@ def test_a_segment_goes_up_to_where_the_next_begins(tier: Tier) -> None:
     put_segment(tier, 1, (5, 0, 5))
     put_segment(tier, 2, (5, 3, 4))
     info, _ = recovered(tier)
-    context = ledger(info, 5).context
-    assert context is not None
-    assert ([each.end_entry_id for each in context.segments], context.complete) == ([2, 6], True)
+    five = ledger(info, 5)
+    assert five.context is not None
+    assert ([each.end_entry_id for each in five.context.segments], five.is_fully_offloaded) == ([2, 6], True)
 
 
 def test_a_managed_ledger_goes_on_behind_recovered_ledgers_only(tmp_path: Path, tier: Tier) -> None:

@@ -25,7 +25,7 @@ def test_a_segment_that_lacks_entries_stands_for_them(segment: int, ledger_id: i
         (7, len(PAYLOADS)),
         (8, len(FOLLOWING)),
     ]
-    assert all(each.context is not None and each.context.complete for each in info.ledgers)
+    assert all(each.is_fully_offloaded for each in info.ledgers)
     (fact,) = topic.rebuilt.unknown
     assert (fact.what, fact.ledger_id, fact.detail) == (
         Unknown.LOST_ENTRIES,

@@ -181,7 +181,7 @@ def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() ->
     plain = Tier(driver)
     for number in (1, 2, 3):
         put_segment(plain, number, (number, 0, 3))
-    points = Points(at=6, fault="before")  # the data of the second one
+    points = Points(at=12, fault="before")  # the data of the second one
     tier = Tier(driver, [watched(points)])
     records = topic(closed(1, 3), closed(2, 3), closed(3, 3))
     done: list[Judged] = []
@@ -195,6 +195,40 @@ def test_a_failure_in_the_middle_names_the_object_and_the_same_call_goes_on() ->
     again, _ = delete(plain, records)
     assert [each.object.key.data_key for each in again] == [str(uuid_of(2)), str(uuid_of(3))]
     assert keys(plain) == set()
+
+
+@pytest.mark.parametrize("change", ["hot copy gone", "named by another ledger", "ledger gone"])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_an_object_whose_records_change_before_its_data_goes_stays_whole(at: int, change: str) -> None:
+    plain = Tier(MemoryDriver())
+    put_segment(plain, 1, (5, 0, 3))
+    put_segment(plain, 2, (6, 0, 3))
+    before = topic(in_segments(5, 3, (1, 2)), in_segments(6, 3, (2, 2)))
+    others = {
+        "hot copy gone": topic(in_segments(5, 3, (1, 2), gone=True), in_segments(6, 3, (2, 2))),
+        "named by another ledger": topic(
+            in_segments(5, 3, (1, 2)), in_segments(6, 3, (2, 2)), in_segments(7, 3, (1, 2))
+        ),
+        "ledger gone": topic(in_segments(6, 3, (2, 2))),
+    }
+    judged = judge_tier(plain, lambda: before)
+    done: list[Judged] = []
+    reads = 0
+
+    def read_again(_: object) -> Mapping[TopicName, ManagedLedgerInfo]:
+        nonlocal reads
+        reads += 1
+        return others[change] if reads >= at else before
+
+    whole = keys(plain)
+    delete_judged(
+        plain, judged, Audit(), allowed=Allowed(), read_again=read_again, listener=done.append, at_once=1
+    )
+    if at < 3:
+        assert keys(plain) >= {each for each in whole if each.startswith(str(uuid_of(1)))}
+        assert [each.object.key.uuid for each in done] in ([], [uuid_of(2)])
+    else:
+        assert done[0].object.key.uuid == uuid_of(1)  # its data was gone by then
 
 
 def test_many_go_at_once_and_after_a_failure_no_further_one_is_begun() -> None:

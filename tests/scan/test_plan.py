@@ -250,7 +250,7 @@ def test_tasks_survive_pickling_and_are_read_alike() -> None:
 
 
 def test_a_task_is_small_on_its_way() -> None:
-    assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).planned) < 2000
+    assert max(len(pickle.dumps(task)) for task in TIER.scan(min_partitions=20).planned) < 2500
 
 
 def reads_of(tier: TierReader) -> list[tuple[str, int, int]]:

@@ -16,7 +16,8 @@ from offload_core import open_tier
 from offload_core.schemas import SavedSchemas, open_provider, saved_in
 from offload_core.schemas.history import parse_saved, saved_bytes
 from offload_core.schemas.literal import LiteralSchema
-from offload_core.tier import registry, survey
+from offload_core.schemas.saved import SchemaFiles
+from offload_core.tier import Tier, registry, survey
 from offload_hooks.errors import (
     BrokenPluginError,
     ObjectNotFoundError,
@@ -25,6 +26,7 @@ from offload_hooks.errors import (
     UnknownPluginError,
     UnsupportedVersionError,
 )
+from offload_hooks.testing import MemoryDriver
 
 AVRO_TOPIC = "persistent://acme/cold/avro"
 HISTORY = history(
@@ -52,6 +54,32 @@ def test_one_file_is_read_whatever_the_topic(tmp_path: Path) -> None:
     assert SavedSchemas(path).history("persistent://x/y/z") == HISTORY
     with pytest.raises(ObjectNotFoundError):
         SavedSchemas(tmp_path / "other.json").history(TOPIC)
+
+
+def test_one_file_that_a_link_leads_to_is_read(tmp_path: Path) -> None:
+    (tmp_path / "..data").mkdir()  # as Kubernetes mounts configuration
+    (tmp_path / "..data" / "orders.json").write_bytes(saved_bytes(TOPIC, HISTORY))
+    (tmp_path / "orders.json").symlink_to("..data/orders.json")
+    assert SavedSchemas(tmp_path / "orders.json").history("persistent://x/y/z") == HISTORY
+
+
+@pytest.mark.parametrize("name", ["漢" * 26, "漢" * 60, "x" * 300])
+def test_a_topic_with_a_long_name_has_its_schemas_saved_and_read_again(name: str, tmp_path: Path) -> None:
+    topic = f"acme/cold/{name}"
+    saved = SavedSchemas(tmp_path)
+    key = saved.save(topic, HISTORY)
+    assert len(key.rpartition("/")[2]) <= 241
+    assert saved.history(topic) == saved.history(f"{topic}-partition-1") == HISTORY
+    assert saved.history(f"{topic}x") is None
+
+
+def test_schemas_that_were_saved_under_a_long_name_are_found() -> None:
+    tier = Tier(MemoryDriver())
+    files = SchemaFiles(tier)
+    data = saved_bytes("acme/cold/" + "x" * 300, HISTORY)
+    tier.write_index(f"acme/cold/{'x' * 300}.schemas.json", data)
+    assert files.history("acme/cold/" + "x" * 300) == HISTORY
+    assert files.history("acme/cold/" + "x" * 301) is None
 
 
 @pytest.mark.parametrize("name", ["schemas.json", "schema-latest.json", "schema-v0.json"])

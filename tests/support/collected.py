@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -54,6 +54,12 @@ class World:
     def keys(self) -> set[str]:
         """All keys in the tier."""
         return set(self.memory.objects)
+
+    def age(self) -> None:
+        """Have all objects be as old as at first, also those that were written since."""
+        for key, stored in self.memory.objects.items():
+            stat = replace(stored.stat, modified_at=MODIFIED_AT)
+            self.memory.objects[key] = replace(stored, stat=stat)
 
     @property
     def records(self) -> ManagedLedgerRecords:

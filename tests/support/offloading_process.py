@@ -20,7 +20,7 @@ from offload_core.metadata.sqlite import SqliteStore
 from offload_core.offload import LedgerOffloader, OffloadProgress
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import DEFAULT_LEASE_S
+from offload_core.offload.running_attempt import DEFAULT_LEASE_S, THIS_PROCESS, AttemptProcess
 from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
@@ -33,7 +33,10 @@ def tiers_in(folder: Path) -> KnownTiers:
 
 
 def offloads_in(
-    folder: Path, lease_s: float = DEFAULT_LEASE_S, now_ms: Callable[[], int] = system_now_ms
+    folder: Path,
+    lease_s: float = DEFAULT_LEASE_S,
+    now_ms: Callable[[], int] = system_now_ms,
+    process: AttemptProcess = THIS_PROCESS,
 ) -> RecordedOffloads:
     """Records, hot tier and tier of a folder that several processes share."""
     return RecordedOffloads(
@@ -43,6 +46,7 @@ def offloads_in(
         offloader_of=partial(LedgerOffloader, max_block_bytes=1024, parts_in_flight=1),
         lease_s=lease_s,
         now_ms=now_ms,
+        process=process,
     )
 
 

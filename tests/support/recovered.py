@@ -19,7 +19,7 @@ UNKNOWN_TIME = 1
 def partly_offloaded(info: ManagedLedgerInfo) -> frozenset[int]:
     """The ledgers of which not all is in complete copies."""
     return frozenset(
-        each.ledger_id for each in info.ledgers if each.context is not None and not each.context.complete
+        each.ledger_id for each in info.ledgers if each.context is not None and not each.is_fully_offloaded
     )
 
 
@@ -45,7 +45,7 @@ def _knowable(ledger: LedgerRecord, is_part: bool) -> LedgerRecord:
     context = replace(
         context,
         bookkeeper_deleted=True,
-        complete=True,
+        complete=not shares,
         timestamp_ms=UNKNOWN_TIME,
         segments=shares,
         driver=_driver(context.driver),
@@ -54,7 +54,13 @@ def _knowable(ledger: LedgerRecord, is_part: bool) -> LedgerRecord:
 
 
 def _share(share: OffloadSegment) -> OffloadSegment:
-    return replace(share, assigned_ms=None, offloaded_ms=UNKNOWN_TIME, driver=_driver(share.driver))
+    return replace(
+        share,
+        bookkeeper_deleted=True,
+        assigned_ms=None,
+        offloaded_ms=UNKNOWN_TIME,
+        driver=_driver(share.driver),
+    )
 
 
 def _driver(driver: DriverMetadata | None) -> DriverMetadata | None:

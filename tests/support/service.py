@@ -79,6 +79,20 @@ class Service:
     ) -> None:
         self._child.stop()
 
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._child.pid
+
+    def open_descriptors(self) -> int:
+        """How many descriptors its process has."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def resident_mib(self) -> int:
+        """The memory that its process has, in MiB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) >> 10 for line in lines if line.startswith("VmRSS"))
+
     def end(self, by: signal.Signals) -> None:
         """End it by a signal, and wait until it has ended."""
         os.kill(self._child.pid, by)

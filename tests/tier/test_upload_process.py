@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from offload_core.tier import (
     Tier,
     TierSpec,
     UploadProcess,
+    UploadTimeouts,
     open_with_upload_process,
     upload_blocks,
 )
@@ -28,7 +30,14 @@ from offload_core.tier.shared_memory import SharedMemory
 from offload_core.tier.upload_process import UploadingDriver
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload
-from offload_hooks.errors import BrokenPluginError, OptionError, StoreUnavailableError, UploadError
+from offload_hooks.errors import (
+    BrokenPluginError,
+    OffloadError,
+    OptionError,
+    StoreError,
+    StoreUnavailableError,
+    UploadError,
+)
 from offload_hooks.testing.cases.committing import CommittingCases
 from offload_hooks.testing.cases.processes import ProcessCases
 from offload_hooks.testing.cases.sequences import SequenceCases
@@ -40,13 +49,40 @@ DEADLINE_S = 60
 STALLING = """
     import os
     import signal
+    import threading
     from pathlib import Path
     from offload_drivers.local import LocalDriver
     from offload_hooks import hookimpl
+    from offload_hooks.errors import StoreError, StoreUnavailableError
+
+    class OfTwo(StoreUnavailableError):
+        def __init__(self, first, second):
+            super().__init__(first + second)
+
+    class WithoutText(StoreError):
+        def __str__(self):
+            raise RuntimeError("no text")
+        def __reduce__(self):
+            raise SystemExit(4)
+
+    def fail(kind, key):
+        if kind == b"lock":
+            raise StoreError("the store said no", key=key, found=threading.Lock())
+        if kind == b"two!":
+            raise OfTwo("one", "two")
+        if kind == b"long":
+            raise StoreError("said at length", key=key, found="x" * 1_000_000)
+        if kind == b"none":
+            raise WithoutText("what")
+        if kind == b"exit":
+            raise SystemExit(3)
+        if kind == b"wait":
+            threading.Event().wait()
 
     class Driver(LocalDriver):
         @hookimpl
         def write_block(self, upload, part_number, offset, data):
+            fail(bytes(data[:4]), upload.key)
             if bytes(data[:4]) == b"odd!":
                 raise RuntimeError("a fault of its own")
             told = Path(self._root).parent / "dies"
@@ -168,6 +204,59 @@ def test_a_killed_process_is_a_store_that_is_not_there_now(faulty: TierSpec) -> 
         second = tier.write_block(upload, 2, 4, b"die!")
         tier.commit_data(upload, [first, second])
         assert bytes(tier.read_range("key", 0, 8)) == b"finedie!"
+
+
+@pytest.mark.parametrize(
+    ("block", "kind", "text"),
+    [
+        (b"lock", StoreError, "the store said no"),
+        (b"two!", StoreUnavailableError, "OfTwo: onetwo"),
+        (b"long", StoreError, "said at length"),
+        (b"none", StoreError, "WithoutText"),
+        (b"exit", BrokenPluginError, "SystemExit"),
+    ],
+)
+def test_an_error_that_cannot_be_sent_comes_by_its_type_and_text(
+    faulty: TierSpec, block: bytes, kind: type[OffloadError], text: str
+) -> None:
+    with opened(faulty) as tier:
+        upload = tier.begin_data("key")
+        with pytest.raises(kind, match=text) as failed:
+            tier.write_block(upload, 1, 0, block)
+        assert type(failed.value) is kind
+        assert len(str(failed.value)) < 2000
+        assert tier.write_block(upload, 1, 0, b"fine").length == 4  # by the same process
+
+
+def test_a_process_that_stands_still_is_killed_and_replaced(spec: TierSpec) -> None:
+    uploads = UploadProcess(spec, timeouts=UploadTimeouts(silence_s=3))
+    with open_with_upload_process(spec, uploads) as tier:
+        upload = tier.begin_data("key")
+        first = tier.write_block(upload, 1, 0, b"one")
+        assert uploads.process_id is not None
+        stopped = psutil.Process(uploads.process_id)
+        descriptors = psutil.Process().num_fds()
+        stopped.suspend()
+        with ThreadPoolExecutor(8) as pool:
+            places = [3 + 3 * number for number in range(8)]
+            answers = [pool.submit(tier.write_block, upload, at // 3 + 1, at, b"two") for at in places]
+            receipts = [each.result(DEADLINE_S) for each in answers]
+        assert not stopped.is_running()
+        assert uploads.process_id not in (None, stopped.pid)
+        tier.commit_data(upload, [first, *receipts])
+        assert bytes(tier.read_range("key", 0, 27)) == b"one" + b"two" * 8
+        assert psutil.Process().num_fds() <= descriptors
+
+
+def test_a_process_that_never_answers_to_a_block_is_killed(faulty: TierSpec) -> None:
+    uploads = UploadProcess(faulty, timeouts=UploadTimeouts(block_s=1))
+    with open_with_upload_process(faulty, uploads) as tier:
+        upload = tier.begin_data("key")
+        with pytest.raises(StoreUnavailableError, match="did not answer for 1 s"):
+            tier.write_block(upload, 1, 0, b"wait")
+        assert uploads.process_id is None
+    with opened(faulty) as tier:
+        assert tier.write_block(tier.begin_data("key"), 1, 0, b"fine").length == 4
 
 
 def test_the_retry_layer_goes_on_with_another_process(faulty: TierSpec) -> None:

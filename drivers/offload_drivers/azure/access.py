@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 
 from offload_drivers.azure.options import PUBLIC_CLOUD, AzureOptions, account_of_endpoint
+from offload_drivers.server_options import check_private
 from offload_hooks.errors import OptionError
 
 CONNECTION_STRING_VARIABLE = "AZURE_STORAGE_CONNECTION_STRING"
@@ -73,6 +74,7 @@ def resolve(options: AzureOptions, environ: Mapping[str, str]) -> Access:
             account_url=url, kind="account key", make_credential=lambda: credential, secrets=secrets
         )
     if sas:
+        check_private(url, "a shared access signature is sent", options.proxy)
         signature = AzureSasCredential(sas.lstrip("?"))
         return Access(account_url=url, kind="SAS token", make_credential=lambda: signature, secrets=secrets)
     if urlsplit(url).scheme.lower() != "https":

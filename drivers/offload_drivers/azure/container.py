@@ -24,6 +24,7 @@ from offload_drivers.azure.filesystem import AccountFilesystem
 from offload_drivers.azure.options import AzureOptions
 from offload_drivers.filesystems import ProcessFilesystem
 from offload_drivers.object_metadata import ObjectMetadata
+from offload_hooks.json_text import whole_number
 
 _T = TypeVar("_T")
 
@@ -67,7 +68,7 @@ class Container:
         answer = await self._blob(name).download_blob(offset, length)
         if answer.size != length:
             total = (answer.properties.content_range or "").rpartition("/")[2]
-            return b"", int(total) if total.isdigit() else None
+            return b"", whole_number(total)
         async for data in answer.chunks():
             return data, None
         return b"", None

@@ -37,6 +37,7 @@ from offload_hooks.errors import (
     StoreUnavailableError,
     UploadError,
 )
+from offload_hooks.json_text import whole_number
 
 _NO_CONTAINER = ("ContainerNotFound", "ContainerBeingDeleted", "FilesystemNotFound")
 _NOT_NOW = ("ServerBusy", "InternalError", "TooManyRequests", "BlobBeingRehydrated")
@@ -185,9 +186,9 @@ class Translator:
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """How long the store asks to wait, in seconds from now; None if it says nothing that makes sense."""
     for name in ("x-ms-retry-after-ms", "retry-after-ms"):
-        text = headers.get(name, "")
-        if text.isascii() and text.isdigit():
-            return int(text) / 1000
+        milliseconds = whole_number(headers.get(name, ""))
+        if milliseconds is not None:
+            return milliseconds / 1000
     return seconds_to_wait(headers.get("Retry-After", ""))
 
 

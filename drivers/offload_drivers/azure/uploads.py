@@ -24,9 +24,9 @@ from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.upload_records import (
     RECORD_SUFFIX,
     check_upload_id,
-    decode_record,
     encode_record,
     is_upload_id,
+    listed_key,
     metadata_of,
     new_upload,
 )
@@ -101,7 +101,7 @@ class Uploads:
             if record is None:  # it ended meanwhile
                 continue
             upload_id = self._id(blob.name)
-            key, _ = decode_record(record, upload_id)
+            key = listed_key(record, upload_id)
             if key.startswith(prefix):
                 upload = Upload(key=key, upload_id=upload_id)
                 yield StaleUpload(upload=upload, started_at=blob.last_modified)

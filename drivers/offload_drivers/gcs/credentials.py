@@ -7,7 +7,6 @@ application-default login` left, the metadata server of Google's machines. `Acce
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,9 @@ import google.oauth2.credentials
 import google.oauth2.service_account
 
 from offload_drivers.gcs.options import GcsOptions
+from offload_drivers.server_options import check_private
 from offload_hooks.errors import AccessDeniedError, OptionError
+from offload_hooks.json_text import read_json
 
 STORAGE_SCOPE = "https://www.googleapis.com/auth/devstorage.read_write"
 """What tokens are asked for: objects, but not the rights on them."""
@@ -72,12 +73,15 @@ def _own(options: GcsOptions, transport: Any) -> Any:
 def _service_account(option: str, text: str) -> Any:
     # What these functions raise may quote the key, so nothing of it becomes a cause.
     try:
-        info = json.loads(text)
+        info = read_json(text, "a key of a service account")
         kind: Any = google.oauth2.service_account.Credentials
-        return kind.from_service_account_info(info, scopes=[STORAGE_SCOPE])
+        credentials = kind.from_service_account_info(info, scopes=[STORAGE_SCOPE])
     except (google.auth.exceptions.GoogleAuthError, ValueError, TypeError, KeyError, AttributeError):
-        pass
-    raise OptionError(
-        f"the option {option!r} holds no key of a service account",
-        hint="Other kinds of credential files are taken from GOOGLE_APPLICATION_CREDENTIALS.",
-    )
+        credentials = None
+    if credentials is None:
+        raise OptionError(
+            f"the option {option!r} holds no key of a service account",
+            hint="Other kinds of credential files are taken from GOOGLE_APPLICATION_CREDENTIALS.",
+        )
+    check_private(str(info["token_uri"]), "tokens of Google Cloud are asked for")
+    return credentials

@@ -26,6 +26,7 @@ from offload_hooks.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
+from offload_hooks.json_text import read_json
 
 _LONGEST_MESSAGE = 300
 _THROTTLED = ("rateLimitExceeded", "userRateLimitExceeded", "quotaExceeded", "backendError")
@@ -152,8 +153,8 @@ def _reason_and_message(body: bytes, content_type: str) -> tuple[str, str]:
     """What an error's body says: JSON, or for media a line of plain text."""
     text = body.decode(errors="replace")
     try:
-        error = json.loads(text)["error"]
+        error = read_json(text, "an error of the server")["error"]
         reasons = [str(each.get("reason", "")) for each in error.get("errors", [])]
         return (reasons or [""])[0], str(error.get("message", ""))
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         return "", text if content_type.startswith("text/plain") else ""

@@ -28,7 +28,7 @@ from offload_drivers.filesystems import RECIPE_DEFAULTS
 from offload_drivers.gcs.credentials import make_credentials
 from offload_drivers.gcs.errors import RefusalError, proxy_refusal
 from offload_drivers.gcs.options import GcsOptions
-from offload_drivers.server_options import trusted_certificates
+from offload_drivers.server_options import check_private, trusted_certificates
 
 with warnings.catch_warnings():
     # Google's libraries announce here, years ahead, which version of Python they will cease to support.
@@ -58,6 +58,8 @@ class OneTryFilesystem(GCSFileSystem):  # type: ignore[misc] # gcsfs has no type
             session_kwargs={"auto_decompress": False, "read_bufsize": _READ_AHEAD},
             **RECIPE_DEFAULTS,
         )
+        if credentials is not None:  # the environment may name an emulator
+            check_private(self._location, "tokens of Google Cloud are sent", options.proxy)
         self._renewable = not (options.anonymous or options.token)
         self._renewing = asyncio.Lock()
         self._patience_s = options.read_timeout_s

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import google_crc32c
@@ -16,6 +16,7 @@ import google_crc32c
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_hooks import ObjectStat
 from offload_hooks.errors import StoreError
+from offload_hooks.json_text import whole_number
 
 RESOURCE = "name,size,updated,contentType,metadata,crc32c,generation,storageClass"
 """The fields of a resource that are asked for."""
@@ -78,21 +79,26 @@ def crc32c_of(data: memoryview) -> str:
 def stored(resource: Mapping[str, Any]) -> StoredObject:
     """The object of a resource in JSON."""
     try:
+        size_bytes = whole_number(str(resource["size"]))
+        modified_at = datetime.fromisoformat(resource["updated"]).astimezone(UTC)
+        user_metadata = resource.get("metadata") or {}
+        texts = {"": resource["name"], **user_metadata}
+        if size_bytes is None or not all(isinstance(each, str) for each in texts.values()):
+            raise ValueError("a size that is none, or a name or metadata that is no text")
         return StoredObject(
             name=resource["name"],
-            size_bytes=int(resource["size"]),
-            modified_at=datetime.fromisoformat(resource["updated"]),
+            size_bytes=size_bytes,
+            modified_at=modified_at,
             content_type=resource.get("contentType", ""),
-            user_metadata=resource.get("metadata") or {},
+            user_metadata=user_metadata,
             crc32c=resource.get("crc32c", ""),
             generation=resource.get("generation", ""),
             storage_class=resource.get("storageClass"),
         )
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise StoreError("the store's answer is not that of Google Cloud Storage") from error
 
 
 def size_of(content_range: str) -> int | None:
     """The object's size of a header like `bytes 0-9/100` or `bytes */100`."""
-    total = content_range.rpartition("/")[2]
-    return int(total) if total.isdecimal() else None
+    return whole_number(content_range.rpartition("/")[2])

@@ -17,6 +17,7 @@ from offload_drivers.server_options import (
     check_no_query,
     check_no_user,
     check_one_at_most,
+    check_private,
     proxy_url,
     server_url,
     split_url,
@@ -88,6 +89,8 @@ def checked_options(**given: object) -> GcsOptions:
         read_timeout_s=above_zero("read_timeout_s", given["read_timeout_s"]),
     )
     _check_one_kind_of_credentials(options)
+    if not options.anonymous:
+        check_private(options.endpoint_url, "tokens of Google Cloud are sent", options.proxy)
     return options
 
 

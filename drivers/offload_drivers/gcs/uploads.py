@@ -23,10 +23,10 @@ from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.upload_records import (
     RECORD_SUFFIX,
     check_upload_id,
-    decode_record,
     encode_record,
     gone,
     is_upload_id,
+    listed_key,
     metadata_of,
     new_upload,
 )
@@ -134,7 +134,7 @@ class GcsUploads:
             for (record, upload_id), text in zip(records, texts, strict=True):
                 if text is None:  # ended meanwhile
                     continue
-                key, _ = decode_record(text, upload_id)
+                key = listed_key(text, upload_id)
                 if key.startswith(prefix):
                     upload = Upload(key=key, upload_id=upload_id)
                     yield StaleUpload(upload=upload, started_at=record.modified_at)

@@ -33,7 +33,8 @@ INHERITED_S = 3.2
 
 _owners: weakref.WeakSet[Any] = weakref.WeakSet()
 _begins_at = 0.0
-_user_set_by_option = ""
+_user_set_by_option: dict[str, str] = {}
+"""The process's user, by `USER`, once an option has set it."""
 
 
 class Connections:
@@ -113,11 +114,11 @@ def _take_user(user: str) -> None:
 
     So one process has one user; a second one is refused, rather than that objects were written as somebody else.
     """
-    global _user_set_by_option
     current = os.environ.get(USER, "")
     if user and not current:
-        os.environ[USER] = _user_set_by_option = user
-    elif user != current and (user or current == _user_set_by_option):
+        # One step, so that of two threads one is first; no lock, which a fork could copy while it is held.
+        current = os.environ[USER] = _user_set_by_option.setdefault(USER, user)
+    if user != current and (user or current == _user_set_by_option.get(USER)):
         raise OptionError(
             f"this process is already {current!r} to HDFS, which takes one user for a process",
             expected=repr(user) if user else "the option 'user' as in the process's other driver",

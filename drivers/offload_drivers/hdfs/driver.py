@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, ClassVar
 
@@ -39,6 +38,7 @@ from offload_hooks import (
     hookimpl,
 )
 from offload_hooks.errors import InvalidKeyError, ObjectNotFoundError, OffloadError, placed
+from offload_hooks.values import utc_time
 
 CAPABILITIES = Capabilities(
     create_only=True,
@@ -260,7 +260,7 @@ def _object_stat(key: str, status: Any, metadata: ObjectMetadata) -> ObjectStat:
     return ObjectStat(
         key=key,
         size_bytes=status.length,
-        modified_at=datetime.fromtimestamp(status.modification_time / 1000, UTC),
+        modified_at=utc_time(status.modification_time / 1000),
         content_type=metadata.content_type,
         user_metadata=metadata.user_metadata,
     )

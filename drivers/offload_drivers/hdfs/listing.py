@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from offload_drivers.hdfs.uploads import HdfsTier
 from offload_hooks import ListedObject
 from offload_hooks.errors import ObjectNotFoundError
+from offload_hooks.values import utc_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def list_keys(tier: HdfsTier, prefix: str, start_after: str) -> Iterator[ListedO
 
 
 def _walk(tier: HdfsTier, prefix: bytes, start_after: bytes, start: str) -> Iterator[ListedObject]:
-    if start and not tier.paths.is_key(start):
+    if start and not tier.paths.is_key(start, is_directory=True):
         return
     levels = [_sorted_directory(tier, f"{start}/" if start else "", prefix, start_after)]
     while levels:  # an explicit stack: a path may have more parts than Python has frames
@@ -48,7 +48,7 @@ def _walk(tier: HdfsTier, prefix: bytes, start_after: bytes, start: str) -> Iter
         elif entry.is_directory:
             levels.append(_sorted_directory(tier, entry.key + "/", prefix, start_after))
         else:
-            modified_at = datetime.fromtimestamp(entry.modified_ms / 1000, UTC)
+            modified_at = utc_time(entry.modified_ms / 1000)
             yield ListedObject(key=entry.key, size_bytes=entry.length, modified_at=modified_at)
 
 
@@ -59,7 +59,8 @@ def _sorted_directory(tier: HdfsTier, base: str, prefix: bytes, start_after: byt
         for status in tier.client.listing((tier.paths.base + base).rstrip("/") or "/"):
             key = base + str(status.path).rpartition("/")[2]
             order = _bytes(key + "/" if status.isdir else key)
-            if _is_wanted(order, status.isdir, prefix, start_after) and tier.paths.is_key(key):
+            is_key = tier.paths.is_key(key, is_directory=status.isdir)
+            if is_key and _is_wanted(order, status.isdir, prefix, start_after):
                 found.append((order, _Entry(key, status.isdir, status.length, status.modification_time)))
     except ObjectNotFoundError:
         return iter(())

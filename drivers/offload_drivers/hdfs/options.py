@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote_to_bytes, urlsplit
 
 from offload_hooks.errors import OptionError
 from offload_hooks.option_text import as_choice, as_count, as_seconds
+from offload_hooks.shown_urls import holds_user
 
 CLIENTS = ("hdfs-native", "pyarrow")
 
@@ -97,13 +98,13 @@ def _split(url: str) -> tuple[str, str]:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - its check is wanted
         path = unquote_to_bytes(parts.path).decode()
-    except ValueError as error:
-        raise OptionError("the URL is malformed", expected="hdfs://host:port/path") from error
+    except ValueError:  # its text quotes the URL
+        raise OptionError("the URL is malformed", expected="hdfs://host:port/path") from None
     if parts.scheme.lower() != "hdfs":
         raise OptionError(
             "the URL is not one of HDFS", expected="hdfs://host:port/path or hdfs://nameservice/path"
         )
-    if "@" in parts.netloc:
+    if holds_user(url):
         raise OptionError(
             "the URL must not hold a user or password", hint="Give the user by the option 'user'."
         )

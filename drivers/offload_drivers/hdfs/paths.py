@@ -6,7 +6,7 @@
     <root>/.offload-uploads/<hash of a key>.turn/<id>/  the same, while it is its turn (see `turns`)
 
 Refused with `InvalidKeyError` is what `object_keys` refuses, and what HDFS does: a colon, the part `.snapshot`, a part
-of more than 255 bytes with the sidecar's suffix.
+of more than 255 bytes, of the last one with the sidecar's suffix.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from offload_drivers.sidecar import SUFFIX
 from offload_hooks.errors import InvalidKeyError
 
 TURN_SUFFIX = ".turn"
-MAX_PART_BYTES = 255 - len(SUFFIX)
-"""So that the object's sidecar has a name, too; 255 is the NameNode's default."""
+MAX_DIRECTORY_BYTES = 255
+"""The NameNode's default."""
+
+MAX_NAME_BYTES = MAX_DIRECTORY_BYTES - len(SUFFIX)
+"""So that the object's sidecar has a name, too."""
 
 _RESERVED = (".snapshot", ".reserved")
 
@@ -57,8 +60,9 @@ class HdfsPaths:
         """The path of an object's sidecar."""
         return self.object(key) + SUFFIX
 
-    def is_key(self, text: str) -> bool:
-        """Whether `object` accepts it."""
+    def is_key(self, text: str, *, is_directory: bool = False) -> bool:
+        """Whether `object` accepts it, or keys that begin with this directory."""
+        text = f"{text}/-" if is_directory else text
         return self._keys().key(self.base + text) is not None and not _fault(text)
 
     def home(self, upload_id: str) -> str:
@@ -80,6 +84,8 @@ def _fault(key: str) -> str | None:
         return "hold a colon"
     if any(part in _RESERVED for part in parts):
         return f"have a part that is {' or '.join(_RESERVED)}"
-    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
-        return f"have a part of more than {MAX_PART_BYTES} bytes"
+    if any(len(part.encode()) > MAX_DIRECTORY_BYTES for part in parts[:-1]):
+        return f"have a part of more than {MAX_DIRECTORY_BYTES} bytes"
+    if len(parts[-1].encode()) > MAX_NAME_BYTES:
+        return f"end with a part of more than {MAX_NAME_BYTES} bytes"
     return None

@@ -34,7 +34,7 @@ from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreTimeout
 COPY = "copy"
 """The name of the file that blocks of more than one run are copied into."""
 
-_TAG = re.compile(r"(run-[0-9a-f]{32}):(\d{1,18})\Z")
+_TAG = re.compile(r"(run-[0-9a-f]{32}):([0-9]{1,18})\Z")
 _PIECE_BYTES = 8 << 20
 _POLL_S = 0.05
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from offload_drivers.object_metadata import ObjectMetadata
-from offload_drivers.sidecar import VERSION, metadata_from_json
-from offload_hooks.errors import MetadataError
+from offload_drivers.sidecar import VERSION, described_in, metadata_from_json, read_sidecar
+from offload_hooks.json_text import INT64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,24 +65,20 @@ def encode(sidecar: Sidecar) -> bytes:
 
 def decode(data: bytes, key: str) -> Sidecar:
     """Read the sidecar of the object `key`; `MetadataError` and `UnsupportedVersionError` as `sidecar`."""
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError("the metadata sidecar is not JSON", key=key) from error
-    metadata = metadata_from_json(document, key)
-    upload_id = document.get("upload")
+    fields = read_sidecar(data, key)
+    metadata = metadata_from_json(fields)
+    upload_id = fields.values.get("upload")
     sidecar = Sidecar(metadata=metadata, upload_id=upload_id if isinstance(upload_id, str) else "")
-    replaced = document.get("replaced")
-    if not isinstance(replaced, dict):
+    if not isinstance(fields.values.get("replaced"), dict):
         return sidecar
-    modified_ms, length = replaced.get("modified_ms"), replaced.get("length")
-    if type(modified_ms) is not int or type(length) is not int:
-        raise MetadataError("the metadata sidecar does not say which file was replaced", key=key)
+    replaced = fields.nested("replaced")
     return Sidecar(
         metadata=metadata,
         upload_id=sidecar.upload_id,
-        replaced=FileIdentity(modified_ms=modified_ms, length=length),
-        replaced_metadata=metadata_from_json({**replaced, "version": VERSION}, key),
+        replaced=FileIdentity(
+            modified_ms=replaced.integer("modified_ms", INT64), length=replaced.integer("length")
+        ),
+        replaced_metadata=described_in(replaced),
     )
 
 

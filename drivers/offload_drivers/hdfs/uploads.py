@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import MappingProxyType
 
 from offload_drivers.hdfs.client import HdfsClient, Renamed
@@ -25,6 +24,7 @@ from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.upload_records import check_upload_id, gone, is_upload_id, new_upload
 from offload_hooks import StaleUpload, Upload
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, UploadError
+from offload_hooks.values import utc_time
 
 METADATA = "metadata.json"
 NO_FILES: Mapping[str, memoryview] = MappingProxyType({})
@@ -111,7 +111,7 @@ def uploads(tier: HdfsTier, prefix: str) -> Iterator[StaleUpload]:
     for upload_id, folder in _folders(tier):
         key, begun_ms = _key_in(tier, folder)
         if key is not None and key.startswith(prefix):
-            started_at = datetime.fromtimestamp(begun_ms / 1000, UTC)
+            started_at = utc_time(begun_ms / 1000)
             yield StaleUpload(upload=Upload(key=key, upload_id=upload_id), started_at=started_at)
 
 

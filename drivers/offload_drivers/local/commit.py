@@ -30,22 +30,15 @@ without an object.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterator, Sequence
 
-from offload_drivers.local.files import (
-    locked,
-    make_directories,
-    opened,
-    read_whole,
-    remove,
-    stat_object,
-    sync_directory,
-    write_durably,
-)
-from offload_drivers.local.paths import path_of, target_of
-from offload_drivers.local.uploads import Staging
+from offload_drivers.local.files import Directory, opened_directory
+from offload_drivers.local.paths import split_key
+from offload_drivers.local.uploads import LOCK, Staging
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.sidecar import SUFFIX, decode_sidecar, encode_sidecar
 from offload_drivers.upload_records import gone
@@ -56,59 +49,80 @@ from offload_hooks.errors import ObjectExistsError, UploadError
 def put_in_place(staging: Staging, upload: Upload, size_bytes: int, create_only: bool) -> os.stat_result:
     """Commit an upload whose first `size_bytes` are the object; answer what the object's file is."""
     metadata = staging.metadata(upload)
-    target = target_of(staging.root, upload.key)
-    directory = os.path.dirname(target)
-    make_directories(directory)
-    _sync_data(staging, upload, size_bytes)  # may take long: before the lock, so that others go on
-    with locked(staging.lock):
-        if os.path.isdir(target):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), target)
-        if create_only and os.path.lexists(target):
-            raise ObjectExistsError("there is an object of this key already", key=upload.key)
-        _sync_data(staging, upload, size_bytes)
-        note = staging.replaced(upload.key)
-        if metadata != ObjectMetadata() or os.path.lexists(target + SUFFIX):
-            write_durably(staging.sidecar(upload), encode_sidecar(metadata))
-            _write_note(note, target)
-            os.replace(staging.sidecar(upload), target + SUFFIX)
-            sync_directory(directory)
-        os.replace(staging.data(upload), target)
-        sync_directory(directory)
-        info = os.stat(target)
-        remove(note)
+    folder, name = split_key(upload.key)
+    with (
+        opened_directory(staging.root, folder, staging.file_mode) as there,
+        staging.opened(create=True) as staged,
+    ):
+        _sync_data(
+            staged, staging, upload, size_bytes
+        )  # may take long: before the lock, so that others go on
+        with staged.locked(LOCK):
+            before = there.stat(name)
+            if before is not None and stat.S_ISDIR(before.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), upload.key)
+            if create_only and before is not None:
+                raise ObjectExistsError("there is an object of this key already", key=upload.key)
+            _sync_data(staged, staging, upload, size_bytes)
+            note = staging.replaced(upload.key)
+            if metadata != ObjectMetadata() or there.stat(name + SUFFIX) is not None:
+                staged.write_durably(staging.sidecar(upload), encode_sidecar(metadata))
+                _write_note(staged, note, there, name)
+                staged.move(staging.sidecar(upload), there, name + SUFFIX)
+            staged.move(staging.data(upload), there, name)
+            info = there.stat_object(name)
+            staged.remove(note)
     staging.drop(upload)
     return info
 
 
 def object_and_metadata(staging: Staging, key: str) -> tuple[os.stat_result, ObjectMetadata]:
     """An object's file and the metadata that belongs to just this file."""
-    path = path_of(staging.root, key)
-    info = stat_object(path)
-    while True:
-        sidecar = _sidecar_of(path, info, staging.replaced(key))
-        again = stat_object(path)
-        if _identity(info) == _identity(again):
-            return info, ObjectMetadata() if sidecar is None else decode_sidecar(sidecar, key)
-        info = again
+    folder, name = split_key(key)
+    with opened_directory(staging.root, folder) as there, _if_there(staging) as staged:
+        info = there.stat_object(name)
+        while True:
+            sidecar = _sidecar_of(there, name, info, staged, staging.replaced(key))
+            again = there.stat_object(name)
+            if _identity(info) == _identity(again):
+                return info, ObjectMetadata() if sidecar is None else decode_sidecar(sidecar, key)
+            info = again
 
 
 def delete_objects(staging: Staging, keys: Sequence[str]) -> None:
-    """Remove objects with their sidecars; those that are not there count as removed."""
-    targets = [target_of(staging.root, key) for key in keys]
+    """Remove objects with their sidecars; those that are not there count as removed.
+
+    Raises:
+        OSError: a symbolic link is on the way to one (`ELOOP`), or the file system refuses; others may be removed.
+    """
+    by_folder: dict[str, list[str]] = {}
+    for folder, name in map(split_key, keys):
+        by_folder.setdefault(folder, []).append(name)
     if not os.path.isdir(staging.root):
         return
-    make_directories(staging.directory)
-    with locked(staging.lock):
-        _remove_all([target for target in targets if not os.path.isdir(target)])
-        _remove_all([target + SUFFIX for target in targets])
+    with staging.opened(create=True) as staged, staged.locked(LOCK):
+        for folder, names in by_folder.items():
+            with contextlib.suppress(FileNotFoundError), opened_directory(staging.root, folder) as there:
+                _remove_all(there, [name for name in names if not there.is_directory(name)])
+                _remove_all(there, [name + SUFFIX for name in names])
         for key in keys:
-            remove(staging.replaced(key))
-            remove(staging.replaced(key) + ".tmp")
+            staged.remove(staging.replaced(key))
+            staged.remove(staging.replaced(key) + ".tmp")
 
 
-def _sync_data(staging: Staging, upload: Upload, size_bytes: int) -> None:
+@contextlib.contextmanager
+def _if_there(staging: Staging) -> Iterator[Directory | None]:
+    with contextlib.ExitStack() as held:
+        try:
+            staged = held.enter_context(staging.opened())
+        except FileNotFoundError:
+            staged = None
+        yield staged
+
+
+def _sync_data(staged: Directory, staging: Staging, upload: Upload, size_bytes: int) -> None:
     try:
-        with opened(staging.data(upload), os.O_RDWR) as descriptor:
+        with staged.opened(staging.data(upload), os.O_RDWR) as descriptor:
             found = os.fstat(descriptor).st_size
             if found < size_bytes:
                 raise UploadError(
@@ -124,21 +138,22 @@ def _sync_data(staging: Staging, upload: Upload, size_bytes: int) -> None:
         raise gone(upload) from error
 
 
-def _write_note(note: str, target: str) -> None:
+def _write_note(staged: Directory, note: str, there: Directory, name: str) -> None:
     """Note which object is about to be replaced and what its sidecar is; none, no note."""
-    try:
-        info = os.stat(target)
-    except FileNotFoundError:
-        remove(note)
+    info = there.stat(name)
+    if info is None or not stat.S_ISREG(info.st_mode):
+        staged.remove(note)
         return
-    sidecar = _sidecar_of(target, info, note)
-    write_durably(note, _identity(info) if sidecar is None else _identity(info) + b"\n" + sidecar)
+    sidecar = _sidecar_of(there, name, info, staged, note)
+    staged.write_durably(note, _identity(info) if sidecar is None else _identity(info) + b"\n" + sidecar)
 
 
-def _sidecar_of(path: str, info: os.stat_result, note: str) -> bytes | None:
-    """The sidecar's bytes that belong to the object `info` at `path`, None if it has none."""
-    sidecar = read_whole(path + SUFFIX)
-    noted = read_whole(note)
+def _sidecar_of(
+    there: Directory, name: str, info: os.stat_result, staged: Directory | None, note: str
+) -> bytes | None:
+    """The sidecar's bytes that belong to the object `info` of this name, None if it has none."""
+    sidecar = there.read_whole(name + SUFFIX)
+    noted = None if staged is None else staged.read_whole(note)
     if noted is not None:
         identity, has_sidecar, old_sidecar = noted.partition(b"\n")
         if identity == _identity(info):
@@ -146,11 +161,11 @@ def _sidecar_of(path: str, info: os.stat_result, note: str) -> bytes | None:
     return sidecar
 
 
+def _remove_all(there: Directory, names: Sequence[str]) -> None:
+    removed = [there.remove(name) for name in names]
+    if any(removed):
+        there.sync()
+
+
 def _identity(info: os.stat_result) -> bytes:
     return f"1 {info.st_ino} {info.st_size} {info.st_mtime_ns}".encode()
-
-
-def _remove_all(paths: Sequence[str]) -> None:
-    removed = [path for path in paths if remove(path)]
-    for directory in {os.path.dirname(path) for path in removed}:
-        sync_directory(directory)

@@ -11,14 +11,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from contextlib import suppress
 
 from offload_drivers.arguments import bad_range, checked_block, object_size
 from offload_drivers.local.commit import delete_objects, object_and_metadata, put_in_place
-from offload_drivers.local.files import opened_object, translated
+from offload_drivers.local.files import opened_directory, translated
 from offload_drivers.local.listing import list_keys
 from offload_drivers.local.memory import RANGE_BYTES, room_for
-from offload_drivers.local.paths import check_key, checked_root, path_of, root_from_url, root_url, target_of
+from offload_drivers.local.paths import (
+    check_key,
+    checked_mode,
+    checked_root,
+    root_from_url,
+    root_url,
+    split_key,
+)
 from offload_drivers.local.uploads import Staging
 from offload_drivers.object_metadata import ObjectMetadata, checked_metadata
 from offload_hooks import (
@@ -34,6 +41,7 @@ from offload_hooks import (
     hookimpl,
 )
 from offload_hooks.errors import UploadError
+from offload_hooks.values import utc_time
 
 CAPABILITIES = Capabilities(
     create_only=True,
@@ -49,13 +57,15 @@ class LocalDriver:
 
     Args:
         root: the directory's absolute path; it is made by the first write.
+        mode: of files that are created, in octal; directories let search whom it lets read. The umask takes away from
+            it.
     """
 
     hook_spec_version = 1
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], mode: str = "0600") -> None:
         self._root = checked_root(root)
-        self._staging = Staging(self._root)
+        self._staging = Staging(self._root, checked_mode(mode))
 
     @classmethod
     def options_from_url(cls, url: str) -> dict[str, object]:
@@ -75,8 +85,9 @@ class LocalDriver:
     def begin_data(self, key: str, content_type: str, user_metadata: Mapping[str, str]) -> Upload:
         """See `TierHooks`."""
         metadata = checked_metadata(key, content_type, user_metadata)
+        check_key(key)
         with translated("begin an object", self._root, key):
-            target_of(self._root, key)
+            self._check_way(key)
             return self._staging.begin(key, metadata)
 
     @hookimpl
@@ -121,8 +132,9 @@ class LocalDriver:
         """See `TierHooks`."""
         metadata = checked_metadata(key, content_type, user_metadata)
         view = memoryview(data).cast("B")
+        check_key(key)
         with translated("write an object", self._root, key):
-            target_of(self._root, key)
+            self._check_way(key)
             upload = self._staging.begin(key, metadata)
             try:
                 self._staging.write(upload, view, 0)
@@ -135,7 +147,12 @@ class LocalDriver:
     @hookimpl
     def read_range(self, key: str, offset: int, length: int) -> memoryview:
         """See `TierHooks`."""
-        with translated("read", self._root, key), opened_object(path_of(self._root, key)) as descriptor:
+        folder, name = split_key(key)
+        with (
+            translated("read", self._root, key),
+            opened_directory(self._root, folder) as there,
+            there.opened_object(name) as descriptor,
+        ):
             wanted = ByteRange(key=key, offset=offset, length=length)
             size_bytes = os.fstat(descriptor).st_size
             if offset < 0 or length < 1 or wanted.end > size_bytes:
@@ -170,6 +187,11 @@ class LocalDriver:
             delete_objects(self._staging, keys)
         return len(keys)
 
+    def _check_way(self, key: str) -> None:
+        """Refuse a key that a link is in the way of, before anything is stored for it."""
+        with suppress(FileNotFoundError), opened_directory(self._root, split_key(key)[0]):
+            pass
+
     @hookimpl
     def list_uploads(self, prefix: str) -> Iterator[StaleUpload]:
         """See `TierHooks`."""
@@ -182,7 +204,7 @@ def _object_stat(key: str, info: os.stat_result, metadata: ObjectMetadata) -> Ob
     return ObjectStat(
         key=key,
         size_bytes=info.st_size,
-        modified_at=datetime.fromtimestamp(info.st_mtime, UTC),
+        modified_at=utc_time(info.st_mtime),
         content_type=metadata.content_type,
         user_metadata=metadata.user_metadata,
     )

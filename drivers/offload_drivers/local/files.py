@@ -3,6 +3,9 @@
 Each step that makes something visible is one rename. A file's bytes are synced before it is renamed, a
 directory after a name in it has changed. The only place where an `OSError` becomes an `OffloadError` is
 `translated`.
+
+Everything below a root is reached by descriptors of the directories on the way, each opened without following a
+symbolic link: what is planted there, before or while a call is under way, leads nowhere else.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from offload_hooks.errors import (
     AccessDeniedError,
@@ -22,6 +26,11 @@ from offload_hooks.errors import (
     StoreError,
     StoreFullError,
 )
+from offload_hooks.private_files import FILE_MODE, make_directories, open_file, sync_directory
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_PATH_MAX = 4096
+"""Of a whole path: a longer one could be made step by step, and opened by no other program."""
 
 _KINDS: dict[int, type[StoreError]] = {
     errno.ENOENT: ObjectNotFoundError,
@@ -35,7 +44,7 @@ _BAD_NAME = {
     errno.ENAMETOOLONG: "the path is too long",
     errno.ENOTDIR: "a part of the key is an object already",
     errno.EISDIR: "the key is a directory already",
-    errno.ELOOP: "symbolic links go round in a circle",
+    errno.ELOOP: "a symbolic link is in the way, and below the root none is followed",
 }
 
 
@@ -64,47 +73,159 @@ def _translate(error: OSError, doing: str, root: str, key: str | None) -> StoreE
     return kind(f"cannot {doing} in {root}: {error.strerror or error}", key=key)
 
 
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """An open directory of a tier; what is done in it is done by names, and no link is followed.
+
+    Attributes:
+        file_mode: of files that are created.
+    """
+
+    descriptor: int
+    file_mode: int = FILE_MODE
+
+    @contextlib.contextmanager
+    def opened(self, name: str, flags: int) -> Iterator[int]:
+        """A regular file's descriptor for the time of the block; `OSError` as of `open_file`."""
+        descriptor = open_file(name, flags, mode=self.file_mode, dir_fd=self.descriptor)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def locked(self, name: str) -> Iterator[None]:
+        """Hold a lock file (made if need be) against all other processes and threads.
+
+        The lock dies with its process. It is released explicitly, since a child forked meanwhile shares it.
+        """
+        with self.opened(name, os.O_RDWR | os.O_CREAT) as descriptor:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                yield
+            finally:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """What has this name, also a link itself; None if nothing."""
+        try:
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def stat_object(self, name: str) -> os.stat_result:
+        """What is known of an object's file.
+
+        Raises:
+            FileNotFoundError: there is no regular file of this name.
+            OSError: it is a symbolic link (`ELOOP`), as of `os.stat` else.
+        """
+        info = self.stat(name)
+        if info is not None and stat.S_ISLNK(info.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        if info is None or not stat.S_ISREG(info.st_mode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+        return info
+
+    @contextlib.contextmanager
+    def opened_object(self, name: str) -> Iterator[int]:
+        """A descriptor for reading an object; `OSError` as of `stat_object`."""
+        self.stat_object(name)
+        with self.opened(name, os.O_RDONLY) as descriptor:
+            yield descriptor
+
+    def is_directory(self, name: str) -> bool:
+        """Whether a directory has this name."""
+        info = self.stat(name)
+        return info is not None and stat.S_ISDIR(info.st_mode)
+
+    def read_whole(self, name: str) -> bytes | None:
+        """A small file's bytes; None if no regular file has this name."""
+        info = self.stat(name)
+        if info is None or not stat.S_ISREG(info.st_mode):
+            return None
+        try:
+            with os.fdopen(open_file(name, os.O_RDONLY, dir_fd=self.descriptor), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def write_durably(self, name: str, data: bytes) -> None:
+        """Write a file so that it holds, after a crash at any time, what it held before or all of `data`."""
+        unfinished = name + ".tmp"
+        self.remove(unfinished)
+        with self.opened(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as descriptor:
+            write_all(descriptor, memoryview(data), 0)
+            os.fsync(descriptor)
+        self.move(unfinished, self, name)
+
+    def move(self, name: str, to: Directory, new_name: str) -> None:
+        """Rename a file, durably; what has the new name is replaced, a link itself."""
+        os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
+        to.sync()
+
+    def remove(self, name: str) -> bool:
+        """Remove a file; whether it was there."""
+        try:
+            os.unlink(name, dir_fd=self.descriptor)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def sync(self) -> None:
+        """Make the names in it durable, where the file system can."""
+        sync_directory(self.descriptor)
+
+
 @contextlib.contextmanager
-def opened(path: str, flags: int) -> Iterator[int]:
-    """A file descriptor for the time of the block."""
-    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+def opened_directory(root: str, path: str = "", file_mode: int | None = None) -> Iterator[Directory]:
+    """The directory at `path` below a root, for the time of the block; the root itself may be a link.
+
+    Args:
+        path: names with `/` between; empty for the root.
+        file_mode: of files to be created; with it directories that are missing are made, durably.
+
+    Raises:
+        FileNotFoundError: a directory is not there.
+        OSError: a symbolic link is on the way (`ELOOP`); a directory cannot be opened or made.
+    """
+    if len(os.fsencode(f"{root}/{path}")) >= _PATH_MAX:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), path)
+    if file_mode is not None:
+        make_directories(root, directory_mode(file_mode))
+    descriptor = os.open(root, _DIRECTORY)
     try:
-        yield descriptor
+        for name in path.split("/") if path else ():
+            deeper = _opened_below(descriptor, name, file_mode)
+            os.close(descriptor)
+            descriptor = deeper
+        yield Directory(descriptor, FILE_MODE if file_mode is None else file_mode)
     finally:
         os.close(descriptor)
 
 
-@contextlib.contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock file `path` (made if need be) against all other processes and threads.
+def directory_mode(file_mode: int) -> int:
+    """The mode of directories beside files of this mode: whoever may read those may also search these."""
+    return file_mode | (file_mode & 0o444) >> 2
 
-    The lock dies with its process. It is released explicitly, since a child forked meanwhile shares it.
-    """
-    with opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+def _opened_below(above: int, name: str, file_mode: int | None) -> int:
+    while True:
         try:
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
-
-
-@contextlib.contextmanager
-def opened_object(path: str) -> Iterator[int]:
-    """A file descriptor for reading an object; `FileNotFoundError` for whatever is not a regular file."""
-    stat_object(path)
-    with opened(path, os.O_RDONLY) as descriptor:
-        yield descriptor
-
-
-def stat_object(path: str) -> os.stat_result:
-    """What is known of an object's file; `FileNotFoundError` for whatever is not a regular file."""
-    try:
-        info = os.stat(path)
-    except NotADirectoryError as error:
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from error
-    if not stat.S_ISREG(info.st_mode):
-        raise FileNotFoundError(errno.ENOENT, "Not a file", path)
-    return info
+            return os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=above)
+        except FileNotFoundError:
+            if file_mode is None:
+                raise
+        except NotADirectoryError as error:
+            info = Directory(above).stat(name)
+            if info is not None and stat.S_ISLNK(info.st_mode):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from error
+            if file_mode is None:  # nothing can be below
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name) from error
+            raise
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, directory_mode(file_mode), dir_fd=above)
+        sync_directory(above)
 
 
 def write_all(descriptor: int, data: memoryview, offset: int) -> None:
@@ -113,56 +234,3 @@ def write_all(descriptor: int, data: memoryview, offset: int) -> None:
         written = os.pwrite(descriptor, data, offset)
         data = data[written:]
         offset += written
-
-
-def write_durably(path: str, data: bytes) -> None:
-    """Write a file so that it holds, after a crash at any time, what it held before or all of `data`."""
-    unfinished = path + ".tmp"
-    with opened(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
-        write_all(descriptor, memoryview(data), 0)
-        os.fsync(descriptor)
-    os.replace(unfinished, path)
-    sync_directory(os.path.dirname(path))
-
-
-def sync_directory(path: str) -> None:
-    """Make the names in a directory durable, where the file system can."""
-    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-                raise
-
-
-def make_directories(path: str) -> None:
-    """Make a directory and those above it, durably; what is there already is left."""
-    missing = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    for each in reversed(missing):
-        try:
-            os.mkdir(each)
-        except FileExistsError:
-            if not os.path.isdir(each):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), each) from None
-        sync_directory(os.path.dirname(each))
-
-
-def remove(path: str) -> bool:
-    """Remove a file; whether it was there."""
-    try:
-        os.unlink(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
-
-
-def read_whole(path: str) -> bytes | None:
-    """A small file's bytes; None if it is not there."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None

@@ -10,15 +10,15 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from datetime import UTC, datetime
 
-from offload_drivers.local.files import translated
-from offload_drivers.local.paths import is_inside, is_key
+from offload_drivers.local.files import opened_directory, translated
+from offload_drivers.local.paths import is_key
 from offload_hooks import ListedObject
+from offload_hooks.values import utc_time
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+"""It vanished, or is a link."""
 
-_Identity = tuple[int, int]
 _Found = tuple[bytes, str, os.stat_result]
 
 
@@ -34,19 +34,13 @@ def list_keys(root: str, prefix: str, start_after: str) -> Iterator[ListedObject
 
 
 def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[ListedObject]:
-    # An explicit stack: a path may have more directories than Python has frames. Each level has its sorted
-    # names and the identities of the directories above it, so that a link to one of these does not go round
-    # in a circle.
-    if start and not (is_key(start) and is_inside(root, f"{root}/{start}")):
+    # An explicit stack: a path may have more directories than Python has frames.
+    if start and not is_key(start, is_directory=True):
         return
     base = f"{start}/" if start else ""
-    with translated("list", root):
-        above = _identities_above(root, start)
-    if above is None:
-        return
-    levels = [(base, *_sorted_directory(root, base, above, prefix, start_after))]
+    levels = [(base, _sorted_directory(root, base, prefix, start_after))]
     while levels:
-        parent, above, names = levels[-1]
+        parent, names = levels[-1]
         found = next(names, None)
         if found is None:
             levels.pop()
@@ -54,63 +48,41 @@ def _walk(root: str, prefix: bytes, start_after: bytes, start: str) -> Iterator[
         _, name, info = found
         key = parent + name
         if stat.S_ISDIR(info.st_mode):
-            levels.append((key + "/", *_sorted_directory(root, key + "/", above, prefix, start_after)))
+            levels.append((key + "/", _sorted_directory(root, key + "/", prefix, start_after)))
         else:
-            modified_at = datetime.fromtimestamp(info.st_mtime, UTC)
+            modified_at = utc_time(info.st_mtime)
             yield ListedObject(key=key, size_bytes=info.st_size, modified_at=modified_at)
 
 
-def _identities_above(root: str, start: str) -> frozenset[_Identity] | None:
-    """The directories from the root down to the one that `start` is in; None if `start` cannot be listed."""
-    above: set[_Identity] = set()
-    while start:
-        start = start.rpartition("/")[0]
-        try:
-            info = os.stat(f"{root}/{start}")
-        except OSError as error:
-            if error.errno in _NOT_THERE:
-                return None
-            raise
-        identity = (info.st_dev, info.st_ino)
-        if identity in above:
-            return None
-        above.add(identity)
-    return frozenset(above)
-
-
-def _sorted_directory(
-    root: str, base: str, above: frozenset[_Identity], prefix: bytes, start_after: bytes
-) -> tuple[frozenset[_Identity], Iterator[_Found]]:
+def _sorted_directory(root: str, base: str, prefix: bytes, start_after: bytes) -> Iterator[_Found]:
     """The wanted objects and directories in the directory `base` (with its slash; empty for the root)."""
     found: list[_Found] = []
     with translated("list", root, base or None):
         try:
-            path = os.path.join(root, base)
-            here = os.stat(path)
-            identity = (here.st_dev, here.st_ino)
-            if identity in above:
-                return above, iter(())
-            with os.scandir(path) as entries:
+            with (
+                opened_directory(root, base.removesuffix("/")) as here,
+                os.scandir(here.descriptor) as entries,
+            ):
                 for entry in entries:
-                    info = _wanted(root, base, entry, prefix, start_after)
+                    info = _wanted(base, entry, prefix, start_after)
                     if info is not None:
                         slash = "/" if stat.S_ISDIR(info.st_mode) else ""
                         found.append(((entry.name + slash).encode(), entry.name, info))
-        except (FileNotFoundError, NotADirectoryError):
-            return above, iter(())
+        except OSError as error:
+            if error.errno in _NOT_THERE:
+                return iter(())
+            raise
     found.sort(key=lambda each: each[0])
-    return above | {identity}, iter(found)
+    return iter(found)
 
 
-def _wanted(
-    root: str, base: str, entry: os.DirEntry[str], prefix: bytes, start_after: bytes
-) -> os.stat_result | None:
-    """What an entry is, if it is an object or directory to be listed or looked into."""
+def _wanted(base: str, entry: os.DirEntry[str], prefix: bytes, start_after: bytes) -> os.stat_result | None:
+    """What an entry is, if it is an object or directory to be listed or looked into; no link is."""
     key = base + entry.name
-    if not is_key(key):
-        return None
     try:
-        is_directory = entry.is_dir()
+        is_directory = entry.is_dir(follow_symlinks=False)
+        if not is_key(key, is_directory=is_directory):
+            return None
         if is_directory:
             inside = (key + "/").encode()
             wanted = (inside.startswith(prefix) or prefix.startswith(inside)) and (
@@ -118,13 +90,11 @@ def _wanted(
             )
         else:
             wanted = key.encode().startswith(prefix) and key.encode() > start_after
-        if not wanted or (entry.is_symlink() and not is_inside(root, entry.path)):
+        if not wanted:
             return None
-        info = entry.stat()
-    except OSError as error:
-        if error.errno in _NOT_THERE:
-            return None
-        raise
+        info = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
     return info if is_directory or stat.S_ISREG(info.st_mode) else None
 
 

@@ -2,36 +2,43 @@
 
 A key is a relative path with `/` between its parts. Refused with `InvalidKeyError`: an absolute one, a part
 that is empty, `.` or `..`, NUL, a backslash, text that UTF-8 cannot hold, a part that is too long for a
-file's name, the driver's own names (`.offload-uploads` at the root, whatever ends with `.metadata.json`),
-and a path that a symbolic link leads out of the root. Of what cannot be a key nothing is listed, either.
+file's name, and the driver's own names (`.offload-uploads` at the root, whatever ends with `.metadata.json`). Of what
+cannot be a key nothing is listed, either. Symbolic links are `files`' business.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import PurePosixPath
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 from offload_drivers.sidecar import SUFFIX
 from offload_hooks.errors import InvalidKeyError, OptionError
+from offload_hooks.shown_urls import holds_user
 
 STAGING = ".offload-uploads"
-MAX_PART_BYTES = 255 - len(SUFFIX)
+_MODE = re.compile(r"0?6[0246]{2}")
+MAX_DIRECTORY_BYTES = 255
+MAX_NAME_BYTES = MAX_DIRECTORY_BYTES - len(SUFFIX)
 """So that the object's sidecar has a name, too."""
 
 
 def root_from_url(url: str) -> str:
     """The path of a `file:` URL: `file:///a%20b` is `/a b`; `file:a` is `a` in the working directory."""
-    split = urlsplit(url)
-    if split.scheme.lower() != "file" or split.netloc not in ("", "localhost"):
-        raise OptionError(f"not a file URL of this machine: {url!r}", expected="file:///path")
+    scheme, _, rest = url.partition(":")
+    authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", "")
+    path = f"/{path}" if rest.startswith("//") else rest
+    if scheme.lower() != "file" or authority not in ("", "localhost") or holds_user(url):
+        raise OptionError("not a file URL of this machine", expected="file:///path")
     if "?" in url or "#" in url:
         raise OptionError(
-            f"a file URL has no query and no fragment: {url!r}", hint="Write ? as %3F and # as %23."
+            "a file URL has no query and no fragment",
+            hint="Write ? as %3F and # as %23.",
         )
-    path = os.fsdecode(unquote_to_bytes(split.path))
-    if not path:
-        raise OptionError(f"a file URL without a path: {url!r}", expected="file:///path")
+    path = os.fsdecode(unquote_to_bytes(path))
+    if not path or rest in ("//", "//localhost"):
+        raise OptionError("a file URL without a path", expected="file:///path")
     return os.path.abspath(path)
 
 
@@ -49,6 +56,17 @@ def checked_root(root: str | os.PathLike[str]) -> str:
     return os.path.normpath(path)
 
 
+def checked_mode(mode: object) -> int:
+    """The permissions that a text such as `0640` says; the owner must be able to read and write."""
+    if not isinstance(mode, str) or not _MODE.fullmatch(mode):
+        raise OptionError(
+            "the option 'mode' is not what files may have",
+            expected='a text such as "0600" or "0640", in octal, the owner reading and writing',
+            found=repr(mode),
+        )
+    return int(mode, 8)
+
+
 def root_url(root: str) -> str:
     """The `file:` URL of a root."""
     return PurePosixPath(root).as_uri()
@@ -62,9 +80,9 @@ def check_key(key: str) -> None:
         raise InvalidKeyError(f"a key of a local tier must not {fault}", key=shown)
 
 
-def is_key(text: str) -> bool:
-    """Whether `check_key` accepts it."""
-    return _fault(text) is None
+def is_key(text: str, *, is_directory: bool = False) -> bool:
+    """Whether `check_key` accepts it, or keys that begin with this directory."""
+    return _fault(f"{text}/-" if is_directory else text) is None
 
 
 def is_own_name(name: str, at_root: bool) -> bool:
@@ -73,32 +91,11 @@ def is_own_name(name: str, at_root: bool) -> bool:
     return folded.endswith(SUFFIX) or (at_root and folded == STAGING)
 
 
-def path_of(root: str, key: str) -> str:
-    """The path of a key's object, where no symbolic link (its own, neither) leads out of the root."""
+def split_key(key: str) -> tuple[str, str]:
+    """The directory of a key's object below the root, and its name there; `InvalidKeyError` for what is no key."""
     check_key(key)
-    path = f"{root}/{key}"
-    if not is_inside(root, path):
-        raise InvalidKeyError("a symbolic link leads out of the tier's root", key=key)
-    return path
-
-
-def target_of(root: str, key: str) -> str:
-    """The path to put an object at or remove it from: as `path_of`, but not following a link at its end."""
-    check_key(key)
-    path = f"{root}/{key}"
-    if not is_inside(root, os.path.dirname(path)):
-        raise InvalidKeyError("a symbolic link leads out of the tier's root", key=key)
-    return path
-
-
-def is_inside(root: str, path: str) -> bool:
-    """Whether the path, links followed, is the root or under it, and not in the driver's own directory."""
-    real_root = os.path.realpath(root)
-    real = os.path.realpath(path)
-    if real == real_root:
-        return True
-    base = real_root if real_root.endswith("/") else real_root + "/"
-    return real.startswith(base) and real[len(base) :].split("/")[0] != STAGING
+    directory, _, name = key.rpartition("/")
+    return directory, name
 
 
 def _fault(key: str) -> str | None:
@@ -116,6 +113,8 @@ def _fault(key: str) -> str | None:
         return "begin or end with a slash, nor hold an empty part, '.' or '..'"
     if any(is_own_name(part, at_root=not i) for i, part in enumerate(parts)):
         return f"use a name of the driver's own ({STAGING}, *{SUFFIX})"
-    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
-        return f"have a part of more than {MAX_PART_BYTES} bytes"
+    if any(len(part.encode()) > MAX_DIRECTORY_BYTES for part in parts[:-1]):
+        return f"have a part of more than {MAX_DIRECTORY_BYTES} bytes"
+    if len(parts[-1].encode()) > MAX_NAME_BYTES:
+        return f"end with a part of more than {MAX_NAME_BYTES} bytes"
     return None

@@ -16,52 +16,53 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from contextlib import AbstractContextManager
 
-from offload_drivers.local.files import (
-    locked,
-    make_directories,
-    opened,
-    read_whole,
-    remove,
-    write_all,
-    write_durably,
-)
+from offload_drivers.local.files import Directory, opened_directory, write_all
 from offload_drivers.local.paths import STAGING
 from offload_drivers.object_metadata import ObjectMetadata
 from offload_drivers.sidecar import SUFFIX
 from offload_drivers.upload_records import (
     RECORD_SUFFIX,
     check_upload_id,
-    decode_record,
     encode_record,
     gone,
     is_upload_id,
+    listed_key,
     metadata_of,
     new_upload,
 )
 from offload_hooks import StaleUpload, Upload
+from offload_hooks.values import utc_time
 
+LOCK = "lock"
 _HALF = RECORD_SUFFIX + ".tmp"
 """A record that has not got its name yet."""
 
 
 class Staging:
-    """The directory of uploads under one root; raises plain `OSError` for what the file system refuses."""
+    """The directory of uploads under one root; raises plain `OSError` for what the file system refuses.
 
-    def __init__(self, root: str) -> None:
+    Attributes:
+        file_mode: of the tier's files; directories let search whom these let read.
+    """
+
+    def __init__(self, root: str, file_mode: int) -> None:
         self.root = root
-        self.directory = f"{root}/{STAGING}"
-        self.lock = f"{self.directory}/lock"
+        self.file_mode = file_mode
+
+    def opened(self, *, create: bool = False) -> AbstractContextManager[Directory]:
+        """The directory, open; `FileNotFoundError` if it is not there, unless it is to be made."""
+        return opened_directory(self.root, STAGING, self.file_mode if create else None)
 
     def begin(self, key: str, metadata: ObjectMetadata) -> Upload:
         """Make an upload that another process may go on with, also after a crash of this one."""
         upload = new_upload(key)
-        make_directories(self.directory)
         try:
-            write_durably(self._file(upload, RECORD_SUFFIX), encode_record(key, metadata))
-            with opened(self.data(upload), os.O_WRONLY | os.O_CREAT | os.O_EXCL):
-                return upload
+            with self.opened(create=True) as here:
+                here.write_durably(_name(upload, RECORD_SUFFIX), encode_record(key, metadata))
+                with here.opened(self.data(upload), os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+                    return upload
         except OSError:
             self.drop(upload)
             raise
@@ -69,62 +70,71 @@ class Staging:
     def write(self, upload: Upload, data: memoryview, offset: int) -> None:
         """Write bytes at an offset of the staged data; `UploadError` if the upload is gone."""
         try:
-            with opened(self.data(upload), os.O_WRONLY) as descriptor:
+            with self.opened() as here, here.opened(self.data(upload), os.O_WRONLY) as descriptor:
                 write_all(descriptor, data, offset)
         except FileNotFoundError as error:
             raise gone(upload) from error
 
     def metadata(self, upload: Upload) -> ObjectMetadata:
         """The metadata that the upload was begun with; `UploadError` if it is gone or of another key."""
-        return metadata_of(upload, read_whole(self._file(upload, RECORD_SUFFIX)))
+        name = _name(upload, RECORD_SUFFIX)
+        try:
+            with self.opened() as here:
+                record = here.read_whole(name)
+        except FileNotFoundError:
+            record = None
+        return metadata_of(upload, record)
 
     def drop(self, upload: Upload) -> bool:
         """Remove all of an upload; whether there was anything."""
-        if not is_upload_id(upload.upload_id) or not os.path.isdir(self.directory):
+        if not is_upload_id(upload.upload_id):
             return False
-        with locked(self.lock):
-            rests = (".data", SUFFIX, SUFFIX + ".tmp", RECORD_SUFFIX + ".tmp")
-            was_there = [remove(self._file(upload, suffix)) for suffix in rests]
-            return remove(self._file(upload, RECORD_SUFFIX)) or any(was_there)
+        try:
+            with self.opened() as here, here.locked(LOCK):
+                rests = (".data", SUFFIX, SUFFIX + ".tmp", RECORD_SUFFIX + ".tmp")
+                was_there = [here.remove(_name(upload, suffix)) for suffix in rests]
+                return here.remove(_name(upload, RECORD_SUFFIX)) or any(was_there)
+        except FileNotFoundError:  # the directory is not there
+            return False
 
     def uploads(self, prefix: str) -> Iterator[StaleUpload]:
         """All uploads of keys that begin with `prefix`, in order of their ids; without key what a crash left."""
         try:
-            names = sorted(os.listdir(self.directory))
+            with self.opened() as here:
+                yield from self._uploads(here, prefix)
         except FileNotFoundError:
             return
-        for name in names:
+
+    def _uploads(self, here: Directory, prefix: str) -> Iterator[StaleUpload]:
+        for name in sorted(os.listdir(here.descriptor)):
             is_begun = name.endswith(RECORD_SUFFIX)
             upload_id = name.removesuffix(".tmp").removesuffix(RECORD_SUFFIX)
-            path = f"{self.directory}/{name}"
             if not is_upload_id(upload_id) or name not in (
                 f"{upload_id}{RECORD_SUFFIX}",
                 f"{upload_id}{_HALF}",
             ):
                 continue
-            record = read_whole(path)
-            if record is None:
+            record, info = here.read_whole(name), here.stat(name)
+            if record is None or info is None:
                 continue
-            key = decode_record(record, upload_id)[0] if is_begun else ""
-            try:
-                started_at = datetime.fromtimestamp(os.stat(path).st_mtime, UTC)
-            except FileNotFoundError:
-                continue
+            key = listed_key(record, upload_id) if is_begun else ""
+            started_at = utc_time(info.st_mtime)
             if key.startswith(prefix):
                 yield StaleUpload(upload=Upload(key=key, upload_id=upload_id), started_at=started_at)
 
     def data(self, upload: Upload) -> str:
-        """The path of the staged data."""
-        return self._file(upload, ".data")
+        """The name of the staged data."""
+        return _name(upload, ".data")
 
     def sidecar(self, upload: Upload) -> str:
-        """The path of the staged sidecar."""
-        return self._file(upload, SUFFIX)
+        """The name of the staged sidecar."""
+        return _name(upload, SUFFIX)
 
     def replaced(self, key: str) -> str:
-        """The path of the note on the object of this key that is being replaced."""
-        return f"{self.directory}/{hashlib.sha256(key.encode()).hexdigest()[:32]}.replaced"
+        """The name of the note on the object of this key that is being replaced."""
+        return f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.replaced"
 
-    def _file(self, upload: Upload, suffix: str) -> str:
-        check_upload_id(upload)
-        return f"{self.directory}/{upload.upload_id}{suffix}"
+
+def _name(upload: Upload, suffix: str) -> str:
+    check_upload_id(upload)
+    return f"{upload.upload_id}{suffix}"

@@ -17,6 +17,7 @@ from offload_drivers.server_options import (
     check_no_query,
     check_no_user,
     check_one_at_most,
+    check_private,
     proxy_url,
     server_url,
     split_url,
@@ -47,6 +48,7 @@ CLIENTS = ("s3fs", "obstore")
 ENCRYPTIONS = ("AES256", "aws:kms", "aws:kms:dsse")
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}\Z|arn:aws[a-z-]*:s3[a-z-]*:[A-Za-z0-9:/._-]+\Z")
+_REGION = re.compile(r"[A-Za-z0-9-]{0,63}\Z")
 _BUCKET_RULE = "letters, digits, dots, dashes and underscores, or an ARN"
 _OTHER = {
     "anonymous",
@@ -106,7 +108,14 @@ def checked_options(**given: object) -> S3Options:
         raise OptionError(
             "the option 'bucket' is no name of a bucket", expected=_BUCKET_RULE, found=repr(text["bucket"])
         )
+    if not _REGION.match(text["region"]):  # it becomes a part of the server's name
+        raise OptionError(
+            "the option 'region' is no name of a region",
+            expected="letters, digits and dashes",
+            found=repr(text["region"]),
+        )
     text["proxy"] = proxy_url(text["proxy"])
+    check_private(text["sts_endpoint_url"], "credentials of a role are received", text["proxy"])
     options = S3Options(
         **text,
         anonymous=as_flag("anonymous", given["anonymous"] or False),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -17,11 +16,10 @@ from offload_drivers.s3.obstore import make_store
 from offload_drivers.s3.obstore_reads import ObstoreReads
 from offload_drivers.s3.options import S3Options
 from offload_hooks import ByteRange, ReadableBuffer
+from offload_hooks.json_text import whole_number
 
 _AT_ONCE = 32
 """How many of many ranges are on their way at once, so that a far store's latency is paid once for many."""
-
-_TOTAL = re.compile(r"/([0-9]+)\Z")
 
 
 class S3Reads:
@@ -83,12 +81,11 @@ class S3Reads:
 
 def _size_in(refusal: Any) -> int | None:
     told = refusal.get("Error", {}).get("ActualObjectSize", "")
-    if told.isdecimal():
-        return int(told)
+    if (size := whole_number(told)) is not None:
+        return size
     headers = refusal.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     return _size_of(headers.get("content-range", ""))
 
 
 def _size_of(content_range: str) -> int | None:
-    found = _TOTAL.search(content_range)
-    return None if found is None else int(found[1])
+    return whole_number(content_range.rpartition("/")[2])

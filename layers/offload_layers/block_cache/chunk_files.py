@@ -33,6 +33,7 @@ from pathlib import Path
 import xxhash
 
 from offload_hooks.errors import OptionError
+from offload_hooks.private_files import make_directories, open_file
 from offload_layers.block_cache.chunk_names import ChunkName, file_name
 from offload_layers.block_cache.chunk_room import CHUNK_SUFFIX, Room
 
@@ -113,7 +114,7 @@ class ChunkFiles:
 
     def _make_root(self) -> None:
         try:
-            self._root.parent.mkdir(parents=True, exist_ok=True)
+            make_directories(self._root.parent)
             with contextlib.suppress(FileExistsError):
                 self._root.mkdir(0o700)
             info = self._root.lstat()
@@ -172,7 +173,7 @@ def _encoded(identity: bytes, data: bytes) -> list[bytes]:
 def _fill(written: Path, path: Path, parts: list[bytes]) -> None:
     """Fill a file and put it in its place. It is not synced: after a power failure the checksum tells."""
     try:
-        with written.open("r+b", buffering=0) as file:
+        with os.fdopen(open_file(written, os.O_WRONLY), "wb", buffering=0) as file:
             for part in parts:
                 left = memoryview(part)
                 while left:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from offload_core.cli.configured import ConfigFile
 from offload_core.cli.shared import (
     AsJson,
     Debug,
@@ -22,7 +27,9 @@ from offload_core.cli.shared import (
     printable,
     reported,
 )
-from offload_core.doctor import DEFAULT_BYTES, STATUSES, Diagnosis, Status, examine
+from offload_core.configuration import load_configuration
+from offload_core.configuration.loading import FILE_VARIABLE
+from offload_core.doctor import DEFAULT_BYTES, STATUSES, Diagnosis, Finding, Status, examine
 
 _COLORS: dict[Status, str] = {"ok": "green", "warning": "yellow", "failed": "red", "skipped": "dim"}
 
@@ -38,21 +45,25 @@ def doctor(
     driver: Driver = None,
     option: StorageOptions = None,
     layer: Layers = None,
+    config: ConfigFile = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Check that a tier can be reached, written, listed, read and cleaned up, and say what to fix.
 
     Objects are made under a name of their own, and removed again. The exit code is 1 if a check failed. Without
-    --layer the driver is examined as it is, without its default layers.
+    --layer the driver is examined as it is, without its default layers. With --config it is also looked whether other
+    users can get at the files that it names.
     """
     with reported(debug):
+        private = _private_files(config)
         # A layer that tries again would hide what fails now and then, and take minutes over a store that is not there.
         with opened(url, driver, option, layer or []) as tier, err.status("") as status:
             diagnosis = examine(
                 tier.store,
                 read_only=read_only,
                 throughput_bytes=size_bytes,
+                private=private,
                 on_begin=lambda name: status.update(f"checking: {name}"),
             )
         if as_json:
@@ -63,6 +74,16 @@ def doctor(
             raise KeyboardInterrupt
         if diagnosis.has_failed:
             raise typer.Exit(1)
+
+
+def _private_files(config: Path | None) -> Callable[[], Finding] | None:
+    """The look at the files that a configuration names; None without one."""
+    named = config if config is not None else os.environ.get(FILE_VARIABLE)
+    if named is None:
+        return None
+    from offload_core.doctor.exposure import exposure, private_places
+
+    return partial(exposure, private_places(load_configuration(named), Path(named)))
 
 
 def _print(diagnosis: Diagnosis) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -49,5 +48,4 @@ def _readable(reads: Iterable[Callable[[], FilterRecord | None]]) -> list[Filter
 
 def filter_to_json(record: FilterRecord) -> dict[str, Any]:
     """As it is stored; see docs/formats/filter-record.md."""
-    fields: dict[str, Any] = json.loads(record.pack())
-    return fields
+    return record.to_json()

@@ -16,6 +16,7 @@ from offload_core.catalogue import TopicName, open_records, parse_topic
 from offload_core.catalogue.survey import LedgerSurvey
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.cli.json_document import print_streamed
+from offload_core.cli.nothing_found import warn
 from offload_core.cli.progress import count_bar
 from offload_core.cli.shared import (
     AsJson,
@@ -36,7 +37,7 @@ from offload_core.cli.shared import (
 )
 from offload_core.inventory.history import Event, history_of
 from offload_core.metadata import LedgerRecord
-from offload_hooks.errors import UnknownTopicError
+from offload_hooks.errors import FormatError, UnknownTopicError
 
 
 def history(
@@ -64,7 +65,7 @@ def history(
         name = parse_topic(topic)
         given = named(records_option, "the records")
         recorded = [] if records is None else _recorded(tier, records, given, name)
-        audits = list(chain.from_iterable(map(read_audit_log, audit_log or ())))
+        audits = list(chain.from_iterable(read_audit_log(each, wrong=_warn_of) for each in audit_log or ()))
         events = _events(tier, name, prefix, recorded, audits)
         if not events:
             raise UnknownTopicError("nothing is known of this topic", found=name)
@@ -73,6 +74,10 @@ def history(
             print_streamed({"topic": name.full, "events": iter(map(_to_json, shown))})
         else:
             out.print(_table(shown))
+
+
+def _warn_of(line: FormatError) -> None:
+    warn(f"{line}. It is left out")
 
 
 def _recorded(tier: TierReader, source: str, options: dict[str, Any], name: TopicName) -> list[LedgerRecord]:
@@ -89,7 +94,7 @@ def _events(
     audits: Sequence[AuditLine],
 ) -> list[Event]:
     uuids = set(_uuids(recorded))
-    with LedgerSurvey() as survey:
+    with LedgerSurvey(keeps_blocks=False) as survey:
         with count_bar("pairs of objects") as listener:
             survey.fill(
                 tier.store,

@@ -145,7 +145,7 @@ def _inventory(
         with open_records(records, tier.store, tier.options, given) as source:
             yield iter(recorded_ledgers(tier.store, source, prefix=prefix, wanted=wanted, executor=executor))
         return
-    with LedgerSurvey() as survey:
+    with LedgerSurvey(keeps_blocks=False) as survey:
         with count_bar("pairs of objects") as listener:
             survey.fill(tier.store, prefix=prefix, wanted=wanted, executor=executor, listener=listener)
 

@@ -57,7 +57,7 @@ def recorded_state(record: LedgerRecord) -> str:
         state = f"segments: {', '.join(said)}"
     else:
         state = "offloaded" if context.complete else "not complete"
-    return f"{state}; deleted from BookKeeper" if context.bookkeeper_deleted else state
+    return state if record.has_hot_copy else f"{state}; deleted from BookKeeper"
 
 
 def record_to_json(record: LedgerRecord) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def record_to_json(record: LedgerRecord) -> dict[str, Any]:
         "size_bytes": record.info.size,
         "closed": record.info.is_closed,
         "uuid": str(context.uuid) if context and context.uuid else None,
-        "complete": context.complete if context else False,
-        "bookkeeper_deleted": context.bookkeeper_deleted if context else False,
+        "complete": record.is_fully_offloaded,
+        "bookkeeper_deleted": not record.has_hot_copy,
         "driver": _driver_to_json(context.driver) if context else None,
         "segments": [
             {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +24,7 @@ from offload_core.cli.shared import (
     named,
     opened,
     out,
+    output_file,
     printable,
     reported,
     size,
@@ -91,16 +91,9 @@ def report(
 def _replace(path: Path, text: str) -> int:
     """Write a file whole, in the place of one that may be there, or into a pipe or device; the bytes written."""
     data = text.encode()
-    is_replaced = path.is_file() or not path.exists()
-    partial_path = path.with_name(f".{path.name}.partial")
     try:
-        if is_replaced:
-            partial_path.write_bytes(data)
-            partial_path.replace(path)
-        else:
-            path.write_bytes(data)
+        with output_file(path) as file:
+            file.write(data)
     except OSError as error:
-        with suppress(OSError):
-            partial_path.unlink(missing_ok=True)
         raise StoreError("the page cannot be written", key=str(path), found=error.strerror) from error
     return len(data)

@@ -6,6 +6,7 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -33,7 +34,7 @@ from offload_core.export import (
     ParquetOptions,
 )
 from offload_core.scan import DEFAULT_TASK_BYTES
-from offload_hooks.errors import OptionError
+from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
 
 
 @reads_messages
@@ -69,7 +70,10 @@ def export(
     layer: Layers = None,
     debug: Debug = False,
 ) -> None:
-    """Export topics, each message once: what is new since the last time, however that ended."""
+    """Export topics, each message once: what is new since the last time, however that ended.
+
+    One that is ended by a signal before all is exported that was there ends with 130 (Ctrl-C) or 143 (SIGTERM).
+    """
     with reported(debug):
         if not scan.topic and scan.topics_pattern is None:
             raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
@@ -78,12 +82,13 @@ def export(
             executing(master, workers, processes) as executor,
             _bar() as bar,
             _ended_by_signal() as ended,
+            _says_how_to_go_on(),
         ):
             report = tier.export(
                 to,
                 to_options=named(to_option, "the target"),
                 follow_s=interval if follow else None,
-                ended=ended,
+                ended=ended.event,
                 executor=executor,
                 listener=bar,
                 parquet=ParquetOptions(
@@ -95,23 +100,55 @@ def export(
                 **scan.arguments(),
             )
         _say(report)
+        if not report.complete:
+            raise typer.Exit(128 + (ended.number or signal.SIGINT))
 
 
 def _say(report: ExportReport) -> None:
     cut = "" if report.complete else "; stopped before the end, the next export goes on from there"
     err.print(
-        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}", highlight=False
+        f"{report.rows:,} rows in {report.files:,} files, {size(report.size_bytes)}{cut}",
+        highlight=False,
+        soft_wrap=True,
     )
 
 
 @contextlib.contextmanager
-def _ended_by_signal() -> Iterator[threading.Event]:
-    """An event that the first SIGINT or SIGTERM sets; the second one is as always."""
-    ended = threading.Event()
+def _says_how_to_go_on() -> Iterator[None]:
+    """Of an export that fails, also say what became of what it did."""
+    try:
+        yield
+    except (StoreError, FormatError, DataLossError) as error:
+        if not isinstance(error, FileNotFoundError):
+            err.print(
+                "broken off: what was committed stays, the next export goes on from there",
+                highlight=False,
+                soft_wrap=True,
+            )
+        raise
+
+
+@dataclass
+class _Ended:
+    """Set by a signal.
+
+    Attributes:
+        number: the signal's; None as long as there was none.
+    """
+
+    event: threading.Event
+    number: int | None = None
+
+
+@contextlib.contextmanager
+def _ended_by_signal() -> Iterator[_Ended]:
+    """What the first SIGINT or SIGTERM sets; the second one is as always."""
+    ended = _Ended(threading.Event())
     before: dict[int, Any] = {}
 
     def end(number: int, _: object) -> None:
-        ended.set()
+        ended.number = number
+        ended.event.set()
         signal.signal(number, before[number])
         err.print("ending after what is under way; once more to break off", highlight=False)
 

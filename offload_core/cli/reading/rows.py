@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ import pyarrow.parquet as pq
 from rich.table import Table
 from rich.text import Text
 
-from offload_core.cli.shared import err, out, printable
+from offload_core.cli.shared import err, out, output_file, printable
 
 _SHOWN_CHARACTERS = 60
 _CONTROLS = {code: f"\\u{code:04x}" for code in range(0x80, 0xA0)}
@@ -51,26 +49,15 @@ def write_jsonl(batches: Iterable[pa.RecordBatch], output: Path | None) -> None:
             sys.stdout.write(line)
         sys.stdout.flush()
         return
-    with _whole(output) as path, path.open("w", encoding="utf-8") as file:
-        file.writelines(lines)
+    with output_file(output) as file:
+        file.writelines(line.encode() for line in lines)
 
 
 def write_parquet(schema: pa.Schema, batches: Iterable[pa.RecordBatch], output: Path) -> None:
     """Write a Parquet file (zstd)."""
-    with _whole(output) as path, pq.ParquetWriter(path, schema, compression="zstd") as writer:
+    with output_file(output) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
-
-
-@contextmanager
-def _whole(output: Path) -> Iterator[Path]:
-    """A path beside `output` to write to; it takes the name `output` when all went well, and is gone otherwise."""
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
-    try:
-        yield partial
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:

@@ -14,12 +14,15 @@ from offload_core.cli.configured import on_configuration, on_policies
 from offload_core.cli.shared import AsJson, cell, out
 from offload_core.configuration import Configuration
 from offload_core.policy_store import PolicyStore
+from offload_hooks.shown_urls import shown_url
 
 
 @on_configuration
 def show(configuration: Configuration, as_json: AsJson = False) -> None:
     """Show each setting, from the file, the environment and by default; secrets and options are masked."""
     settings = configuration.model_dump(mode="json", exclude={"policies"})
+    if configuration.metadata.url is not None:
+        settings["metadata"]["url"] = shown_url(configuration.metadata.url)
     settings["policies"] = configuration.policies.shown()
     if as_json:
         typer.echo(json.dumps(settings, indent=2))

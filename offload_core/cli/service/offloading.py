@@ -15,16 +15,16 @@ from offload_core.cli.shared import AsJson, err, out, printable
 from offload_core.managed_ledger import (
     Environment,
     TopicOffloads,
+    complete_streamed,
     due_ledgers,
     first_unoffloaded,
     no_tier,
-    request_completion,
     topic_offloads,
     waits_of,
 )
 from offload_core.managed_ledger.streaming.completion_requests import DEFAULT_TIMEOUT_S
 from offload_core.metadata import EntryPosition
-from offload_core.policies import parse_policies, resolve_policies
+from offload_core.policies import EffectivePolicies, parse_policies, resolve_policies
 from offload_core.policy_store import PolicyStore
 
 _LOOKS_S = 0.2
@@ -52,6 +52,9 @@ Lag = Annotated[
 ]
 
 
+Yes = Annotated[bool, typer.Option("--yes", help="Delete them. Without it they are shown.")]
+
+
 def offload(
     environment: Environment,
     policies: PolicyStore,
@@ -62,7 +65,7 @@ def offload(
 ) -> None:
     """Offload a topic's sealed ledgers to the tier that its policies name; of one that is streamed all that there is.
 
-    A topic that is streamed has its segment completed by its owner.
+    A topic that is streamed has its segment completed by its owner, or here where no process has it open.
     """
     name, kept_bytes = parse_topic(topic), parse_size(size_threshold)
     holding = policies.resolve(name).offload
@@ -70,7 +73,7 @@ def offload(
     if driver is None:
         raise no_tier(name)
     if holding.is_streamed:
-        _complete_segment(environment, managed_ledger_of_topic(name), timeout, as_json)
+        _complete_segment(environment, managed_ledger_of_topic(name), holding, timeout, as_json)
         return
     offloads = topic_offloads(environment, managed_ledger_of_topic(name))
     said = {"driver": driver, "threshold_in_bytes": max(kept_bytes, 0)}
@@ -93,25 +96,39 @@ def offload(
 
 
 def delete_hot_copies(
-    environment: Environment, policies: PolicyStore, topic: Topic, lag: Lag = None, as_json: AsJson = False
+    environment: Environment,
+    policies: PolicyStore,
+    topic: Topic,
+    lag: Lag = None,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones."""
+    """Delete hot copies of ledgers that were offloaded, after a look at the cold ones.
+
+    Without --yes it is shown which would be deleted, and the exit code is 1 if there are any. Each deletion stands
+    before in the audit log that the settings name.
+    """
     name = parse_topic(topic)
     lag_s = policies.resolve(name).offload.deletion_lag_s if lag is None else parse_seconds(lag)
-    deleted: list[int] = []
+    found: list[int] = []
     if lag_s is not None and lag_s >= 0:
-        deleted = topic_offloads(environment, managed_ledger_of_topic(name)).delete_hot_copies(lag_s)
+        offloads = topic_offloads(environment, managed_ledger_of_topic(name))
+        found = offloads.delete_hot_copies(lag_s) if yes else offloads.due_hot_copies(lag_s)
     if as_json:
-        out.print_json(data={"deleted": deleted})
-        return
-    for ledger_id in deleted:
-        out.print(f"ledger {ledger_id}: hot copy deleted", highlight=False)
+        out.print_json(data={"deleted": found if yes else [], "would_be_deleted": [] if yes else found})
+    else:
+        for ledger_id in found:
+            out.print(f"ledger {ledger_id}: hot copy {'' if yes else 'would be '}deleted", highlight=False)
+    if found and not yes:
+        raise typer.Exit(1)
 
 
-def _complete_segment(environment: Environment, name: str, timeout_s: float, as_json: bool) -> None:
-    """Have the owner complete its segment, and say how far the topic is offloaded."""
-    with err.status("Waiting for the topic's owner to complete its segment"):
-        info = request_completion(environment.records, name, timeout_s=timeout_s)
+def _complete_segment(
+    environment: Environment, name: str, policies: EffectivePolicies, timeout_s: float, as_json: bool
+) -> None:
+    """Have the owner complete its segment, or do it here if it has none, and report how far the topic is offloaded."""
+    with err.status("Waiting until the topic's segment is complete"):
+        info = complete_streamed(environment, name, policies, timeout_s)
     first, waits_for = first_unoffloaded(info), waits_of(info)
     if as_json:
         waiting = {} if waits_for is None else {"waits_for": waits_for}

@@ -19,8 +19,9 @@ from offload_core.cli.configured import on_policies
 from offload_core.cli.shared import named
 from offload_core.policies import parse_policies, parse_read_priority
 from offload_core.policy_store import LevelPolicies, PolicyStore
-from offload_core.policy_store.level import Part, parse_retention
+from offload_core.policy_store.level import Part, parse_retention, unmasked
 from offload_hooks.errors import OptionError
+from offload_hooks.json_text import read_json
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="tenant/namespace, or a topic.")]
 Said = Annotated[
@@ -82,10 +83,15 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         policies: PolicyStore, name: Name, said: Said = None, file: PoliciesFile = None
     ) -> None:
         """Say these offload policies, and no others."""
-        given = parse_policies(_from_file(file) | named(said, "the policies"))
-        if not given.to_json():
+        texts = _from_file(file) | named(said, "the policies")
+        if not parse_policies(texts).to_json():
             raise OptionError("which policies?", expected="NAME=VALUE or --file")
-        write(policies, name, lambda level: replace(level, offload=given, unknown_offload={}))
+
+        def change(level: LevelPolicies) -> LevelPolicies:
+            given = unmasked(parse_policies(texts).to_json(), level)
+            return replace(level, offload=parse_policies(given), unknown_offload={}, vouched=True)
+
+        write(policies, name, change)
 
     def get_offload_policies(policies: PolicyStore, name: Name) -> None:
         """Show the offload policies that are said here, secrets masked."""
@@ -215,10 +221,7 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
 def _from_file(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
-    try:
-        given = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
-        given = None
+    given = read_json(file.read_bytes(), "a file of policies", error=OptionError, key=str(file))
     if not isinstance(given, dict):
         raise OptionError("a file of policies is no JSON object", key=str(file))
     return given

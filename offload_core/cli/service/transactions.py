@@ -20,6 +20,7 @@ from offload_core.managed_ledger import (
 from offload_core.messages.transaction_id import TransactionId
 from offload_core.metadata import EntryPosition
 from offload_core.policy_store import PolicyStore
+from offload_hooks.errors import OptionError, UnknownTopicError
 
 Topic = Annotated[
     str, typer.Argument(metavar="TOPIC", help="persistent://tenant/namespace/topic, or a partition.")
@@ -29,16 +30,37 @@ Reset = Annotated[
     typer.Option(
         "--reset",
         help="Forget what is persisted, and read the topic from its first entry on: of a topic that had transactions "
-        "before it was opened with them here, or whose snapshot is damaged. Nobody else may have it open.",
+        "before it was opened with them here, or whose snapshot is damaged. Nobody else may have it open. Needs --yes.",
+    ),
+]
+Yes = Annotated[
+    bool,
+    typer.Option(
+        "--yes", help="Do what --reset says. Without it nothing is changed, and the exit code is 1."
     ),
 ]
 
 
 def transactions(
-    environment: Environment, _: PolicyStore, topic: Topic, reset: Reset = False, as_json: AsJson = False
+    environment: Environment,
+    _: PolicyStore,
+    topic: Topic,
+    reset: Reset = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
 ) -> None:
     """How a topic's transactions stand by its snapshot and its sealed ledgers."""
     name = managed_ledger_of_topic(parse_topic(topic))
+    if yes and not reset:
+        raise OptionError("only --reset changes anything", expected="--yes with --reset")
+    if reset and not yes:
+        if environment.records.read(name) is None:
+            raise UnknownTopicError("there is no record of this managed ledger", found=name)
+        if as_json:
+            out.print_json(data={"would_be_reset": True})
+        else:
+            out.print("what is persisted would be forgotten; nothing was changed", highlight=False)
+        raise typer.Exit(1)
     if reset:
         if environment.records.read(name) is not None:
             environment.snapshots.reset(name)

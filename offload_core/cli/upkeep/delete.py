@@ -166,7 +166,11 @@ def _was_deleted(what: str, log: Path | None) -> bool:
     if log is None or not log.exists():
         return False
     wants = _wanted(what)
-    names = {line.managed_ledger for line in read_audit_log(log) if line.managed_ledger is not None}
+    names = {
+        line.managed_ledger
+        for line in read_audit_log(log, wrong=lambda _: None)
+        if line.managed_ledger is not None
+    }
     return wants is not None and any(wants(topic_of_managed_ledger(name)) for name in names)
 
 

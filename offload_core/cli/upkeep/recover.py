@@ -46,12 +46,14 @@ from offload_core.recover import (
     recover_records,
 )
 from offload_hooks.errors import OptionError
+from offload_hooks.metadata_stores import WritableMetadataStore
 
 _SAID = {
     Outcome.NEW: "{}written",
     Outcome.SAME: "there already",
     Outcome.OTHER: "another record is there, and stays",
     Outcome.NONE: "no record",
+    Outcome.GONE: "not written: objects of it were deleted meanwhile; call it again",
 }
 
 
@@ -105,7 +107,7 @@ def recover(
         log = audit_of(yes, audit_log)
         seen = Seen.of_names(topic)
         wanted = topics_wanted([parse_topic(each) for each in topic or ()])
-        store = None if into is None else open_metadata_store(into, named(into_option, "the metadata store"))
+        store = None if into is None else _opened(into, named(into_option, "the metadata store"), creates=yes)
         is_left = False
         greatest = -1
 
@@ -153,8 +155,18 @@ def recover(
             raise typer.Exit(1)
 
 
+def _opened(into: str, options: dict[str, Any], *, creates: bool) -> WritableMetadataStore | None:
+    """The metadata store; None for one that is yet to be created, and is not by a dry run."""
+    if creates or "create" not in options:
+        return open_metadata_store(into, options)
+    try:
+        return open_metadata_store(into, {name: options[name] for name in options if name != "create"})
+    except FileNotFoundError:
+        return None
+
+
 def _leaves_something(recovered: Recovered) -> bool:
-    return recovered.outcome is Outcome.OTHER or any(
+    return recovered.outcome in (Outcome.OTHER, Outcome.GONE) or any(
         fact.what.leaves_something for fact in recovered.rebuilt.unknown
     )
 

@@ -173,15 +173,32 @@ def delete(
             chosen = judge_tier(tier.store, reads, prefix=prefix, topics=wanted)
             done: list[Judged] = []
             try:
-                if log is not None:
-                    delete_judged(tier.store, chosen, log, allowed=allowed, listener=done.append)
+                if log is not None and records is not None:
+                    given = named(records_option, "the records")
+                    with open_records(records, tier.store, tier.options, given) as now:
+                        delete_judged(
+                            tier.store,
+                            chosen,
+                            log,
+                            allowed=allowed,
+                            read_again=now.read,
+                            listener=done.append,
+                        )
             finally:
                 _show(chosen, done if yes else None, allowed, freed, as_json=as_json)
+        changed = sum(allowed.allows(each.verdict) for each in chosen) - len(done) if yes else 0
+        if changed:
+            err.print(
+                f"{changed} objects stay, as their records have changed meanwhile: call it again",
+                style="yellow",
+                highlight=False,
+                soft_wrap=True,
+            )
         would_act = not yes and (
             any(allowed.allows(each.verdict) for each in chosen)
             or any(each.ledger_ids for each in freed.values())
         )
-        if would_act or any(allowed.leaves(each.verdict) for each in chosen):
+        if changed or would_act or any(allowed.leaves(each.verdict) for each in chosen):
             raise typer.Exit(1)
 
 

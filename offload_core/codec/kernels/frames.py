@@ -1,12 +1,12 @@
 """Compiled walks over the entry frames of a block; the twin is `offload_core.codec.frames`.
 
-A kernel never raises. It stops at the first frame that is not right and answers its position with `BAD_FRAME`;
-the twin then names the fault. Every length is checked against the block before it is used.
+At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position with
+`BAD_FRAME`; the twin then names the fault. Every length is checked against the block before it is used.
+Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import (
@@ -17,6 +17,7 @@ from offload_core.codec.kernels.intrinsics import (
     store_i32,
     store_i64,
 )
+from offload_core.kernel import kernel
 
 ALL_READ = 1
 """The walk came to the block's end, or to its padding, which is right."""
@@ -27,14 +28,33 @@ BAD_FRAME = 2
 CUT_OFF = 3
 """What stands at the answered position goes on behind the window."""
 
+INT32_MAX = 2**31 - 1
+
 _FRAME = 12
 _PADDING = np.uint32(0xFEDCDEAD)
 _PADDING_BYTES = (0xFE, 0xDC, 0xDE, 0xAD)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
+def are_borders(borders, first, last, size):
+    """Whether `borders[first]` … `borders[last]` ascend, from 0 on at least, to `size` at most.
+
+    Bounds: reads as many as it says, if 0 ≤ `first` ≤ `last` < the length of `borders`; else it answers False.
+    """
+    if not 0 <= first <= last < len(borders) or borders[first] < 0 or borders[last] > size:
+        return False
+    right = True
+    for i in range(first, last):
+        right &= borders[i] <= borders[i + 1]
+    return right
+
+
+@kernel
 def _padding_is_right(block, position, end):
-    """True when the padding pattern fills `block[position:end]`, from its own start."""
+    """True when the padding pattern fills `block[position:end]`, from its own start.
+
+    Bounds: reads bytes `position` … `end` − 1, which the caller has checked.
+    """
     start = position
     while end - position >= 4:
         if load_u32(block, position) != _PADDING:
@@ -47,12 +67,13 @@ def _padding_is_right(block, position, end):
     return True
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@kernel(inline=True)
 def _frame_length(block, position, end, block_end, next_entry_id, gaps):
     """Length of the entry framed at `position` of a window that ends at `end`, in a block that ends at `block_end`.
 
     Its id is `next_entry_id`, or with `gaps` at least that. Else minus a status: the block's end or right padding, a
     bad frame, or a frame or padding that is cut off.
+    Bounds: reads from `position` ≥ 0 on, which the caller has checked, a head only if 12 bytes are left before `end`.
     """
     remaining = end - position
     if remaining >= _FRAME:
@@ -71,14 +92,17 @@ def _frame_length(block, position, end, block_end, next_entry_id, gaps):
     return np.int64(-BAD_FRAME)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _number(entry_ids, first, count):
-    """The ids of consecutive entries: apart from the walk, where it costs next to nothing."""
+    """The ids of consecutive entries: apart from the walk, where it costs next to nothing.
+
+    Bounds: writes `count` ids, for which the caller has checked the room.
+    """
     for i in range(count):
         entry_ids[i] = first + i
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def find_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, byte_room, entry_ids, offsets, lengths
 ):
@@ -88,11 +112,16 @@ def find_entries(
     `block` uint8, a window that begins in the block, which ends at `block_end` of it; `entry_ids`, `offsets` and
     `lengths`: int64 (outputs). Answers (status, position, the least id that can come next, count); `OUT_OF_ROOM` also
     if the next entry is not below `stop_entry_id`, which is then the least id.
+    Bounds: `count` < `room`, the least of the outputs' lengths; a payload lies in `block`, by `_frame_length`.
     """
+    if position < 0:
+        raise IndexError("a walk begins before its window")
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
-    room = len(entry_ids) if gaps else min(len(entry_ids), stop_entry_id - next_entry_id)
+    room = min(len(entry_ids), len(offsets), len(lengths))
+    if not gaps:
+        room = min(room, stop_entry_id - next_entry_id)
     first = next_entry_id
     status = OUT_OF_ROOM
     while count < room and (not gaps or next_entry_id < stop_entry_id):
@@ -120,7 +149,7 @@ def find_entries(
     return status, position, next_entry_id, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def copy_entries(
     block, position, block_end, next_entry_id, stop_entry_id, gaps, values, value_offsets, entry_ids
 ):
@@ -128,11 +157,18 @@ def copy_entries(
 
     As many as fit `entry_ids` (int64) and `values` (uint8); `value_offsets` int32, one more (outputs). Other arguments
     and the answer as of `find_entries`.
+    Bounds: `count` < `room`, the lesser of the outputs' lengths; a payload lies in `block`, by `_frame_length`, and
+    ends in `values` before `value_room`, which an int32 can hold.
     """
+    if position < 0 or len(value_offsets) < 1:
+        raise IndexError("a walk begins before its window, or has no room for offsets")
     count = 0
     used = np.int64(0)
     end = np.int64(len(block))
-    room = len(entry_ids) if gaps else min(len(entry_ids), stop_entry_id - next_entry_id)
+    value_room = min(len(values), INT32_MAX)
+    room = min(len(entry_ids), len(value_offsets) - 1)
+    if not gaps:
+        room = min(room, stop_entry_id - next_entry_id)
     first = next_entry_id
     status = OUT_OF_ROOM
     value_offsets[0] = 0
@@ -146,7 +182,7 @@ def copy_entries(
             if entry_id >= stop_entry_id:
                 next_entry_id = stop_entry_id
                 break
-        if used + length > len(values):
+        if used + length > value_room:
             break
         if gaps:
             entry_ids[count] = next_entry_id = entry_id
@@ -161,15 +197,19 @@ def copy_entries(
     return status, position, next_entry_id, count
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def frame_entries(values, value_offsets, entry_ids, first, last, block, position):
     """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
 
-    `values` uint8 with the payloads behind one another, `value_offsets` and `entry_ids` (of each of them) int64. The
-    caller has checked the room.
+    `values` uint8 with the payloads behind one another, `value_offsets` and `entry_ids` (of each of them) int64.
+    Bounds: payloads lie in `values`, by `are_borders`; each frame is checked against what is left of `block`.
     """
+    if position < 0 or last > len(entry_ids) or not are_borders(value_offsets, first, last, len(values)):
+        raise IndexError("entries to be framed do not fit their payloads")
     for i in range(first, last):
-        length = value_offsets[i + 1] - value_offsets[i]
+        length = np.int64(value_offsets[i + 1]) - np.int64(value_offsets[i])
+        if length > min(len(block) - position - _FRAME, INT32_MAX):
+            raise IndexError("a block has no room for a frame")
         store_i32(block, position, np.int32(length))
         store_i64(block, position + 4, entry_ids[i])
         copy_bytes(block, position + _FRAME, values, value_offsets[i], length)
@@ -177,9 +217,14 @@ def frame_entries(values, value_offsets, entry_ids, first, last, block, position
     return position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def fill_padding(block, position, end):
-    """Fill `block[position:end]` with the padding pattern from its own start."""
+    """Fill `block[position:end]` with the padding pattern from its own start.
+
+    Bounds: 0 ≤ `position` ≤ `end` ≤ the block's length.
+    """
+    if not 0 <= position <= end <= len(block):
+        raise IndexError("padding does not fit its block")
     while end - position >= 4:
         store_i32(block, position, np.int32(-19079507))
         position += 4

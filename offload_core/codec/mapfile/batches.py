@@ -12,9 +12,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.codec.c_functions import Decompressor, inflate_address
 from offload_core.codec.kernels import frames
 from offload_core.codec.kernels import mapfile as kernels
+from offload_core.codec.kernels.c_functions import Decompressor, inflate_address
 from offload_core.codec.mapfile.fields import FieldReader
 from offload_core.codec.mapfile.header import FileCompression, SequenceHeader
 from offload_core.codec.mapfile.records import RECORD_HEAD_BYTES, open_value, walk_records

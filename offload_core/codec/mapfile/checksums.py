@@ -13,8 +13,8 @@ import numpy as np
 from isal import isal_zlib
 
 from offload_core.codec.byte_arrays import Bytes, read_only
-from offload_core.codec.c_functions import crc32_address
 from offload_core.codec.kernels import mapfile as kernels
+from offload_core.codec.kernels.c_functions import crc32_address
 from offload_core.codec.mapfile.fields import Buffer
 from offload_hooks.errors import BadLengthError, BadMagicError, ChecksumError, TruncatedError
 

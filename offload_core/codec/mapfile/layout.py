@@ -7,9 +7,11 @@ docs/formats/mapfile.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from offload_core.codec.index import IndexedBlock, LedgerIndex, ObjectIndex
+import numpy as np
+
+from offload_core.codec.index import BlockTable, IndexedBlock, LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from offload_core.codec.mapfile.fields import Buffer, CutOffError, FieldReader
 from offload_core.codec.mapfile.header import (
@@ -19,7 +21,7 @@ from offload_core.codec.mapfile.header import (
     SequenceHeader,
     parse_header,
 )
-from offload_core.codec.mapfile.index_file import IndexRecord, parse_index_file
+from offload_core.codec.mapfile.index_file import IndexFile, parse_index_file
 from offload_core.codec.mapfile.records import LENGTH_BYTES, RECORD_HEAD_BYTES, open_value, walk_records
 from offload_core.codec.mapfile.sync_blocks import read_sync_block
 from offload_core.codec.mapfile.zlib_streams import Inflater, inflate
@@ -32,6 +34,8 @@ METADATA_KEY = -1
 STRETCH_BYTES = 1 << 20
 
 MAX_METADATA_BYTES = 1 << 18
+
+_GREATEST = 2**63 - 1
 
 _DEFLATED_ROOM = 4096
 """What a little deflated data may need more than it inflates to."""
@@ -51,12 +55,13 @@ def parse_mapfile(
     header = parse_header(data, BYTES_WRITABLE, end=data_length)
     with placed(offset=header.length, ledger_id=ledger_id):
         metadata = parse_ledger_metadata(_first_value(data, header, data_length))
-        if metadata.last_entry_id is None:
-            raise MetadataError("the metadata of an offloaded ledger has no last entry")
+        last = metadata.last_entry_id
+        if last is None or last == _GREATEST:
+            raise MetadataError("the metadata of an offloaded ledger has no last entry", found=last)
     with placed(ledger_id=ledger_id):
         records = parse_index_file(index, data_length // RECORD_HEAD_BYTES)
         _check_ends(records, header, data_length, metadata)
-        blocks = tuple(_stretches(records, header, data_length, metadata.last_entry_id + 1, stretch_bytes))
+        blocks = BlockTable.of(_stretches(records, header, data_length, last + 1, stretch_bytes))
     return ObjectIndex(
         object_format=ObjectFormat.MAPFILE,
         data_length=data_length,
@@ -108,29 +113,30 @@ def _check_first(key: int) -> None:
 
 
 def _check_ends(
-    records: Sequence[IndexRecord], header: SequenceHeader, data_length: int, metadata: LedgerMetadata
+    records: IndexFile, header: SequenceHeader, data_length: int, metadata: LedgerMetadata
 ) -> None:
     """The index begins with the first record of the data file, and ends inside of file and ledger."""
-    if not records:
+    if not len(records.keys):
         raise BadLengthError("an index has no record", expected="1 or more", found=0)
-    if records[0] != (METADATA_KEY, header.length):
+    first, last_record = ((int(records.keys[at]), int(records.positions[at])) for at in (0, -1))
+    if first != (METADATA_KEY, header.length):
         raise IndexMismatchError(
             "an index does not begin with its data file's first record",
             expected=f"key {METADATA_KEY} at byte {header.length}",
-            found=f"key {records[0].key} at byte {records[0].position}",
+            found=f"key {first[0]} at byte {first[1]}",
         )
     last = metadata.last_entry_id
-    if records[-1].position >= data_length or last is None or records[-1].key > last:
+    if last_record[1] >= data_length or last is None or last_record[0] > last:
         raise IndexMismatchError(
             "an index goes on behind its data file or ledger",
-            entry_id=records[-1].key,
+            entry_id=last_record[0],
             expected=f"at most entry {last}, below byte {data_length}",
-            found=f"entry {records[-1].key} at byte {records[-1].position}",
+            found=f"entry {last_record[0]} at byte {last_record[1]}",
         )
 
 
 def _stretches(
-    records: Sequence[IndexRecord],
+    records: IndexFile,
     header: SequenceHeader,
     data_length: int,
     end_entry_id: int,
@@ -141,20 +147,20 @@ def _stretches(
     Over a block-compressed file the index tells where the block begins that holds a key, but not with which key it
     begins: the first entry of such a stretch is then the least that it can be, its end the most. Neighbours overlap.
     """
-    begins = [0]
-    for i in range(1, len(records)):
-        if records[i].position - (records[begins[-1]].position if begins[-1] else 0) >= stretch_bytes:
-            begins.append(i)
+    begins, reached = [0], stretch_bytes
+    while (at := max(int(np.searchsorted(records.positions, reached)), begins[-1] + 1)) < len(records.keys):
+        begins.append(at)
+        reached = int(records.positions[at]) + stretch_bytes
     for number, (i, following) in enumerate(zip(begins, [*begins[1:], None], strict=True), start=1):
-        offset = records[i].position if i else 0
-        end = data_length if following is None else records[following].position
+        offset = int(records.positions[i]) if i else 0
+        end = data_length if following is None else int(records.positions[following])
         if not i:
             first = 0
         elif header.compression is FileCompression.BLOCK:
-            first = records[i - 1].key + 1
+            first = int(records.keys[i - 1]) + 1
         else:
-            first = records[i].key
-        end_of_stretch = end_entry_id if following is None else records[following].key
+            first = int(records.keys[i])
+        end_of_stretch = end_entry_id if following is None else int(records.keys[following])
         if end_of_stretch <= first:
             raise EntryOrderError(
                 "a stretch between two positions of an index has no entry",

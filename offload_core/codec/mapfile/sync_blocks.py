@@ -19,6 +19,9 @@ from offload_hooks.errors import BadLengthError, BadMagicError, placed
 
 Longs = npt.NDArray[np.int64]
 
+MOST_RECORDS = 1 << 23
+"""A block of more is refused. Hadoop ends a block at 1 MB of keys and values, which has room for 83,000."""
+
 MOST_VINT_BYTES = 5
 """Of a length."""
 
@@ -40,8 +43,17 @@ class SyncBlock:
     values_place: int
 
 
-def read_sync_block(reader: FieldReader, sync: bytes, previous_key: int, *, whole: bool = True) -> SyncBlock:
+def read_sync_block(
+    reader: FieldReader,
+    sync: bytes,
+    previous_key: int,
+    *,
+    whole: bool = True,
+    most_records: int = MOST_RECORDS,
+) -> SyncBlock:
     """The block at the reader's position; `whole=False` is content with what the window has of the values.
+
+    A block of more than `most_records` is refused before anything of it is inflated.
 
     Raises:
         CutOffError: it goes on behind the window.
@@ -58,11 +70,12 @@ def read_sync_block(reader: FieldReader, sync: bytes, previous_key: int, *, whol
     count = reader.vint("a block's number of records")
     key_lengths_place = reader.place
     packed_key_lengths = reader.counted("a block's key lengths")
-    if not 0 < count <= len(packed_key_lengths) * MOST_PER_BYTE:
+    most = min(len(packed_key_lengths) * MOST_PER_BYTE, most_records)
+    if not 0 < count <= most:
         raise BadLengthError(
             "a block cannot have so many records",
             offset=place,
-            expected=f"1 to {len(packed_key_lengths) * MOST_PER_BYTE} in {len(packed_key_lengths)} bytes",
+            expected=f"1 to {most} in {len(packed_key_lengths)} bytes",
             found=count,
         )
     with placed(offset=key_lengths_place):

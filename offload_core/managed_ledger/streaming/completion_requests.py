@@ -75,23 +75,25 @@ def request_completion(
 
     Raises:
         UnknownTopicError: there is no such managed ledger.
-        OptionError: nobody has it open.
+        OptionError: nobody has it open, or not any more.
         StoreTimeoutError: no answer came in time; what is appended stays safe, and it can be asked again.
     """
     mark, until = uuid4().hex, time.monotonic() + timeout_s
+    withdraw = partial(without_requests, marks=[mark])
 
     def request(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-        if get_property(info, OWNER_PROPERTY) is None:
-            raise OptionError(
-                f"nobody has {name} open, who could complete its segment",
-                hint="It is completed by whoever opens the topic next.",
-            )
+        _check_open(info, name)
         return with_request(info, mark)
 
     info = records.update(name, request).info
     while mark in requests_of(info):
+        try:
+            _check_open(info, name)  # its owner may have closed it meanwhile
+        except OptionError:
+            records.update(name, withdraw)
+            raise
         if time.monotonic() >= until:
-            records.update(name, partial(without_requests, marks=[mark]))
+            records.update(name, withdraw)
             raise StoreTimeoutError(
                 f"the owner of {name} did not complete its segment in time",
                 expected=f"an answer within {timeout_s:g} s",
@@ -103,6 +105,14 @@ def request_completion(
             raise UnknownTopicError("the topic was deleted meanwhile", found=name)
         info = known.info
     return info
+
+
+def _check_open(info: ManagedLedgerInfo, name: str) -> None:
+    if get_property(info, OWNER_PROPERTY) is None:
+        raise OptionError(
+            f"nobody has {name} open, who could complete its segment",
+            hint="It is completed by whoever opens the topic next.",
+        )
 
 
 def _with_requests(info: ManagedLedgerInfo, marks: Collection[str]) -> ManagedLedgerInfo:

@@ -75,7 +75,7 @@ def takes_segment(ledger: LedgerRecord, uuid: UUID | None = None) -> bool:
     context = ledger.context
     if context is None or (uuid is not None and share_of(ledger, uuid) is not None):
         return True
-    return context.uuid is None and not context.bookkeeper_deleted
+    return context.uuid is None and ledger.has_hot_copy
 
 
 def stop_in(ledger_id: int, stop: int, bound: EntryPosition | None) -> int:

@@ -1,20 +1,22 @@
 """From entries to one table column per message: batches are taken apart, markers and compacted-out messages left out.
 
 The value of an entry lies in the block, or, once decompressed, in the scratch buffer (`scratch_offsets[i]` ≥ 0).
+Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import load_i32
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.fields import (
     E_BATCH_SIZE,
     E_CHUNKS,
     E_COMPRESSION,
     E_ENCRYPTION_KEYS,
     E_EVENT_TIME,
+    E_FIELDS,
     E_FLAGS,
     E_KEY,
     E_KEY_LENGTH,
@@ -35,6 +37,7 @@ from offload_core.messages.kernels.fields import (
     M_BATCH_INDEX,
     M_ENTRY,
     M_EVENT_TIME,
+    M_FIELDS,
     M_FLAGS,
     M_KEY,
     M_KEY_LENGTH,
@@ -60,13 +63,16 @@ LEAST_MESSAGE_BYTES = 6
 """What a message of a batch takes at least: its metadata's length, and the required `payload_size`."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def survey_entries(entries, sizes, compressed, raw):
     """What is to be done with each entry: its payload's size as it will be read, whether to decompress or pass it on.
 
     `entries` int64 table; `sizes` int64, `compressed` and `raw` (`READ` or `PASS_ON`) uint8 (outputs). Answers how many
     are encrypted, chunks, of transactions (markers as well), and compressed.
+    Bounds: the outputs have as many as `entries`, whose rows have `E_FIELDS`.
     """
+    if len(entries) > min(len(sizes), len(compressed), len(raw)) or entries.shape[1] < E_FIELDS:
+        raise IndexError("entries do not fit the output")
     encrypted = chunks = transactional = packed = 0
     for i in range(len(entries)):
         entry = entries[i]
@@ -83,21 +89,30 @@ def survey_entries(entries, sizes, compressed, raw):
     return encrypted, chunks, transactional, packed
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def message_room(entries, first, last, sizes, raw):
-    """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for."""
+    """How many messages the entries `first` … `last` − 1 can have: never more than their bytes have room for.
+
+    Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths.
+    """
+    if not 0 <= first <= last <= min(len(entries), len(sizes), len(raw)) or entries.shape[1] < E_FIELDS:
+        raise IndexError("no such entries")
     room = np.int64(0)
     for i in range(first, last):
         declared = entries[i, E_BATCH_SIZE]
-        room += 1 if raw[i] != READ or declared < 0 else min(declared, sizes[i] // LEAST_MESSAGE_BYTES)
+        if raw[i] != READ or declared < 0:
+            room += 1
+        else:
+            room += max(min(declared, sizes[i] // LEAST_MESSAGE_BYTES), 0)
     return room
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_single(data, position, end, table, at):
     """Fill column `at` from a `SingleMessageMetadata`.
 
     Answers (payload size, compacted out); the size is −1 if something is not right.
+    Bounds: `data[position:end]` and column `at`, which the callers have checked; rows by their names, below `M_FIELDS`.
     """
     size = np.int64(-1)
     compacted_out = False
@@ -142,9 +157,13 @@ def _read_single(data, position, end, table, at):
     return size, compacted_out
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table, count):
-    """Columns for the `size` messages in `data[position:end]`; answers the new count, −1 if the batch is not right."""
+    """Columns for the `size` messages in `data[position:end]`; answers the new count, −1 if the batch is not right.
+
+    Bounds: `read_messages` has checked the place in `data`, and that `table` has `size` columns from `count` on; each
+    length is checked against `end`.
+    """
     for i in range(size):
         if end - position < 4:
             return np.int64(-1)
@@ -172,9 +191,12 @@ def _read_batch(data, position, end, size, entry, base_flags, sequence_id, table
     return count if position == end else np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_whole(entry, index, offset, length, flags, table, at):
-    """The column of an entry that is one message: not batched, or passed on raw."""
+    """The column of an entry that is one message: not batched, or passed on raw.
+
+    Bounds: column `at`, which `read_messages` has checked.
+    """
     table[M_ENTRY, at] = index
     table[M_VALUE, at] = offset
     table[M_VALUE_LENGTH, at] = -1 if entry[E_FLAGS] & NULL_VALUE else length
@@ -191,14 +213,20 @@ def _set_whole(entry, index, offset, length, flags, table, at):
     table[M_FLAGS, at] = entry[E_FLAGS] | flags
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, raw, table):
     """Columns for the messages of the entries `first` … `last` − 1; answers (count, the entry that is not right or −1).
 
     `entries` int64 table; per entry `scratch_offsets` int64 (−1: the payload is in `block`), `sizes` int64, the bytes
     of its payload as it is read, and `raw` uint8, `READ`, `PASS_ON` as it is, or `LEAVE_OUT`; `table` the output:
     `M_FIELDS` × messages, with room for all that the batches can hold.
+    Bounds: 0 ≤ `first` ≤ `last` ≤ the arrays' lengths. An entry for whose messages `table` has no columns
+    left is not right, nor is one whose payload is not in `block` or `scratch`.
     """
+    if not 0 <= first <= last <= min(len(entries), len(scratch_offsets), len(sizes), len(raw)):
+        raise IndexError("no such entries")
+    if entries.shape[1] < E_FIELDS or table.shape[0] < M_FIELDS:
+        raise IndexError("a table is too narrow")
     count = np.int64(0)
     for i in range(first, last):
         entry = entries[i]
@@ -207,13 +235,18 @@ def read_messages(block, scratch, entries, first, last, scratch_offsets, sizes, 
         in_scratch = scratch_offsets[i] >= 0
         offset = scratch_offsets[i] if in_scratch else entry[E_PAYLOAD]
         length = sizes[i] if in_scratch else entry[E_PAYLOAD_LENGTH]
+        held = len(scratch) if in_scratch else len(block)
+        if (offset < 0) | (length < 0) | (length > held - offset):  # with `or` it takes three times as long
+            return count, i
         size = entry[E_BATCH_SIZE]
         if raw[i] == PASS_ON or size < 0:
+            if count == table.shape[1]:
+                return count, i
             flags = (VALUE_IN_SCRATCH if in_scratch else 0) | (VALUE_IS_RAW if raw[i] == PASS_ON else 0)
             _set_whole(entry, i, offset, length, flags, table, count)
             count += 1
             continue
-        if size * LEAST_MESSAGE_BYTES > length or count + size > table.shape[1]:
+        if size > min(length // LEAST_MESSAGE_BYTES, table.shape[1] - count):
             return count, i
         flags = VALUE_IN_SCRATCH | METADATA_IN_SCRATCH if in_scratch else 0
         data = scratch if in_scratch else block

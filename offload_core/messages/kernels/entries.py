@@ -1,14 +1,15 @@
 """From entries' payloads to one table row per entry: broker metadata, checksum, message metadata, place of the payload.
 
-Source of the layout: docs/formats/entry.md. A kernel never raises: it stops at the first entry that is not right.
+Source of the layout: docs/formats/entry.md. At an entry that is not right a kernel does not raise: it stops there.
+Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import address_of, call_checksum, load_i32, load_u32
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.fields import (
     E_BATCH_SIZE,
     E_BROKER_INDEX,
@@ -24,6 +25,7 @@ from offload_core.messages.kernels.fields import (
     E_ENCRYPTION_PARAM,
     E_ENCRYPTION_PARAM_LENGTH,
     E_EVENT_TIME,
+    E_FIELDS,
     E_FLAGS,
     E_KEY,
     E_KEY_LENGTH,
@@ -60,7 +62,7 @@ _CHECKSUM_MAGIC = np.uint32(0x0E01)
 _ABSENT = np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_broker_metadata(data, position, end, row):
     while position < end:
         tag, position = read_varint(data, position, end)
@@ -76,9 +78,13 @@ def _read_broker_metadata(data, position, end, row):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_number(row, field, value):
-    """Store a varint field of `MessageMetadata`; False if the field is none of those kept."""
+    """Store a varint field of `MessageMetadata`, if it is one of those kept.
+
+    Bounds: of `row`, here and in the functions below: fields by their names, all below `E_FIELDS`, which `read_entry`
+    has checked.
+    """
     if field == 2:
         row[E_SEQUENCE_ID] = value
     elif field == 3:
@@ -110,7 +116,7 @@ def _set_number(row, field, value):
         row[E_FLAGS] = row[E_FLAGS] | flag if value else row[E_FLAGS] & ~flag
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _set_span(row, field, offset, length):
     """Store a length-delimited field of `MessageMetadata`."""
     if field == 1:
@@ -137,7 +143,7 @@ def _set_span(row, field, offset, length):
         row[E_UUID], row[E_UUID_LENGTH] = offset, length
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_message_metadata(data, position, end, row):
     seen = 0
     while position < end:
@@ -167,12 +173,17 @@ def _read_message_metadata(data, position, end, row):
     return seen & 0b1110 == 0b1110
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_entry(data, position, end, checksum, row):
     """Fill `row` from the entry in `data[position:end]`; False if it is not right.
 
     `checksum` is the address of a C function of CRC-32C, 0 to leave checksums alone.
+    Bounds: an entry that is not in `data` is not right; each length in it is checked against `end`.
     """
+    if len(row) < E_FIELDS:
+        raise IndexError("a table's rows are too short")
+    if not 0 <= position <= end <= len(data):
+        return False
     row[:] = 0
     for field in (
         E_UNCOMPRESSED_SIZE, E_BATCH_SIZE, E_KEY_LENGTH, E_ORDERING_KEY_LENGTH, E_SCHEMA_VERSION_LENGTH,
@@ -193,7 +204,9 @@ def read_entry(data, position, end, checksum, row):
         stored = load_u32(data, position + 2)
         position += 6
         if checksum != 0:
-            found = call_checksum(checksum, np.uint32(0), address_of(data, position), end - position)
+            found = call_checksum(
+                checksum, np.uint32(0), address_of(data, position, end - position), end - position
+            )
             if found != stored:
                 return False
     if end - position < 4:
@@ -209,9 +222,14 @@ def read_entry(data, position, end, checksum, row):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_entries(data, offsets, lengths, count, checksum, table):
-    """Fill one row of `table` (int64, `E_FIELDS` wide) per entry; answers how many are right before the first wrong."""
+    """Fill one row of `table` (int64, `E_FIELDS` wide) per entry; answers how many are right before the first wrong.
+
+    Bounds: `count` is at most the arrays' lengths; each entry by `read_entry`, where a sum that overflows is negative.
+    """
+    if count > min(len(offsets), len(lengths), len(table)):
+        raise IndexError("more entries than places or rows")
     for i in range(count):
         if not read_entry(data, offsets[i], offsets[i] + lengths[i], checksum, table[i]):
             return i

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
-from offload_core.codec.c_functions import INFLATED
+from offload_core.codec.kernels.c_functions import INFLATED
 from offload_core.codec.kernels.intrinsics import address_of, call_inflate, call_lz4, call_zstd
+from offload_core.kernel import kernel
 
 LZ4, ZLIB, ZSTD = 1, 2, 3
 """`CompressionType` of Pulsar's message metadata, those that there are functions for."""
@@ -18,7 +18,7 @@ MOST_BYTES = 0x7E000000
 """`LZ4_MAX_INPUT_SIZE`: lengths up to this are an int everywhere."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def decompress(functions, block, starts, lengths, codecs, scratch, places, sizes, counts, left):
     """Decompress payload after payload; answers how many are left to others, whose indices are put into `left`.
 
@@ -26,14 +26,21 @@ def decompress(functions, block, starts, lengths, codecs, scratch, places, sizes
     (uint8), its codec (a `CompressionType`, or what is none), its place in `scratch` (uint8, output) and the bytes
     there that it must fill. `counts` is uint64 memory for two numbers; `left` int64, as many as there are payloads.
     Left are those of other codecs, and whatever a function refuses: `scratch` may hold anything in their place.
+    Bounds: the arrays have as many as `starts`. Each payload is checked against `block`, and its place against
+    `scratch`, before a function is called with these lengths; else it is left.
     """
+    payloads = len(starts)
+    if payloads > min(len(lengths), len(codecs), len(places), len(sizes), len(left)):
+        raise IndexError("payloads do not fit the output")
+    if len(functions) < FUNCTIONS or len(counts) < 2:
+        raise IndexError("functions have no memory")
     count = 0
-    for i in range(len(starts)):
+    for i in range(payloads):
         start, length, codec, place, size = starts[i], lengths[i], codecs[i], places[i], sizes[i]
         done = False
         fits = start >= 0 and 0 < length <= min(len(block) - start, MOST_BYTES)
         if fits and place >= 0 and 0 < size <= min(len(scratch) - place, MOST_BYTES):
-            source, target = address_of(block, start), address_of(scratch, place)
+            source, target = address_of(block, start, length), address_of(scratch, place, size)
             if codec == LZ4 and functions[LZ4_ADDRESS]:
                 done = call_lz4(functions[LZ4_ADDRESS], source, target, length, size) == size
             elif codec == ZSTD and functions[ZSTD_ADDRESS]:

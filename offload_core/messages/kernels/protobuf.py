@@ -1,18 +1,21 @@
 """Protobuf's wire format for the kernels: varints, and stepping over fields.
 
 A position of −1 in an answer says that the bytes are not protobuf, or end too early.
+Bounds: bytes from `position` to below `end` are read, and no others; callers have checked that 0 ≤ `position` and that
+`end` is at most the length of `data`. A position that is answered is at most `end`.
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from offload_core.kernel import kernel
 
 LAST_FIELD = 2**29 - 1
 """The largest field number that there is."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def read_varint(data, position, end):
     """The varint at `position`, as int64 (the low 64 bits), and the position after it."""
     if position >= end:
@@ -35,7 +38,7 @@ def read_varint(data, position, end):
     return np.int64(0), np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def skip_field(data, position, end, tag):
     """The position after the value of a field whose tag was just read."""
     wire_type = tag & 7

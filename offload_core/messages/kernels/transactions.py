@@ -1,12 +1,12 @@
 """What entries have to do with transactions, found without looking at their payloads.
 
-A kernel never raises: it stops at the first entry that is not right. The twin is in `tests/support/transactions.py`.
+At an entry that is not right a kernel does not raise: it stops there. The twin is in `tests/support/transactions.py`.
+Arguments that do not fit one another are an `IndexError`, before anything is read or written out of bounds.
 """
 
 from __future__ import annotations
 
-import numba
-
+from offload_core.kernel import kernel
 from offload_core.messages.kernels.entries import read_entry
 from offload_core.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME, E_TXN_LEAST, E_TXN_MOST
 
@@ -14,7 +14,7 @@ COMMITTING, COMMIT, ABORT = 20, 21, 22
 """Types of the markers of transactions."""
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def find_transactions(
     data, offsets, lengths, count, entry_ids, checksum, row, ranges, markers, tombstones, times
 ):
@@ -25,7 +25,12 @@ def find_transactions(
     least bits) and `tombstones`, markers without a transaction (first, stop). `times` (least and greatest publish time)
     is brought up to date. A checksum is verified where the answer depends on the entry; `checksum` as of `read_entry`.
     Answers (entries that are right before the first wrong one, ranges, markers, tombstones).
+    Bounds: `count` is at most the arrays' lengths, and no output gets more than a row for each entry.
     """
+    if count > min(len(offsets), len(lengths), len(entry_ids), len(ranges), len(markers), len(tombstones)):
+        raise IndexError("more entries than places or rows")
+    if min(ranges.shape[1], markers.shape[1]) < 4 or tombstones.shape[1] < 2 or len(times) < 2:
+        raise IndexError("a table is too narrow")
     found = marked = placeholders = 0
     for i in range(count):
         end = offsets[i] + lengths[i]

@@ -129,7 +129,7 @@ class TransactionLook:
             nearest: list[Numbered] = []
             for each in islice(before, MOST_WORKERS):
                 nearest.append(each)
-                left -= sum(block.length for block in each[1].part.run.blocks)
+                left -= each[1].part.run.data_bytes
                 if left <= 0:
                     break
             if not nearest:

@@ -113,15 +113,18 @@ class TopicParts:
             yield whole
             return
         run = whole.run.starting_at(begin)
-        here = [block for block in run.blocks if (run.ledger_id, block.first_entry_id) < stop]
-        for blocks in (tuple(here), run.blocks[len(here) :]):
+        here = len(run.blocks)
+        if run.ledger_id >= stop[0]:
+            below = stop[1] if run.ledger_id == stop[0] else 0
+            here = int(np.searchsorted(run.blocks.first_entry_ids, below))
+        for blocks in (run.blocks[:here], run.blocks[here:]):
             if blocks:
                 yield replace(whole, run=replace(run, blocks=blocks, start_entry_id=0), is_whole=False)
 
     def _blocks_before(self, whole: Part, end: int) -> Iterator[Part]:
-        for block in reversed(whole.run.blocks):
-            if block.first_entry_id < end:
-                yield replace(whole, run=replace(whole.run, blocks=(block,)), is_whole=False)
+        blocks = whole.run.blocks
+        for number in reversed(range(int(np.searchsorted(blocks.first_entry_ids, end)))):
+            yield replace(whole, run=replace(whole.run, blocks=blocks[number : number + 1]), is_whole=False)
 
 
 def _looked(piece: Piece, part: Part, begin: int, end: int) -> Looked:

@@ -23,12 +23,12 @@ from offload_hooks.errors import (
     TruncatedError,
     UnsupportedVersionError,
 )
+from offload_hooks.json_text import JsonObject
 
 MAGIC = 0x5075_4C53
 VERSION = 1
 _HEAD = struct.Struct(">IIII")
 _COLUMNS = {"ranges": 4, "markers": 4, "tombstones": 2, "blocks": 4}
-_MAX_ENTRY_ID = 2**63 - 1
 
 Table = npt.NDArray[np.int64]
 
@@ -106,30 +106,14 @@ def parse_summary(data: bytes | memoryview) -> LedgerSummary:
             expected=f"at most {len(body)}",
             found=described_bytes,
         )
-    return _parse_body(_facts(bytes(body[:described_bytes])), body[described_bytes:])
+    facts = JsonObject.read(
+        bytes(body[:described_bytes]), "a summary's description", error=MetadataError, offset=_HEAD.size
+    )
+    return _parse_body(facts, body[described_bytes:])
 
 
-def _facts(described: bytes) -> dict[str, object]:
-    try:
-        facts = json.loads(described)
-    except (ValueError, RecursionError) as error:
-        raise MetadataError(f"a summary's description is not JSON: {error}", offset=_HEAD.size) from error
-    numbers = ("data_bytes", "ledger_id", *_COLUMNS)
-    if (
-        not isinstance(facts, dict)
-        or not isinstance(facts.get("data_key"), str)
-        or not all(type(facts.get(name)) is int and 0 <= facts[name] <= _MAX_ENTRY_ID for name in numbers)
-    ):
-        raise MetadataError(
-            "a summary's description lacks what is required",
-            offset=_HEAD.size,
-            expected=f"data_key, and 0 or more of {', '.join(numbers)}",
-        )
-    return facts
-
-
-def _parse_body(facts: dict[str, object], body: memoryview) -> LedgerSummary:
-    rows = {name: int(str(facts[name])) for name in _COLUMNS}
+def _parse_body(facts: JsonObject, body: memoryview) -> LedgerSummary:
+    rows = {name: facts.integer(name) for name in _COLUMNS}
     expected = sum(8 * columns * rows[name] for name, columns in _COLUMNS.items())
     if expected != len(body):
         raise BadLengthError(
@@ -144,9 +128,9 @@ def _parse_body(facts: dict[str, object], body: memoryview) -> LedgerSummary:
         tables[name].flags.writeable = False
         position += size
     summary = LedgerSummary(
-        data_key=str(facts["data_key"]),
-        data_bytes=int(str(facts["data_bytes"])),
-        ledger_id=int(str(facts["ledger_id"])),
+        data_key=facts.text("data_key"),
+        data_bytes=facts.integer("data_bytes"),
+        ledger_id=facts.integer("ledger_id"),
         **tables,
     )
     _check(summary)

@@ -151,11 +151,11 @@ def _load(kept: SummaryStore, part: Part) -> LedgerSummary | None:
 def stretches_of(run: Run, job_bytes: int = JOB_BYTES) -> Iterator[Run]:
     """The run in stretches of blocks."""
     begin = used = 0
-    for i, block in enumerate(run.blocks):
-        if used and used + block.length > job_bytes:
+    for i, length in enumerate(run.blocks.lengths.tolist()):
+        if used and used + length > job_bytes:
             yield replace(run, blocks=run.blocks[begin:i])
             begin, used = i, 0
-        used += block.length
+        used += length
     yield replace(run, blocks=run.blocks[begin:])
 
 

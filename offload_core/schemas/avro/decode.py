@@ -18,6 +18,7 @@ from offload_core.schemas.avro.types import AvroType
 from offload_core.schemas.cells import Cells, Room
 from offload_core.schemas.kernels import avro as kernels
 from offload_core.schemas.kernels import operations as op
+from offload_core.schemas.spans import spans_of_one
 from offload_hooks.errors import BadLengthError
 
 _NO_BYTES = np.zeros(1, dtype=np.uint8)
@@ -48,6 +49,7 @@ class AvroDecoder:
 
         Raises:
             BadLengthError: the data, or what is made of it, does not fit an Arrow array.
+            TooManyCells: the datums have to be decoded in two parts.
         """
         if len(data) > op.LONGEST:
             raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
@@ -57,6 +59,12 @@ class AvroDecoder:
             cells, faults = self._read(data, offsets, lengths, check_text=True)
             array = cells.array(self.layout.root, len(offsets))
         return array, faults != 0
+
+    def has_too_many_cells(self, datum: bytes) -> bool:
+        """Whether a datum is not right because it has more values in lists than one may have."""
+        one = spans_of_one(datum)
+        _, faults = self._read(one.data, one.offsets, one.lengths, check_text=False)
+        return bool(faults[0] == op.TOO_MANY_CELLS)
 
     def _read(
         self,
@@ -68,25 +76,27 @@ class AvroDecoder:
     ) -> tuple[Cells, npt.NDArray[np.uint8]]:
         program = self._program
         return self._room.fill(
-            lambda base, room, counts, items, cells, there, faults: kernels.read_datums(
+            lambda base, most_cells, counts, items, need, cells, there, faults: kernels.read_datums(
                 data if len(data) else _NO_BYTES,
                 offsets,
                 lengths,
                 program.instructions,
                 program.numbers,
+                program.most_depth,
                 self._top_level,
                 self._nested,
                 check_text,
                 base,
-                room,
+                most_cells,
                 counts,
                 items,
+                need,
                 cells,
                 cells.view(np.float64),
                 there,
                 faults,
             ),
-            len(offsets),
+            lengths,
             data=data,
             pool=program.pool,
         )

@@ -1,4 +1,4 @@
-"""One datum, read plainly: the twin of program and kernel, and the one that says what is wrong with a datum.
+"""One datum, read plainly: the reference implementation of program and kernel, and what says why a datum is wrong.
 
 Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, a union of several types a
 dict of its members, a time an integer of the column's unit.
@@ -11,13 +11,12 @@ from collections.abc import Collection
 from decimal import Context, Decimal
 from typing import Any
 
-from offload_core.schemas.avro.program import branch_for, goes_to, is_default, writer_field
+from offload_core.schemas.avro.program import Branches, convert, goes_to, is_default, named, writer_fields
 from offload_core.schemas.avro.targets import simple
-from offload_core.schemas.avro.types import AvroType
+from offload_core.schemas.avro.types import AvroType, Field
 from offload_hooks.errors import PayloadError
 
 _EXACT = Context(prec=60)
-_DAY = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 
 
 def read_datum(
@@ -45,17 +44,19 @@ class _Source:
         self._datum = datum
         self.position = 0
         self._budget = len(datum)
+        self._branches = Branches()
+        self._targets: dict[tuple[int, int], dict[str, Field]] = {}  # by the ids of records
 
     def value(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None) -> Any:
         if writer.kind == "union":
             return self.value(self._branch(writer), reader, fields)
         if reader.kind == "union":
-            chosen = branch_for(writer, reader)
+            chosen = self._branches.find(writer, reader)
             if chosen is None:
                 raise self._no_counterpart(writer, reader)
-            return _member(
-                reader, chosen, self.value(writer, self._wider(reader, reader.branches[chosen]), fields)
-            )
+            wanted = None if simple(reader).kind == "union" else fields
+            value = self.value(writer, self._wider(reader, reader.branches[chosen]), wanted)
+            return _member(reader, chosen, value)
         if not goes_to(writer, reader):
             raise self._no_counterpart(writer, reader)
         if writer.kind == "record":
@@ -90,15 +91,18 @@ class _Source:
 
     def _record(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None) -> dict[str, Any]:
         wanted = [field for field in reader.fields if fields is None or field.name in fields]
-        sources = {field.name: writer_field(writer, field) for field in wanted}
+        targets = self._targets.get((id(writer), id(reader)))
+        if targets is None:
+            sources = writer_fields(writer, wanted)
+            targets = {source.name: other for other in wanted if (source := sources[other.name]) is not None}
+            self._targets[id(writer), id(reader)] = targets
         read: dict[str, Any] = {}
         for field in writer.fields:
-            for other in wanted:
-                if sources[other.name] is field:
-                    read[other.name] = self.value(field.type, other.type)
-                    break
-            else:
+            target = targets.get(field.name)
+            if target is None:
                 self.skip(field.type)
+            else:
+                read[target.name] = self.value(field.type, target.type)
         return {
             field.name: read[field.name] if field.name in read else default_value(field.default, field.type)
             for field in wanted
@@ -201,7 +205,7 @@ class _Source:
         raise self._wrong("a number is too long", "64 bits", "more")
 
     def _no_counterpart(self, writer: AvroType, reader: AvroType) -> PayloadError:
-        expected = ", ".join(branch.name or branch.kind for branch in reader.branches)
+        expected = named(reader.branches)
         return self._wrong(
             "a value's type is not in the reader's schema",
             expected or reader.name or reader.kind,
@@ -210,19 +214,6 @@ class _Source:
 
     def _wrong(self, what: str, expected: object, found: object) -> PayloadError:
         return PayloadError(what, offset=self.position, expected=expected, found=found)
-
-
-def convert(value: Any, reader: AvroType) -> Any:
-    """A number as the reader's column has it; None beyond what a column holds."""
-    if reader.kind in ("float", "double") and value is not None:
-        number = float(value)
-        return _single(number) if reader.kind == "float" else number
-    if reader.logical in ("timestamp-millis", "local-timestamp-millis"):
-        scaled = value * 1000
-        return scaled if -(2**63) < scaled < 2**63 else None
-    if reader.logical in _DAY and not 0 <= value < _DAY[reader.logical]:
-        return None
-    return value
 
 
 def default_value(value: Any, reader: AvroType) -> Any:
@@ -256,11 +247,3 @@ def _member(reader: AvroType, chosen: int, value: Any) -> Any:
         return value
     members = [i for i, branch in enumerate(reader.branches) if branch.kind != "null"]
     return {f"member{place}": value if i == chosen else None for place, i in enumerate(members)}
-
-
-def _single(number: float) -> float:
-    try:
-        rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
-    except OverflowError:
-        return float("inf") if number > 0 else float("-inf")
-    return rounded

@@ -7,7 +7,8 @@ has gets its default. Source: the AVRO specification 1.12, "Schema Resolution".
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,9 +22,11 @@ from offload_core.schemas.kernels import operations as op
 from offload_hooks.errors import SchemaError
 
 MOST_INSTRUCTIONS = 200_000
+"""How many steps may be compiled for a schema, those of branches that are given up counted as well."""
 
 _TIME_BOUNDS = {"time-millis": 86_400_000, "time-micros": 86_400_000_000}
 _NUMBERS = {"int": op.INT, "long": op.LONG, "float": op.FLOAT, "double": op.DOUBLE, "boolean": op.BOOLEAN}
+_NAMED = ("record", "enum", "fixed")
 _PROMOTIONS = {
     "int": ("long", "float", "double"),
     "long": ("float", "double"),
@@ -33,13 +36,26 @@ _PROMOTIONS = {
 }
 
 
+_MOST_NAMED = 10
+_Key = tuple[str, int, str]
+"""A type's kind, size and short name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """What the kernel runs: int64 instructions (n × 6) and ranges of numbers; `pool` uint8 holds constants."""
+    """What the kernel runs.
+
+    Attributes:
+        instructions: int64 (n × 6).
+        numbers: int64, ranges that those name.
+        pool: uint8, the bytes of constants.
+        most_depth: how deep lists nest, those that are skipped as well.
+    """
 
     instructions: npt.NDArray[np.int64]
     numbers: npt.NDArray[np.int64]
     pool: npt.NDArray[np.uint8]
+    most_depth: int
 
 
 def compile_program(writer: AvroType, reader: AvroType, layout: Layout) -> Program:
@@ -48,7 +64,7 @@ def compile_program(writer: AvroType, reader: AvroType, layout: Layout) -> Progr
     Raises:
         SchemaError: they do not go together, or the program would be too long.
     """
-    compiler = _Compiler()
+    compiler = _Compiler(layout)
     try:
         compiler.value(writer, reader, layout.root)
     except RecursionError as error:
@@ -58,50 +74,82 @@ def compile_program(writer: AvroType, reader: AvroType, layout: Layout) -> Progr
         instructions=np.array(compiler.instructions, dtype=np.int64).reshape(-1, 6),
         numbers=np.array(compiler.numbers or [0], dtype=np.int64),
         pool=np.frombuffer(bytes(compiler.pool) or b"\0", dtype=np.uint8),
+        most_depth=compiler.most_depth,
     )
 
 
 def goes_to(writer: AvroType, reader: AvroType) -> bool:
     """Whether a type of the writer may go to one of the reader, by kind and name; neither is a union."""
-    if writer.kind == reader.kind:
-        if writer.kind in ("record", "enum", "fixed"):
-            return _same_name(writer, reader) and writer.size == reader.size
-        return True
-    return reader.kind in _PROMOTIONS.get(writer.kind, ())
+    if writer.kind in _NAMED or reader.kind in _NAMED:
+        return not _keys(writer, with_aliases=False).isdisjoint(_keys(reader))
+    return reader.kind in (writer.kind, *_PROMOTIONS.get(writer.kind, ()))
 
 
-def branch_for(writer: AvroType, reader: AvroType) -> int | None:
-    """The branch of the reader's union that a type of the writer goes to: the same type first, else any."""
-    exact = [
-        i
-        for i, branch in enumerate(reader.branches)
-        if branch.kind == writer.kind and goes_to(writer, branch)
-    ]
-    wider = [i for i, branch in enumerate(reader.branches) if goes_to(writer, branch)]
-    return next(iter(exact + wider), None)
+class Branches:
+    """Finds the branches of a reader's unions, by kind and name."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, tuple[AvroType, dict[_Key, int]]] = {}
+
+    def find(self, writer: AvroType, reader: AvroType) -> int | None:
+        """The branch of the reader's union that a type of the writer goes to: the same type first, else any."""
+        known = self._places.get(id(reader))
+        if known is None:
+            places: dict[_Key, int] = {}
+            for i, branch in enumerate(reader.branches):
+                for key in _keys(branch):
+                    places.setdefault(key, i)
+            # With the type itself, so that no other one gets its id.
+            known = self._places[id(reader)] = (reader, places)
+        places = known[1]
+        for key in _keys(writer, with_aliases=False):
+            if key in places:
+                return places[key]
+        wider = [places[kind, 0, ""] for kind in _PROMOTIONS.get(writer.kind, ()) if (kind, 0, "") in places]
+        return min(wider, default=None)
 
 
-def writer_field(record: AvroType, field: Field) -> Field | None:
-    """The field of a writer's record that a reader's field is filled from: that of its name, else of an alias."""
+def writer_fields(record: AvroType, fields: Iterable[Field]) -> dict[str, Field | None]:
+    """For each of a reader's fields that of a writer's record which fills it: that of its name, else of an alias."""
     by_name = {each.name: each for each in record.fields}
-    return next((by_name[name] for name in (field.name, *field.aliases) if name in by_name), None)
+    return {
+        field.name: next((by_name[name] for name in (field.name, *field.aliases) if name in by_name), None)
+        for field in fields
+    }
 
 
-def _same_name(writer: AvroType, reader: AvroType) -> bool:
-    short = writer.name.rpartition(".")[2]
-    names = (reader.name, *reader.aliases)
-    return writer.name in names or short in (name.rpartition(".")[2] for name in names)
+def _keys(avro: AvroType, *, with_aliases: bool = True) -> set[_Key]:
+    """What a type is found by: its kind, and of a named one its size and the last part of each name."""
+    if avro.kind not in _NAMED:
+        return {(avro.kind, 0, "")}
+    names = (avro.name, *avro.aliases) if with_aliases else (avro.name,)
+    return {(avro.kind, avro.size, name.rpartition(".")[2]) for name in names}
+
+
+class _TooLongError(SchemaError):
+    """The program is too long: no fault of the branch that is compiled."""
 
 
 class _Compiler:
-    def __init__(self) -> None:
+    def __init__(self, layout: Layout) -> None:
         self.instructions: list[tuple[int, ...]] = []
         self.numbers: list[int] = []
         self.pool = bytearray()
+        self.most_depth = 0
+        self._depth = 0
+        self._added = 0
+        self._branches = Branches()
+        self._item_cells = Counter(layout.owners)  # of a list's slot: the cells of an item
+        # By the ids of types and targets, which live as long as the compiler's arguments do.
+        self._levels: dict[int, int] = {}
+        self._members: dict[int, dict[int, tuple[Target, int]]] = {}
+        self._places: dict[int, dict[str, int]] = {}
+        self._symbols: dict[tuple[int, int], int] = {}
 
     def add(self, operation: int, slot: int = -1, a: int = 0, b: int = 0, c: int = 0) -> int:
-        if len(self.instructions) >= MOST_INSTRUCTIONS:
-            raise SchemaError("an AVRO schema is too large", expected=f"at most {MOST_INSTRUCTIONS} steps")
+        self._added += 1
+        if self._added > MOST_INSTRUCTIONS:
+            raise _TooLongError("an AVRO schema is too large", expected=f"at most {MOST_INSTRUCTIONS} steps")
         self.instructions.append((operation, slot, a, b, c, 0))
         return len(self.instructions) - 1
 
@@ -111,13 +159,13 @@ class _Compiler:
 
     def value(self, writer: AvroType, reader: AvroType, target: Target) -> None:
         if writer.kind == "union":
-            self._branches(writer, [(branch, reader, target) for branch in writer.branches])
+            self._union(writer, [(branch, reader, target) for branch in writer.branches])
         elif reader.kind == "union":
-            chosen = branch_for(writer, reader)
+            chosen = self._branches.find(writer, reader)
             if chosen is None:
                 raise SchemaError(
                     "a type of the writer's schema is not in the reader's union",
-                    expected=", ".join(branch.name or branch.kind for branch in reader.branches),
+                    expected=named(reader.branches),
                     found=writer.name or writer.kind,
                 )
             self._into_union(reader.branches[chosen], target, partial(self.value, writer))
@@ -130,9 +178,7 @@ class _Compiler:
         else:
             self._one(writer, reader, target)
 
-    def _branches(
-        self, writer: AvroType, each: list[tuple[AvroType, AvroType | None, Target | None]]
-    ) -> None:
+    def _union(self, writer: AvroType, each: list[tuple[AvroType, AvroType | None, Target | None]]) -> None:
         """One piece of program per branch; a branch that the reader has no place for is a fault of its datum."""
         start = len(self.numbers)
         self.numbers += [0] * len(each)
@@ -140,12 +186,16 @@ class _Compiler:
         jumps = []
         for i, (branch, reader, target) in enumerate(each):
             self.numbers[start + i] = begin = len(self.instructions)
+            depth = self._depth
             try:
                 if reader is None or target is None:
                     self.skip(branch)
                 else:
                     self.value(branch, reader, target)
+            except _TooLongError:
+                raise
             except SchemaError:
+                self._depth = depth
                 del self.instructions[begin:]
                 self.add(op.FAULT)
             jumps.append(self.add(op.JUMP))
@@ -154,7 +204,7 @@ class _Compiler:
         ):
             raise SchemaError(
                 "no type of the writer's union can be read as the reader's",
-                found=", ".join(branch.name or branch.kind for branch in writer.branches),
+                found=named(writer.branches),
             )
         for jump in jumps:
             self.patch(jump, len(self.instructions))
@@ -168,17 +218,33 @@ class _Compiler:
             put(target.avro if target.avro.kind in ("long", "double") else branch, target)
         else:
             self.add(op.VALID, target.slot)
-            for member, child in zip(target.avro.branches, target.children, strict=True):
-                if member is branch:
-                    put(branch, child)
-                else:
-                    self.null(child)
+            child, begin = self._member(target, branch)
+            self._nulls(target, 1, begin)  # the first is the union's own slot
+            put(branch, child)
+            self._nulls(target, begin + len(child.level), len(target.level))
+
+    def _member(self, union: Target, branch: AvroType) -> tuple[Target, int]:
+        """Where a branch of a union goes, and where in the union's level its own begins."""
+        if id(union) not in self._members:
+            members: dict[int, tuple[Target, int]] = {}
+            begin = 1
+            for each, child in zip(union.avro.branches, union.children, strict=True):
+                members[id(each)] = child, begin
+                begin += len(child.level)
+            self._members[id(union)] = members
+        return self._members[id(union)][id(branch)]
 
     def null(self, target: Target) -> None:
-        if target.level:
-            start = len(self.numbers)
+        self._nulls(target, 0, len(target.level))
+
+    def _nulls(self, target: Target, begin: int, end: int) -> None:
+        """Add a null to those slots of a target's level."""
+        if begin == end:
+            return
+        if id(target) not in self._levels:
+            self._levels[id(target)] = len(self.numbers)
             self.numbers += target.level
-            self.add(op.NULLS, -1, start, len(target.level))
+        self.add(op.NULLS, -1, self._levels[id(target)] + begin, end - begin)
 
     def _one(self, writer: AvroType, reader: AvroType, target: Target) -> None:
         slot = target.slot
@@ -226,17 +292,27 @@ class _Compiler:
             self.add(op.SPAN, slot, int(is_text))
 
     def _enum(self, writer: AvroType, reader: AvroType, slot: int) -> None:
-        start = len(self.numbers)
-        places = {symbol: i for i, symbol in enumerate(reader.symbols)}
-        default = places.get(reader.default_symbol or "", -1)
-        self.numbers += [places.get(symbol, default) for symbol in writer.symbols]
+        start = self._symbols.get((id(writer), id(reader)))
+        if start is None:
+            places = self._symbol_places(reader)
+            default = places.get(reader.default_symbol or "", -1)
+            start = self._symbols[id(writer), id(reader)] = len(self.numbers)
+            self.numbers += [places.get(symbol, default) for symbol in writer.symbols]
         self.add(op.ENUM, slot, start, len(writer.symbols))
 
+    def _symbol_places(self, enum: AvroType) -> dict[str, int]:
+        if id(enum) not in self._places:
+            self._places[id(enum)] = {symbol: i for i, symbol in enumerate(enum.symbols)}
+        return self._places[id(enum)]
+
     def _list(self, slot: int) -> int:
-        self.add(op.LIST, slot)
-        return self.add(op.NEXT, slot)
+        self._depth += 1
+        self.most_depth = max(self.most_depth, self._depth)
+        self.add(op.LIST)
+        return self.add(op.NEXT, -1, 0, self._item_cells[slot] if slot >= 0 else 0, slot)
 
     def _end_list(self, begin: int) -> None:
+        self._depth -= 1
         self.add(op.JUMP, -1, begin)
         self.patch(begin, len(self.instructions))
 
@@ -244,16 +320,18 @@ class _Compiler:
         self.add(op.VALID, target.slot)
         fields = {field.name: field for field in reader.fields}
         wanted = dict(zip(target.names, target.children, strict=True))
-        sources = {name: writer_field(writer, fields[name]) for name in wanted}
-        for field in writer.fields:
-            names = [name for name, source in sources.items() if source is field]
-            if len(names) > 1:
+        sources = writer_fields(writer, (fields[name] for name in wanted))
+        filled: dict[str, str] = {}
+        for name, source in sources.items():
+            if source is not None and filled.setdefault(source.name, name) != name:
                 raise SchemaError(
-                    f"two fields of the reader's schema are filled from one, {field.name!r}",
-                    found=", ".join(names),
+                    f"two fields of the reader's schema are filled from one, {source.name!r}",
+                    found=f"{filled[source.name]}, {name}",
                 )
-            if names:
-                self.value(field.type, fields[names[0]].type, wanted[names[0]])
+        for field in writer.fields:
+            if field.name in filled:
+                name = filled[field.name]
+                self.value(field.type, fields[name].type, wanted[name])
             else:
                 self.skip(field.type)
         for name, source in sources.items():
@@ -267,7 +345,7 @@ class _Compiler:
     def skip(self, writer: AvroType) -> None:
         """Step over a value."""
         if writer.kind == "union":
-            self._branches(writer, [(branch, None, None) for branch in writer.branches])
+            self._union(writer, [(branch, None, None) for branch in writer.branches])
         elif writer.kind == "record":
             for field in writer.fields:
                 self.skip(field.type)
@@ -278,49 +356,53 @@ class _Compiler:
             self.skip(writer.element)
             self._end_list(begin)
         elif writer.kind == "enum":
-            self._enum(writer, writer, -1)
+            self.add(op.ENUM, -1, 0, len(writer.symbols))
         elif writer.kind in _NUMBERS:
             self.add(_NUMBERS[writer.kind], -1)
-        elif writer.kind != "null":
+        elif writer.kind != "null" and (writer.kind != "fixed" or writer.size):
             self._bytes(writer, -1, is_text=False)
 
     def constant(self, value: Any, reader: AvroType, target: Target) -> None:
         """Add a default, which is JSON; bytes are text of code points 0 to 255."""
         if reader.kind == "union":
-            fitting = next((branch for branch in reader.branches if is_default(value, branch)), None)
+            fitting = next((branch for branch in reader.branches if self._fits(value, branch)), None)
             if fitting is None:
                 raise _no_default(value, reader)
             self._into_union(fitting, target, partial(self.constant, value))
             return
-        if not is_default(value, reader):
+        if not self._fits(value, reader):
             raise _no_default(value, reader)
         slot = target.slot
         if reader.kind == "record":
             self.add(op.VALID, slot)
-            for field in reader.fields:
-                child = target.children[target.names.index(field.name)]
+            for field, child in zip(reader.fields, target.children, strict=True):
                 self.constant(value.get(field.name, field.default), field.type, child)
         elif reader.kind == "array":
-            self.add(op.ITEMS, slot, len(value))
+            self.add(op.ITEMS, slot, len(value), self._item_cells[slot])
             for item in value:
                 self.constant(item, reader.element, target.children[0])
         elif reader.kind == "map":
-            self.add(op.ITEMS, slot, len(value))
+            self.add(op.ITEMS, slot, len(value), self._item_cells[slot])
             for key, item in value.items():
                 self._text(key.encode(), target.children[0].slot)
                 self.constant(item, reader.element, target.children[1])
         elif reader.kind == "enum":
-            self.add(op.CONSTANT, slot, reader.symbols.index(value))
+            self.add(op.CONSTANT, slot, self._symbol_places(reader)[value])
         elif reader.kind in ("string", "bytes", "fixed"):
             self._text(value.encode("utf-8" if reader.kind == "string" else "latin-1"), slot)
-        elif reader.kind in ("float", "double"):
-            number = float(value)
-            if reader.kind == "float":
-                (number,) = struct.unpack("<f", struct.pack("<f", number))
-            self.add(op.CONSTANT, slot, struct.unpack("<q", struct.pack("<d", number))[0])
         elif reader.kind != "null":
-            scale = 1000 if reader.logical in ("timestamp-millis", "local-timestamp-millis") else 1
-            self.add(op.CONSTANT, slot, int(value) * scale)
+            number = convert(value, reader)
+            if number is None:
+                self.null(target)
+            elif reader.kind in ("float", "double"):
+                self.add(op.CONSTANT, slot, struct.unpack("<q", struct.pack("<d", number))[0])
+            else:
+                self.add(op.CONSTANT, slot, int(number))
+
+    def _fits(self, value: Any, reader: AvroType) -> bool:
+        if reader.kind == "enum":  # of many symbols
+            return isinstance(value, str) and value in self._symbol_places(reader)
+        return is_default(value, reader)
 
     def _text(self, data: bytes, slot: int) -> None:
         self.add(op.CONSTANT, slot, op.IN_POOL | len(self.pool) << op.SPAN_BITS | len(data))
@@ -342,8 +424,10 @@ def is_default(value: Any, reader: AvroType) -> bool:
     if kind in ("string", "enum"):
         return isinstance(value, str) and (kind == "string" or value in reader.symbols)
     if kind in ("bytes", "fixed"):
-        latin = isinstance(value, str) and all(ord(letter) < 256 for letter in value)
-        return latin and (kind == "bytes" or len(value) == reader.size)
+        if not isinstance(value, str) or any(ord(letter) > 255 for letter in value):
+            return False
+        fits = kind == "bytes" or len(value) == reader.size
+        return fits and (reader.logical != "decimal" or _has_digits(value, reader.precision))
     if kind == "array":
         return isinstance(value, list)
     if kind == "map":
@@ -353,9 +437,42 @@ def is_default(value: Any, reader: AvroType) -> bool:
     )
 
 
+def _has_digits(text: str, precision: int) -> bool:
+    """Whether the bytes of a decimal's default are a number of so many digits."""
+    number = int.from_bytes(text.encode("latin-1"), "big", signed=True)
+    return -(10**precision) < number < 10**precision
+
+
+def convert(value: Any, reader: AvroType) -> Any:
+    """A number as the reader's column has it; None beyond what a column holds."""
+    if reader.kind in ("float", "double") and value is not None:
+        number = float(value)
+        return _single(number) if reader.kind == "float" else number
+    if reader.logical in ("timestamp-millis", "local-timestamp-millis"):
+        scaled = value * 1000
+        return scaled if -(2**63) < scaled < 2**63 else None
+    if reader.logical in _TIME_BOUNDS and not 0 <= value < _TIME_BOUNDS[reader.logical]:
+        return None
+    return value
+
+
+def _single(number: float) -> float:
+    try:
+        rounded: float = struct.unpack("<f", struct.pack("<f", number))[0]
+    except OverflowError:
+        return float("inf") if number > 0 else float("-inf")
+    return rounded
+
+
+def named(types: Sequence[AvroType]) -> str:
+    """The names of the first of some types, for an error."""
+    shown = ", ".join(each.name or each.kind for each in types[:_MOST_NAMED])
+    return shown if len(types) <= _MOST_NAMED else f"{shown} and {len(types) - _MOST_NAMED} more"
+
+
 def _no_default(value: object, reader: AvroType) -> SchemaError:
     return SchemaError(
         "a field's default is not of its type",
-        expected=", ".join(branch.kind for branch in reader.branches) or reader.kind,
+        expected=named(reader.branches) or reader.kind,
         found=repr(value)[:100],
     )

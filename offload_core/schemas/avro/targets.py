@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from offload_core.schemas.avro.types import AvroType
-from offload_core.schemas.cells import Column
+from offload_core.schemas.cells import Column, Symbols
 from offload_hooks.errors import SchemaError
 
 MOST_SLOTS = 4096
@@ -77,7 +77,7 @@ def make_layout(reader: AvroType, fields: Collection[str] | None = None) -> Layo
         SchemaError: too many columns.
     """
     owners: list[int] = []
-    root = _target(reader, -1, owners, fields)
+    root = _target(reader, -1, owners, None if fields is None else frozenset(fields))
     return Layout(root=root, owners=tuple(owners))
 
 
@@ -123,7 +123,8 @@ def _target(reader: AvroType, owner: int, owners: list[int], fields: Collection[
             avro=avro, data_type=data_type, slot=slot, level=(slot,), names=names, children=children
         )
     else:
-        return Target(avro=avro, data_type=_scalar_type(avro), slot=slot, level=(slot,), symbols=avro.symbols)
+        symbols = Symbols(texts=avro.symbols) if avro.kind == "enum" else None
+        return Target(avro=avro, data_type=_scalar_type(avro), slot=slot, level=(slot,), symbols=symbols)
     return Target(
         avro=avro,
         data_type=pa.struct([(name, child.data_type) for name, child in zip(names, children, strict=True)]),

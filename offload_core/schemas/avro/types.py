@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from offload_hooks.errors import SchemaError
+from offload_hooks.json_text import read_json
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MOST_TYPES = 10_000
 """How many types a schema may have, those of a name counted wherever it is used."""
+MOST_DEPTH = 64
+"""How deep types may nest, those that are named wherever the name is used."""
 
 _NO_DEFAULT = object()
 
@@ -71,25 +74,36 @@ def parse_avro(definition: str) -> AvroType:
     """Parse the JSON of an AVRO schema.
 
     Raises:
-        SchemaError: no JSON, no AVRO schema, one that holds itself, or one of more than `MOST_TYPES` types.
+        SchemaError: no JSON, no AVRO schema, one that holds itself, nests deeper than `MOST_DEPTH`, or has more than
+            `MOST_TYPES` types.
     """
-    try:
-        declared = json.loads(definition)
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"an AVRO schema is not JSON: {error}") from error
-    try:
-        return _Parser().parse(declared, "")
-    except RecursionError as error:
-        raise SchemaError("an AVRO schema is nested too deep") from error
+    return _Parser().parse(read_json(definition, "an AVRO schema", error=SchemaError), "")
 
 
 class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, AvroType | None] = {}
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, tuple[int, int]] = {}  # of a name: its types, and how deep they nest
         self._count = 0
+        self._depth = 0
+        self._deepest = 0
 
     def parse(self, declared: Any, namespace: str) -> AvroType:
+        """One type, with those in it."""
+        self._depth += 1
+        self._reach(self._depth)
+        parsed = self._parse(declared, namespace)
+        self._depth -= 1
+        return parsed
+
+    def _reach(self, depth: int) -> None:
+        if depth > MOST_DEPTH:
+            raise SchemaError(
+                "an AVRO schema nests too deep", expected=f"at most {MOST_DEPTH} types in one another"
+            )
+        self._deepest = max(self._deepest, depth)
+
+    def _parse(self, declared: Any, namespace: str) -> AvroType:
         self._count += 1
         if self._count > MOST_TYPES:
             raise SchemaError("an AVRO schema is too large", expected=f"at most {MOST_TYPES} types")
@@ -124,7 +138,9 @@ class _Parser:
                 f"the AVRO record {full} holds itself: it has no columns",
                 hint="Read without schemas, and decode `value` in the program.",
             )
-        self._count += self._sizes[full]
+        count, depth = self._sizes[full]
+        self._count += count
+        self._reach(self._depth + depth)
         return known
 
     def _union(self, declared: list[Any], namespace: str) -> AvroType:
@@ -149,7 +165,7 @@ class _Parser:
             for alias in _texts(declared.get("aliases", []), "aliases")
         )
         self._named[full] = None
-        before = self._count
+        before, above, self._deepest = self._count, self._deepest, self._depth
         if kind == "record":
             made = AvroType(kind=kind, name=full, aliases=aliases, fields=self._fields(declared, space))
         elif kind == "enum":
@@ -164,7 +180,8 @@ class _Parser:
                 raise _not_avro("the size of a fixed", declared)
             made = _with_logical(AvroType(kind=kind, name=full, aliases=aliases, size=size), declared)
         self._named[full] = made
-        self._sizes[full] = self._count - before
+        self._sizes[full] = self._count - before, self._deepest - self._depth
+        self._deepest = max(self._deepest, above)
         return made
 
     def _fields(self, declared: Mapping[str, Any], namespace: str) -> tuple[Field, ...]:

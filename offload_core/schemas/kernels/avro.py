@@ -1,23 +1,26 @@
 """The program of a schema, run over a batch's datums: each value goes to the cells of its column (`schemas.cells`).
 
-Nothing is raised: a datum that is not right gets a mark and nulls. The plain twin is `schemas.avro.plain`.
+A datum that is not right gets a mark and nulls, never an error. The reference implementation is `schemas.avro.plain`.
 Source: the AVRO specification 1.12, "Binary Encoding".
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.cells import is_text
 
 _LAST_MS = np.int64((2**63 - 1) // 1000)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_long(data, position, end):
-    """The zigzag varint at `position`, and the position after it; −1 if it is not right."""
+    """The zigzag varint at `position`, and the position after it; −1 if it is not right.
+
+    Bounds: reads `data` below `end` only.
+    """
     if position >= end:
         return np.int64(0), np.int64(-1)
     byte = np.uint64(data[position])
@@ -36,9 +39,12 @@ def _read_long(data, position, end):
     return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _decimal_fits(data, position, end, limit_high, limit_low):
-    """Whether a big-endian number is less than the limit, and more than its negative."""
+    """Whether a big-endian number is less than the limit, and more than its negative.
+
+    Bounds: reads `data` from `position` to `end` only.
+    """
     negative = position < end and data[position] >= 128
     fill = np.uint8(255) if negative else np.uint8(0)
     while end - position > 16:
@@ -59,58 +65,130 @@ def _decimal_fits(data, position, end, limit_high, limit_low):
     return high < np.uint64(limit_high) or (high == np.uint64(limit_high) and low < np.uint64(limit_low))
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
+def _is_sound(program, numbers, slots):
+    """Whether all slots, addresses and ranges that a program names are there, and it ends.
+
+    Bounds: reads `program` below its length; `numbers` is not read.
+    """
+    steps = len(program)
+    if steps == 0 or program.shape[1] < 6 or program[steps - 1, 0] != op.END:
+        return False
+    for at in range(steps):
+        operation, slot = program[at, 0], program[at, 1]
+        if slot < -1 or slot >= slots:
+            return False
+        first, count = program[at, 2], program[at, 3]
+        if (operation == op.VALID or operation == op.CONSTANT or operation == op.ITEMS) and slot < 0:
+            return False
+        if (operation == op.JUMP or operation == op.NEXT) and (first < 0 or first >= steps):
+            return False
+        if operation == op.NEXT and (program[at, 4] < -1 or program[at, 4] >= slots):
+            return False
+        names_range = operation == op.UNION or operation == op.NULLS or (operation == op.ENUM and slot >= 0)
+        if names_range and (first < 0 or count < 0 or first + count > len(numbers)):
+            return False
+    return True
+
+
+@kernel
 def read_datums(
     data,
     offsets,
     lengths,
     program,
     numbers,
+    most_depth,
     top_level,
     nested,
     check_text,
     base,
-    room,
+    most_cells,
     counts,
     items,
+    need,
     cells,
     doubles,
     there,
     faults,
 ):
-    """Read every datum; answers the slot of a list that has no room for its items, or −1.
+    """Read every datum; answers −1, or the row at which more than `most_cells` cells would be in lists.
 
-    data uint8; offsets, lengths int64 per datum (length −1: null); program int64 (instructions × 6), numbers int64.
-    top_level, nested: int64, the slots outside and inside of lists. Per slot, int64: base (its first cell), room (of a
-    list: cells of the slots in it), counts (cells used) and items (of a list), both zeroed. cells int64, doubles the
-    same memory as float64, there uint8: the output. faults uint8 per datum (output): 1 if it is not right.
+    data uint8; offsets, lengths int64 per datum (length −1: null). program int64 (instructions × 6), numbers int64;
+    most_depth: how deep its lists nest. top_level, nested: int64, the slots outside and inside of lists. base int64
+    (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64: counts (output: cells used),
+    items (of a list, zeroed), need (output, zeroed: the most items that a list had at once). cells int64, doubles the
+    same memory as float64, there uint8: the output. faults uint8 per datum (output): 1 if it is not right,
+    `TOO_MANY_CELLS` if it has too many by itself.
+
+    A cell for which its slot has no room is counted and not written: with room for `need` items all are there.
+
+    Bounds: the lengths of the arrays are checked first, `program` by `_is_sound`. Each datum's span is checked against
+    `data`, and each read against the datum's end. Cells are written where `base[slot] <= here < base[slot + 1]` only:
+    `following` begins with the first and only grows; `stack` where `depth < len(stack)`. Addresses and slots in
+    `numbers` are checked as they are read.
     """
+    slots, rows = len(counts), len(offsets)
+    if (
+        len(base) != slots + 1
+        or len(items) != slots
+        or len(need) != slots
+        or base[0] < 0
+        or base[slots] > min(len(cells), len(doubles), len(there))
+        or len(lengths) != rows
+        or len(faults) != rows
+        or len(top_level) + len(nested) != slots
+        or not _is_sound(program, numbers, slots)
+    ):
+        raise IndexError("the arrays of an AVRO program do not fit together")
+    for slot in range(slots):
+        if base[slot] > base[slot + 1]:
+            raise IndexError("the arrays of an AVRO program do not fit together")
+    for k in range(len(top_level)):
+        slot = top_level[k]
+        if slot < 0 or slot >= slots or base[slot + 1] - base[slot] < rows:
+            raise IndexError("the arrays of an AVRO program do not fit together")
+    for k in range(len(nested)):
+        if nested[k] < 0 or nested[k] >= slots:
+            raise IndexError("the arrays of an AVRO program do not fit together")
+    has_lists = False
+    for k in range(len(program)):
+        has_lists = has_lists or program[k, 0] == op.LIST or program[k, 0] == op.ITEMS
     bits = np.zeros(1, dtype=np.uint32)
     single = bits.view(np.float32)
-    saved_counts, saved_items = np.zeros_like(counts), np.zeros_like(items)
-    stack = np.zeros(len(counts) + 1, dtype=np.int64)
-    for row in range(len(offsets)):
+    following = base[:slots].copy()  # per slot, its next cell
+    saved_following, saved_items = np.zeros_like(following), np.zeros_like(items)
+    stack = np.zeros(most_depth, dtype=np.int64)
+    left = np.int64(most_cells)
+    for row in range(rows):
         faults[row] = 0
         right = lengths[row] >= 0
         for k in range(len(nested)):
-            saved_counts[nested[k]] = counts[nested[k]]
-        if len(nested):
+            saved_following[nested[k]] = following[nested[k]]
+        if has_lists:
             saved_items[:] = items
         position = offsets[row]
         end = position + lengths[row]
+        if right and (position < 0 or end > len(data) or end < position):
+            right = False
         at = np.int64(0)
         depth = 0
+        full = False
         budget = lengths[row]  # an item takes a byte at least; those that take none are bounded by it as well
         while right:
             operation = program[at, 0]
             slot = program[at, 1]
-            here = base[slot] + counts[slot] if slot >= 0 else np.int64(0)
+            here, stores = np.int64(0), False
+            if slot >= 0:
+                here = following[slot]
+                stores = here < base[slot + 1]
+                following[slot] = here + 1
             if operation == op.INT or operation == op.LONG:
                 value, position = _read_long(data, position, end)
                 if position < 0 or (operation == op.INT and (value < -(2**31) or value >= 2**31)):
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     conversion = program[at, 2]
                     known = True
                     if conversion == op.TO_DOUBLE:
@@ -123,7 +201,6 @@ def read_datums(
                             known = 0 <= value < program[at, 3]
                         cells[here] = value if known else np.int64(0)
                     there[here] = known
-                    counts[slot] += 1
                 at += 1
             elif operation == op.SPAN:
                 length, position = _read_long(data, position, end)
@@ -133,10 +210,9 @@ def read_datums(
                 if check_text and program[at, 2] and not is_text(data, position, position + length):
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     cells[here] = position << op.SPAN_BITS | length
                     there[here] = 1
-                    counts[slot] += 1
                 position += length
                 at += 1
             elif operation == op.UNION:
@@ -145,14 +221,20 @@ def read_datums(
                     right = False
                     break
                 at = numbers[program[at, 2] + branch]
+                if at < 0 or at >= len(program):
+                    right = False
             elif operation == op.NULLS:
                 first = program[at, 2]
                 for k in range(first, first + program[at, 3]):
                     other = numbers[k]
-                    cell = base[other] + counts[other]
-                    cells[cell] = items[other]
-                    there[cell] = 0
-                    counts[other] += 1
+                    if other < 0 or other >= slots:
+                        right = False
+                        break
+                    cell = following[other]
+                    if cell < base[other + 1]:
+                        cells[cell] = items[other]
+                        there[cell] = 0
+                    following[other] = cell + 1
                 at += 1
             elif operation == op.JUMP:
                 at = program[at, 2]
@@ -160,53 +242,49 @@ def read_datums(
                 if end - position < 8:
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     word = np.uint64(0)
                     for k in range(8):
                         word |= np.uint64(data[position + k]) << np.uint64(8 * k)
                     cells[here] = np.int64(word)
                     there[here] = 1
-                    counts[slot] += 1
                 position += 8
                 at += 1
             elif operation == op.FLOAT:
                 if end - position < 4:
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     half = np.uint32(0)
                     for k in range(4):
                         half |= np.uint32(data[position + k]) << np.uint32(8 * k)
                     bits[0] = half
                     doubles[here] = single[0]
                     there[here] = 1
-                    counts[slot] += 1
                 position += 4
                 at += 1
             elif operation == op.BOOLEAN:
                 if position >= end or data[position] > 1:
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     cells[here] = data[position]
                     there[here] = 1
-                    counts[slot] += 1
                 position += 1
                 at += 1
             elif operation == op.VALID:
-                cells[here] = 0
-                there[here] = 1
-                counts[slot] += 1
+                if stores:
+                    cells[here] = 0
+                    there[here] = 1
                 at += 1
             elif operation == op.FIXED:
                 size = program[at, 2]
                 if size > end - position:
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     cells[here] = position << op.SPAN_BITS | size
                     there[here] = 1
-                    counts[slot] += 1
                 position += size
                 at += 1
             elif operation == op.DECIMAL:
@@ -222,10 +300,9 @@ def read_datums(
                 if not _decimal_fits(data, position, position + size, program[at, 3], program[at, 4]):
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     cells[here] = position << op.SPAN_BITS | size
                     there[here] = 1
-                    counts[slot] += 1
                 position += size
                 at += 1
             elif operation == op.ENUM:
@@ -238,15 +315,22 @@ def read_datums(
                     if symbol < 0:
                         right = False
                         break
-                    cells[here] = symbol
-                    there[here] = 1
-                    counts[slot] += 1
+                    if stores:
+                        cells[here] = symbol
+                        there[here] = 1
                 at += 1
             elif operation == op.LIST:
+                if depth >= len(stack):
+                    right = False
+                    break
                 stack[depth] = 0
                 depth += 1
                 at += 1
             elif operation == op.NEXT:
+                if depth == 0:
+                    right = False
+                    break
+                of = program[at, 4]
                 if stack[depth - 1] == 0:
                     count, position = _read_long(data, position, end)
                     if position < 0:
@@ -263,48 +347,61 @@ def read_datums(
                         break
                     budget -= count
                     if count == 0:
-                        if slot >= 0:
-                            cells[here] = items[slot]
-                            there[here] = 1
-                            counts[slot] += 1
+                        if of >= 0:
+                            here = following[of]
+                            if here < base[of + 1]:
+                                cells[here] = items[of]
+                                there[here] = 1
+                            following[of] = here + 1
                         depth -= 1
                         at = program[at, 2]
                         continue
-                    if slot >= 0 and items[slot] + count > room[slot]:
-                        return np.int64(slot)
+                    if of >= 0:
+                        if count * program[at, 3] > left:
+                            right, full = False, True
+                            break
+                        left -= count * program[at, 3]
+                        need[of] = max(need[of], items[of] + count)
                     stack[depth - 1] = count
                 stack[depth - 1] -= 1
-                if slot >= 0:
-                    items[slot] += 1
+                if of >= 0:
+                    items[of] += 1
                 at += 1
             elif operation == op.CONSTANT:
-                cells[here] = program[at, 2]
-                there[here] = 1
-                counts[slot] += 1
+                if stores:
+                    cells[here] = program[at, 2]
+                    there[here] = 1
                 at += 1
             elif operation == op.ITEMS:
-                if items[slot] + program[at, 2] > room[slot]:
-                    return np.int64(slot)
+                if program[at, 2] * program[at, 3] > left:
+                    right, full = False, True
+                    break
+                left -= program[at, 2] * program[at, 3]
                 items[slot] += program[at, 2]
-                cells[here] = items[slot]
-                there[here] = 1
-                counts[slot] += 1
+                need[slot] = max(need[slot], items[slot])
+                if stores:
+                    cells[here] = items[slot]
+                    there[here] = 1
                 at += 1
             elif operation == op.END:
                 right = position == end
                 break
             else:
                 right = False
+        if full and rows > 1:
+            return np.int64(row)
         if not right:
-            faults[row] = lengths[row] >= 0
+            faults[row] = op.TOO_MANY_CELLS if full else np.uint8(lengths[row] >= 0)
             for k in range(len(nested)):
-                counts[nested[k]] = saved_counts[nested[k]]
-            if len(nested):
+                following[nested[k]] = saved_following[nested[k]]
+            if has_lists:
                 items[:] = saved_items
             for k in range(len(top_level)):
                 other = top_level[k]
                 cell = base[other] + row
                 cells[cell] = items[other]
                 there[cell] = 0
-                counts[other] = row + 1
+                following[other] = cell + 1
+    for slot in range(slots):
+        counts[slot] = following[slot] - base[slot]
     return np.int64(-1)

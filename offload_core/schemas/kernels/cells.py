@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import copy_bytes
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 
 _MOST = np.int64(op.LONGEST)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def is_text(data, position, end):
-    """Whether the bytes are UTF-8."""
+    """Whether the bytes from `position` to `end` are UTF-8.
+
+    Bounds: reads `data` below `end` only, which the caller has checked.
+    """
     while position < end:
         byte = data[position]
         position += 1
@@ -48,37 +51,59 @@ def is_text(data, position, end):
     return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def spanned_bytes(cells, there):
-    """How many bytes the spans have together."""
+    """How many bytes the spans have together; `cells` int64 and `there` uint8 are of one length.
+
+    Bounds: that of the shorter one.
+    """
     total = np.int64(0)
-    for i in range(len(cells)):
+    for i in range(min(len(cells), len(there))):
         if there[i]:
             total += cells[i] & _MOST
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def gather_cells(data, pool, cells, there, values, value_offsets):
-    """Copy the bytes that spans name behind one another; `value_offsets` int32 (cells + 1)."""
+    """Copy the bytes that spans name, one after another; whether all of them are there.
+
+    `cells` int64, `there` and `values` uint8, `value_offsets` int32 (cells + 1, output).
+
+    Bounds: the lengths of the arrays are checked first; each span against `data` or `pool`, and against what is left of
+    `values`, before it is copied.
+    """
     used = np.int64(0)
+    if len(there) != len(cells) or len(value_offsets) != len(cells) + 1:
+        return False
     value_offsets[0] = 0
     for i in range(len(cells)):
         if there[i]:
             cell = cells[i]
             length = cell & _MOST
             offset = (cell >> op.SPAN_BITS) & _MOST
-            if cell & op.IN_POOL:
+            is_pooled = cell & op.IN_POOL
+            if offset + length > (len(pool) if is_pooled else len(data)) or used + length > len(values):
+                return False
+            if is_pooled:  # not one name for either: that would count references in each step
                 copy_bytes(values, used, pool, offset, length)
             else:
                 copy_bytes(values, used, data, offset, length)
             used += length
         value_offsets[i + 1] = used
+    return True
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def widen_decimals(data, pool, cells, there, words):
-    """Big-endian numbers of any length to Arrow's 128 bits: `words` uint64 (cells × 2), low word first."""
+    """Big-endian numbers of any length to Arrow's 128 bits; whether the bytes of all are there.
+
+    `cells` int64, `there` uint8, `words` uint64 (cells × 2, output), low word first.
+
+    Bounds: the lengths of the arrays are checked first, each span against `data` or `pool` before it is read.
+    """
+    if len(there) != len(cells) or len(words) != len(cells) or words.shape[1] != 2:
+        return False
     for i in range(len(cells)):
         low = np.uint64(0)
         high = np.uint64(0)
@@ -87,6 +112,8 @@ def widen_decimals(data, pool, cells, there, words):
             length = cell & _MOST
             offset = (cell >> op.SPAN_BITS) & _MOST
             source = pool if cell & op.IN_POOL else data
+            if offset + length > len(source):
+                return False
             if length > 0 and source[offset] >= 128:
                 low = high = np.uint64(0xFFFFFFFFFFFFFFFF)
             for k in range(length):
@@ -94,3 +121,4 @@ def widen_decimals(data, pool, cells, there, words):
                 low = (low << np.uint64(8)) | np.uint64(source[offset + k])
         words[i, 0] = low
         words[i, 1] = high
+    return True

@@ -1,19 +1,25 @@
-"""Payloads of key and value, taken apart. The plain twin is `schemas.key_value.explain_inline`."""
+"""Payloads of key and value, taken apart. The reference implementation is `schemas.key_value.explain_inline`."""
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from offload_core.codec.kernels.intrinsics import load_i32
+from offload_core.kernel import kernel
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def split_key_values(data, offsets, lengths, keys, values, faults):
     """Where key and value of each payload are: int64 offsets and lengths (2 × payloads), the length −1 for null.
 
     data uint8; offsets, lengths int64; faults bool (output): payloads that are not right.
+
+    Bounds: the lengths of the arrays are checked first, each payload's span against `data`, and each read against the
+    payload's end.
     """
+    rows = len(offsets)
+    if len(lengths) != rows or keys.shape != (2, rows) or values.shape != (2, rows) or len(faults) != rows:
+        raise IndexError("the arrays of keys and values do not fit together")
     for row in range(len(offsets)):
         keys[0, row] = values[0, row] = offsets[row]
         keys[1, row] = values[1, row] = -1
@@ -23,7 +29,7 @@ def split_key_values(data, offsets, lengths, keys, values, faults):
         position = offsets[row]
         end = position + lengths[row]
         faults[row] = True
-        if end - position < 8:
+        if position < 0 or end > len(data) or end - position < 8:
             continue
         key = np.int64(load_i32(data, position))
         position += 4

@@ -27,13 +27,13 @@ NULLS = 12
 VALID = 13
 """slot: a struct that is there."""
 LIST = 14
-"""slot: an array or map begins; its `NEXT` follows."""
+"""–: an array or map begins; its `NEXT` follows."""
 NEXT = 15
-"""slot, address behind the list's end: go on with the next item, or leave."""
+"""–, address after the list's end, cells of an item, slot of the list: go on with the next item, or leave."""
 CONSTANT = 16
 """slot, value of the cell."""
 ITEMS = 17
-"""slot, number of items of a constant list, which follow."""
+"""slot, number of items of a constant list, which follow, cells of an item."""
 FAULT = 18
 """What the writer wrote has no counterpart for the reader."""
 
@@ -44,3 +44,6 @@ IN_POOL = 1 << 62
 """Flag of a span's cell: its offset is into the pool of constants. A cell is flag | offset << 31 | length."""
 SPAN_BITS = 31
 LONGEST = (1 << SPAN_BITS) - 1
+
+TOO_MANY_CELLS = 2
+"""The fault of a payload that has more cells in lists than it may; 1 is that of one that is not right."""

@@ -1,23 +1,26 @@
 """Protobuf messages of a batch, read by the tables of `schemas.protobuf.layout`: each value goes to its column's cell.
 
-A frame begins with all its cells, of what a field has that is not there; fields that come replace them. Nothing is
-raised: a payload that is not right gets a mark and nulls. The plain twin is `schemas.protobuf.plain`.
+A frame begins with all its cells, of what a field has that is not there; fields that come replace them. A payload that
+is not right gets a mark and nulls, never an error. The reference implementation is `schemas.protobuf.plain`.
 Source: protobuf.dev, "Encoding".
 """
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from offload_core.kernel import kernel
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels import wire
 from offload_core.schemas.kernels.cells import is_text
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_varint(data, position, end):
-    """The varint at `position`, uint64, and the position after it; −1 if it is not right."""
+    """The varint at `position`, uint64, and the position after it; −1 if it is not right.
+
+    Bounds: reads `data` below `end` only.
+    """
     value = np.uint64(0)
     shift = np.uint64(0)
     while shift < 70:
@@ -32,7 +35,7 @@ def _read_varint(data, position, end):
     return value, np.int64(-1)
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_length(data, position, end):
     """The length at `position`, and the position after it; −1 if there are not so many bytes."""
     value, position = _read_varint(data, position, end)
@@ -41,9 +44,12 @@ def _read_length(data, position, end):
     return np.int64(value), position
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _skip(data, position, end, wire_type, number, groups):
-    """The position behind a value that nobody wants, −1 if it is not right; `groups` is room for their numbers."""
+    """The position after a value that is skipped, −1 if it is not right; `groups` is room for their numbers.
+
+    Bounds: reads `data` below `end` only; writes `groups` where `depth < len(groups)`.
+    """
     depth = 0
     while True:
         if wire_type == wire.VARINT:
@@ -57,7 +63,7 @@ def _skip(data, position, end, wire_type, number, groups):
             if position >= 0:
                 position += length
         elif wire_type == wire.START_GROUP:
-            if depth == wire.MOST_GROUPS:
+            if depth >= len(groups):
                 return np.int64(-1)
             groups[depth] = number
             depth += 1
@@ -75,9 +81,12 @@ def _skip(data, position, end, wire_type, number, groups):
         wire_type, number = np.int64(tag) & 7, np.int64(tag) >> 3
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _read_number(data, position, end, kind):
-    """The cell of a number, of a float its own bits, and the position after it; −1 if it is not right."""
+    """The cell of a number, of a float its own bits, and the position after it; −1 if it is not right.
+
+    Bounds: reads `data` below `end` only.
+    """
     if kind <= wire.ENUM:
         value, position = _read_varint(data, position, end)
         if kind == wire.INT64 or kind == wire.UINT64:
@@ -104,9 +113,12 @@ def _read_number(data, position, end, kind):
     return np.int64(np.int32(half)) if kind == wire.SFIXED_32 else np.int64(half), position + 4
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
 def _is_known(numbers, first, count, value):
-    """Whether a closed enum has this number."""
+    """Whether a closed enum has this number.
+
+    Bounds: reads `numbers` from `first` to `first + count`, which `_is_sound` has checked.
+    """
     low, high = first, first + count
     while low < high:
         middle = (low + high) // 2
@@ -117,23 +129,86 @@ def _is_known(numbers, first, count, value):
     return low < first + count and numbers[low] == value
 
 
-@numba.njit(cache=True, nogil=True)
-def _clear(first, last, owner, owners, is_list, initial, initially_there, base, counts, items, cells, there):
-    """Take back a member of a oneof: the slots from `first` to `last`, and all items in them."""
-    for slot in range(first, last):
-        if owners[slot] == owner:
-            here = base[slot] + counts[slot] - 1
-            cells[here] = initial[slot]
-            there[here] = initially_there[slot]
-            if is_list[slot]:
-                items[slot] = cells[here - 1] if counts[slot] > 1 else np.int64(0)
-        else:
-            counts[slot] = items[owners[slot]]
-            if is_list[slot]:
-                items[slot] = cells[base[slot] + counts[slot] - 1] if counts[slot] else np.int64(0)
+@kernel
+def _clear(
+    own, first, count, numbers, owners, is_list, initial, initially_there, base, counts, items, begins,
+    cells, there,
+):  # fmt: skip
+    """Take back the other members of a oneof, and all items in them; answers how many slots they have.
+
+    `own` is the slot of the member that stays. The range of `numbers` has the members' slots as pairs of bounds.
+
+    Bounds: slots are checked as they are read from `numbers`; cells are read and written where
+    `base[slot] <= here < base[slot + 1]` only.
+    """
+    work = np.int64(0)
+    if count == 0 or numbers[first] < 0 or numbers[first] >= len(owners):
+        return work
+    owner = owners[numbers[first]]
+    for k in range(first, first + 2 * count, 2):
+        if numbers[k] == own or numbers[k] < 0 or numbers[k + 1] > len(owners):
+            continue
+        work += numbers[k + 1] - numbers[k]
+        for slot in range(numbers[k], numbers[k + 1]):
+            if owners[slot] == owner:
+                here = base[slot] + counts[slot] - 1
+                if base[slot] <= here < base[slot + 1]:
+                    cells[here] = initial[slot]
+                    there[here] = initially_there[slot]
+                if is_list[slot]:
+                    items[slot] = begins[slot]
+            else:
+                counts[slot] = items[owners[slot]]
+                if is_list[slot]:
+                    here = base[slot] + counts[slot] - 1
+                    if counts[slot] == 0:
+                        items[slot] = 0
+                    elif here < base[slot + 1]:
+                        items[slot] = cells[here]
+    return work
 
 
-@numba.njit(cache=True, nogil=True)
+@kernel
+def _is_sound(messages, fields, numbers, owners, is_list):
+    """Whether all slots, fields, messages and ranges that a layout names are there.
+
+    Bounds: reads each table below its length.
+    """
+    slots = len(owners)
+    if slots == 0 or len(messages) == 0:
+        return False
+    if messages.shape[1] < wire.MESSAGE_PARTS or fields.shape[1] < wire.FIELD_PARTS:
+        return False
+    for slot in range(slots):
+        if owners[slot] < -1 or owners[slot] >= slot or (owners[slot] >= 0 and not is_list[owners[slot]]):
+            return False
+    for k in range(len(messages)):
+        first, count = messages[k, wire.FIRST], messages[k, wire.COUNT]
+        if first < 0 or count < 0 or first + count > len(fields):
+            return False
+        for part in (wire.SLOTS, wire.LISTS):
+            first, count = messages[k, part], messages[k, part + 1]
+            if first < 0 or count < 0 or first + count > len(numbers):
+                return False
+            for i in range(first, first + count):
+                if numbers[i] < 0 or numbers[i] >= slots or (k == 0) != (owners[numbers[i]] < 0):
+                    return False
+    for k in range(len(fields)):
+        slot, repeats, kind = fields[k, wire.SLOT], fields[k, wire.REPEATS], fields[k, wire.KIND]
+        if slot < -1 or slot >= slots or (slot >= 0 and repeats and slot + 1 >= slots):
+            return False
+        if kind >= wire.MESSAGE and slot >= 0 and not 0 <= fields[k, wire.INNER] < len(messages):
+            return False
+        first, count = fields[k, wire.CLEARS], 2 * fields[k, wire.CLEARS_COUNT]
+        if first < 0 or count < 0 or first + count > len(numbers):
+            return False
+        first, count = fields[k, wire.SYMBOLS], fields[k, wire.SYMBOLS_COUNT]
+        if first < 0 or count < 0 or first + count > len(numbers):
+            return False
+    return True
+
+
+@kernel
 def read_messages(
     data,
     offsets,
@@ -146,21 +221,49 @@ def read_messages(
     initial,
     initially_there,
     base,
-    room,
+    most_cells,
     counts,
     items,
+    need,
     cells,
     there,
     faults,
 ):
-    """Read every payload; answers the slot of a list that has no room for its items, or −1.
+    """Read every payload; answers −1, or the row at which more than `most_cells` cells would be in lists.
 
-    data uint8; offsets, lengths int64 per payload (length −1: null). messages to initially_there: a `Layout`. Per slot,
-    int64: base (its first cell), room (of a list: cells of the slots in it), counts (cells used) and items (of a list),
-    both zeroed. cells int64, there uint8: the output. faults uint8 per payload (output): 1 if it is not right.
+    data uint8; offsets, lengths int64 per payload (length −1: null). messages to initially_there: a `Layout`. base
+    int64 (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts (cells
+    used), items (of a list), need (output: the most items that a list had at once). cells int64, there uint8: the
+    output. faults uint8 per payload (output): 1 if it is not right, `TOO_MANY_CELLS` if it has too many by itself.
+
+    A cell for which its slot has no room is counted and not written: with room for `need` items all are there.
+
+    Bounds: the lengths of the arrays are checked first, the layout by `_is_sound`. Each payload's span is checked
+    against `data`, and each read against the message's end. Cells are read and written where `base[slot] <= here <
+    base[slot + 1]` only; `stack` is written where `depth < len(stack)`.
     """
+    if (
+        len(base) != len(owners) + 1
+        or len(is_list) != len(owners)
+        or len(initial) != len(owners)
+        or len(initially_there) != len(owners)
+        or len(counts) != len(owners)
+        or len(items) != len(owners)
+        or len(need) != len(owners)
+        or base[0] < 0
+        or base[len(owners)] > min(len(cells), len(there))
+        or len(lengths) != len(offsets)
+        or len(faults) != len(offsets)
+        or not _is_sound(messages, fields, numbers, owners, is_list)
+    ):
+        raise IndexError("the arrays of a Protobuf layout do not fit together")
+    for slot in range(len(owners)):
+        if base[slot + 1] - base[slot] < (len(offsets) if owners[slot] < 0 else 0):
+            raise IndexError("the arrays of a Protobuf layout do not fit together")
     slots = len(owners)
     saved_counts, saved_items = np.zeros_like(counts), np.zeros_like(items)
+    begins = np.zeros_like(items)  # of a list: where the items of its last cell begin
+    left = np.int64(most_cells)
     stack = np.zeros(
         (len(messages) + 1, 4), dtype=np.int64
     )  # message, its end, its group's number, the field
@@ -181,14 +284,21 @@ def read_messages(
             cells[here] = initial[slot]
             there[here] = initially_there[slot]
             counts[slot] = row + 1
+            begins[slot] = items[slot]
         position = offsets[row]
         end = position + lengths[row]
+        if right and (position < 0 or end > len(data) or end < position):
+            right = False
         message = np.int64(0)
         group = np.int64(0)
         at = messages[0, wire.FIRST]
         depth = 0
         dropped = False  # an entry of a map whose closed enum has another number
+        full = False
         while right:
+            if left < 0:
+                right, full = False, True
+                break
             closes = False
             number = np.int64(0)
             wire_type = np.int64(0)
@@ -214,8 +324,10 @@ def read_messages(
                 begin = messages[message, wire.LISTS]
                 for k in range(begin, begin + messages[message, wire.LISTS_COUNT]):
                     slot = numbers[k]
-                    cells[base[slot] + counts[slot] - 1] = items[slot]
-                if dropped and messages[message, wire.IS_ENTRY]:
+                    here = base[slot] + counts[slot] - 1
+                    if base[slot] <= here < base[slot + 1]:
+                        cells[here] = items[slot]
+                if dropped and messages[message, wire.IS_ENTRY] and messages[message, wire.SLOTS_COUNT]:
                     begin = messages[message, wire.SLOTS]
                     items[owners[numbers[begin]]] -= 1
                     for k in range(begin, begin + messages[message, wire.SLOTS_COUNT]):
@@ -254,11 +366,10 @@ def read_messages(
             slot = fields[at, wire.SLOT]
             begin = fields[at, wire.CLEARS]
             if kind != wire.ENUM or not fields[at, wire.SYMBOLS_COUNT]:  # else it is known later what it is
-                for k in range(begin, begin + 2 * fields[at, wire.CLEARS_COUNT], 2):
-                    _clear(
-                        numbers[k], numbers[k + 1], owners[numbers[k]],
-                        owners, is_list, initial, initially_there, base, counts, items, cells, there,
-                    )  # fmt: skip
+                left -= _clear(
+                    slot, begin, fields[at, wire.CLEARS_COUNT], numbers, owners,
+                    is_list, initial, initially_there, base, counts, items, begins, cells, there,
+                )  # fmt: skip
             if slot < 0:
                 position = _skip(data, position, end, wire_type, number, groups)
                 right = position >= 0
@@ -273,21 +384,31 @@ def read_messages(
                     inner_end = position + length
                 inner = fields[at, wire.INNER]
                 if repeats:
-                    if items[slot] >= room[slot]:
-                        return np.int64(slot)
+                    left -= messages[inner, wire.SLOTS_COUNT]
+                    if left < 0:
+                        continue
                     items[slot] += 1
+                    need[slot] = max(need[slot], items[slot])
                     begin = messages[inner, wire.SLOTS]
                     for k in range(begin, begin + messages[inner, wire.SLOTS_COUNT]):
                         other = numbers[k]
                         here = base[other] + counts[other]
-                        cells[here] = initial[other]
-                        there[here] = initially_there[other]
+                        if here < base[other + 1]:
+                            cells[here] = initial[other]
+                            there[here] = initially_there[other]
                         counts[other] += 1
+                        begins[other] = items[other]
                 else:
-                    there[base[slot] + counts[slot] - 1] = 1
+                    here = base[slot] + counts[slot] - 1
+                    if base[slot] <= here < base[slot + 1]:
+                        there[here] = 1
+                if depth >= len(stack):
+                    right = False
+                    break
                 stack[depth, 0], stack[depth, 1], stack[depth, 2], stack[depth, 3] = message, end, group, at
                 depth += 1
                 message, end = inner, inner_end
+                dropped = False
                 group = number if kind == wire.GROUP else np.int64(0)
                 at = messages[message, wire.FIRST]
                 continue
@@ -319,29 +440,32 @@ def read_messages(
                 if symbols_count and not _is_known(numbers, symbols, symbols_count, value):
                     dropped = True
                 elif repeats:
-                    if items[slot] >= room[slot]:
-                        return np.int64(slot)
+                    left -= 1
                     items[slot] += 1
+                    need[slot] = max(need[slot], items[slot])
                     here = base[slot + 1] + counts[slot + 1]
-                    cells[here] = value
-                    there[here] = 1
+                    if here < base[slot + 2]:
+                        cells[here] = value
+                        there[here] = 1
                     counts[slot + 1] += 1
                 else:
                     if symbols_count:
                         dropped = False
                         begin = fields[at, wire.CLEARS]
-                        for k in range(begin, begin + 2 * fields[at, wire.CLEARS_COUNT], 2):
-                            _clear(
-                                numbers[k], numbers[k + 1], owners[numbers[k]],
-                                owners, is_list, initial, initially_there, base, counts, items, cells, there,
-                            )  # fmt: skip
+                        left -= _clear(
+                            slot, begin, fields[at, wire.CLEARS_COUNT], numbers, owners,
+                            is_list, initial, initially_there, base, counts, items, begins, cells, there,
+                        )  # fmt: skip
                     here = base[slot] + counts[slot] - 1
-                    cells[here] = value
-                    there[here] = 1
+                    if base[slot] <= here < base[slot + 1]:
+                        cells[here] = value
+                        there[here] = 1
                 if not is_packed:
                     break
+        if full and len(offsets) > 1:
+            return np.int64(row)
         if not right:
-            faults[row] = lengths[row] >= 0
+            faults[row] = op.TOO_MANY_CELLS if full else np.uint8(lengths[row] >= 0)
             if has_lists:
                 for slot in range(slots):
                     if owners[slot] >= 0:

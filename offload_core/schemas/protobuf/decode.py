@@ -12,13 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.schemas.cells import Room
+from offload_core.messages.arrays import Bytes
+from offload_core.schemas.cells import Cells, Room, too_many_cells
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.protobuf import read_messages
 from offload_core.schemas.protobuf.layout import make_layout
 from offload_core.schemas.protobuf.plain import read_message
 from offload_core.schemas.protobuf.types import MessageType
-from offload_core.schemas.spans import Spans
+from offload_core.schemas.spans import Spans, spans_of_one
 from offload_hooks.errors import BadLengthError, FormatError
 
 
@@ -35,6 +36,10 @@ class ProtobufValues:
         """See `ValueDecoder`."""
         if len(spans.data) > op.LONGEST:
             raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
+        cells, faults = self._read(spans)
+        return cells.array(self._layout.root, len(spans)), faults != 0
+
+    def _read(self, spans: Spans) -> tuple[Cells, Bytes]:
         layout = self._layout
         read = functools.partial(
             read_messages,
@@ -49,11 +54,13 @@ class ProtobufValues:
             layout.initial,
             layout.initially_there,
         )
-        cells, faults = self._room.fill(read, len(spans), data=spans.data, pool=layout.pool)
-        return cells.array(layout.root, len(spans)), faults != 0
+        cells, faults = self._room.fill(read, spans.lengths, data=spans.data, pool=layout.pool)
+        return cells, faults
 
     def explain(self, payload: bytes) -> FormatError:
         """See `ValueDecoder`."""
+        if self._read(spans_of_one(payload))[1][0] == op.TOO_MANY_CELLS:
+            return too_many_cells(payload)
         try:
             read_message(payload, self._message, self._fields)
         except FormatError as error:

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from offload_core.schemas.cells import Column
+from offload_core.schemas.cells import Column, Symbols
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels import wire
-from offload_core.schemas.protobuf.types import FieldType, MessageType
+from offload_core.schemas.protobuf.types import EnumType, FieldType, MessageType
 from offload_hooks.errors import SchemaError
 
 MOST_SLOTS = 4096
@@ -81,7 +81,7 @@ def make_layout(message: MessageType, wanted: Collection[str] | None = None) -> 
     builder = _Builder()
     slot = builder.slot(-1, is_there=True)
     builder.frames[0] = -1
-    root = builder.struct(message, slot, -1, wanted)
+    root = builder.struct(message, slot, -1, None if wanted is None else frozenset(wanted))
     return Layout(
         root=root,
         owners=np.array(builder.owners, dtype=np.int64),
@@ -106,6 +106,8 @@ class _Builder:
         self.frames: dict[int, int] = {}  # of messages that are frames: the slots' owner
         self.numbers: list[int] = []
         self.pool = bytearray()
+        self._symbols: dict[int, Symbols] = {}  # by the ids of enums
+        self._closed: dict[int, int] = {}
 
     def slot(self, owner: int, *, is_list: bool = False, is_there: bool = False, initial: int = 0) -> int:
         if len(self.owners) >= MOST_SLOTS:
@@ -124,6 +126,7 @@ class _Builder:
         self.messages.append([])
         children, rows = [], []
         spans: dict[str, tuple[int, int]] = {}
+        oneofs: dict[int, list[int]] = {}
         for field in message.fields:
             if wanted is not None and field.name not in wanted:
                 rows.append((field, -1, -1))
@@ -132,15 +135,16 @@ class _Builder:
             children.append(self._field(field, owner, is_part=message.is_entry))
             rows.append((field, begin, inner))
             spans[field.name] = (begin, len(self.owners))
+            if field.oneof >= 0:
+                oneofs.setdefault(field.oneof, []).extend(spans[field.name])
+        clears = {}
+        for oneof, bounds in oneofs.items():
+            clears[oneof] = (len(self.numbers), len(bounds) // 2)
+            self.numbers += bounds
         begin = len(self.fields)
         for field, at, inner in sorted(rows, key=lambda row: row[0].number):
-            others = [
-                spans[other.name]
-                for other in message.fields
-                if other.oneof == field.oneof >= 0 and other is not field and other.name in spans
-            ]
-            if at >= 0 or others:
-                self.fields.append(self._row(field, at, inner, others))
+            if at >= 0 or field.oneof in clears:
+                self.fields.append(self._row(field, at, inner, *clears.get(field.oneof, (0, 0))))
         self.messages[place] = [begin, len(self.fields) - begin, int(message.is_entry)]
         names = [field.name for field in message.fields if field.name in spans]
         types = [(name, child.data_type) for name, child in zip(names, children, strict=True)]
@@ -149,10 +153,12 @@ class _Builder:
     def finished(self) -> list[list[int]]:
         """The rows of messages, of frames with their slots and which of these are lists."""
         finished = []
+        by_owner: dict[int, list[int]] = {}
+        for slot, owner in enumerate(self.owners):
+            by_owner.setdefault(owner, []).append(slot)
         for place, row in enumerate(self.messages):
             ranges = []
-            owner = self.frames.get(place)
-            slots = [] if owner is None else [i for i, each in enumerate(self.owners) if each == owner]
+            slots = by_owner.get(self.frames[place], []) if place in self.frames else []
             for chosen in (slots, [slot for slot in slots if self.is_list[slot]]):
                 ranges += [len(self.numbers), len(chosen)]
                 self.numbers += chosen
@@ -166,10 +172,10 @@ class _Builder:
             slot = self.slot(owner, is_there=is_there, initial=default)
             if field.message is not None:
                 return self.struct(field.message, slot, owner)
-            return _scalar(field, slot)
+            return self._scalar(field, slot)
         slot = self.slot(owner, is_list=True, is_there=True)
         if field.message is None:
-            item = _scalar(field, self.slot(slot))
+            item = self._scalar(field, self.slot(slot))
         else:
             self.frames[len(self.messages)] = slot
             item = self.struct(field.message, self.slot(slot, is_there=True), slot)
@@ -180,19 +186,41 @@ class _Builder:
                 return Column(data_type=data_type, slot=slot, children=(key, value), keeps_last_keys=True)
         return Column(data_type=pa.list_(item.data_type), slot=slot, children=(item,))
 
-    def _row(self, field: FieldType, slot: int, inner: int, others: list[tuple[int, int]]) -> list[int]:
-        clears = len(self.numbers)
-        self.numbers += [bound for span in others for bound in span]
-        symbols = len(self.numbers)
-        is_closed = slot >= 0 and field.enum is not None and field.enum.is_closed
-        closed = sorted(field.enum.symbols) if field.enum is not None and is_closed else []
-        self.numbers += closed
+    def _row(self, field: FieldType, slot: int, inner: int, clears: int, clears_count: int) -> list[int]:
+        symbols, symbols_count = 0, 0
+        if slot >= 0 and field.enum is not None and field.enum.is_closed:
+            symbols, symbols_count = self._closed_enum(field.enum), len(field.enum.symbols)
         is_bytes = field.kind in ("message", "group") and field.message is None
         kind = wire.KINDS["bytes" if is_bytes else field.kind]
         repeats = int(field.is_repeated)
         return [
-            field.number, kind, wire.WIRE_TYPES[kind], slot, repeats, inner, clears, len(others), symbols, len(closed)
+            field.number, kind, wire.WIRE_TYPES[kind], slot, repeats, inner,
+            clears, clears_count, symbols, symbols_count,
         ]  # fmt: skip
+
+    def _closed_enum(self, enum: EnumType) -> int:
+        """Where the numbers of a closed enum begin in `numbers`."""
+        if id(enum) not in self._closed:
+            self._closed[id(enum)] = len(self.numbers)
+            self.numbers += sorted(enum.symbols)
+        return self._closed[id(enum)]
+
+    def _scalar(self, field: FieldType, slot: int) -> Column:
+        if field.kind == "enum" and field.enum is not None:
+            return Column(data_type=pa.string(), slot=slot, symbols=self._symbols_of(field.enum))
+        if field.kind in ("enum", "message", "group"):
+            return Column(data_type=pa.int32() if field.kind == "enum" else pa.binary(), slot=slot)
+        data_type = _TYPES[field.kind]
+        return Column(data_type=data_type, slot=slot, is_unsigned=data_type == _UNSIGNED)
+
+    def _symbols_of(self, enum: EnumType) -> Symbols:
+        if id(enum) not in self._symbols:
+            known = sorted(enum.symbols.items())
+            self._symbols[id(enum)] = Symbols(
+                texts=tuple(symbol for _, symbol in known),
+                numbers=np.array([number for number, _ in known], dtype=np.int64),
+            )
+        return self._symbols[id(enum)]
 
     def _cell(self, field: FieldType, value: Any) -> int:
         """A default as a cell."""
@@ -204,18 +232,3 @@ class _Builder:
         if field.kind in ("float", "double"):
             return int(struct.unpack("<q", struct.pack("<d", value))[0])
         return int(value) - (1 << 64 if int(value) >> 63 > 0 else 0)
-
-
-def _scalar(field: FieldType, slot: int) -> Column:
-    if field.kind == "enum" and field.enum is not None:
-        known = sorted(field.enum.symbols.items())
-        return Column(
-            data_type=pa.string(),
-            slot=slot,
-            numbers=tuple(number for number, _ in known),
-            symbols=tuple(symbol for _, symbol in known),
-        )
-    if field.kind in ("enum", "message", "group"):
-        return Column(data_type=pa.int32() if field.kind == "enum" else pa.binary(), slot=slot)
-    data_type = _TYPES[field.kind]
-    return Column(data_type=data_type, slot=slot, is_unsigned=data_type == _UNSIGNED)

@@ -1,4 +1,4 @@
-"""One message, read plainly: the twin of tables and kernel, and the one that says what is wrong with a payload.
+"""One message, read plainly: the reference implementation of tables and kernel, and what says why a payload is wrong.
 
 Values are as Arrow's `to_pylist` gives those of the decoder: a map is a list of pairs, an enum its symbol.
 Source: protobuf.dev, "Encoding".
@@ -44,6 +44,7 @@ class _Source:
     def __init__(self, payload: bytes) -> None:
         self._payload = payload
         self.position = 0
+        self._by_number: dict[int, dict[int, FieldType]] = {}  # by the ids of message types
 
     def message(
         self,
@@ -54,7 +55,9 @@ class _Source:
         wanted: Collection[str] | None = None,
     ) -> dict[str, Any]:
         """Read into `found` what is there up to `end`, or to the end of the group of this number."""
-        by_number = {field.number: field for field in message.fields}
+        by_number = self._by_number.get(id(message))
+        if by_number is None:
+            by_number = self._by_number[id(message)] = {field.number: field for field in message.fields}
         while self.position < end:
             number, wire_type = self._tag(end)
             if wire_type == wire.END_GROUP:
@@ -67,7 +70,7 @@ class _Source:
             if field is None or (wanted is not None and field.name not in wanted):
                 self._skip(end, wire_type, number)
                 if field is not None and fits:
-                    self._take_back_others(message, field, found)
+                    self._take_back_others(field, found)
             elif fits:
                 self._field(message, field, found, end)
             elif field.is_repeated and wire_type == wire.LENGTH and kind < wire.STRING:
@@ -82,7 +85,7 @@ class _Source:
 
     def _field(self, message: MessageType, field: FieldType, found: dict[str, Any], end: int) -> None:
         if field.message is not None:
-            self._take_back_others(message, field, found)
+            self._take_back_others(field, found)
             inner_end, group = (end, field.number) if field.kind == "group" else (self._length(end), 0)
             known = {} if field.is_repeated else found.get(field.name, {})
             value = self.message(field.message, known, inner_end, group)
@@ -100,16 +103,19 @@ class _Source:
                 if message.is_entry:
                     found[field.name] = _DROPPED
                 return
-            self._take_back_others(message, field, found)
+            self._take_back_others(field, found)
         if field.is_repeated:
             found.setdefault(field.name, []).append(value)
         else:
             found[field.name] = value
 
-    def _take_back_others(self, message: MessageType, field: FieldType, found: dict[str, Any]) -> None:
-        for other in message.fields:
-            if other.oneof == field.oneof >= 0 and other is not field:
-                found.pop(other.name, None)
+    def _take_back_others(self, field: FieldType, found: dict[Any, Any]) -> None:
+        """Take back the member of a oneof that was there before; `found` has its name by the oneof's number."""
+        if field.oneof >= 0:
+            other = found.get(field.oneof)
+            if other != field.name:
+                found.pop(other, None)
+            found[field.oneof] = field.name
 
     def _scalar(self, field: FieldType, end: int) -> Any:
         kind = field.kind

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ctypes
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from google.protobuf import descriptor_pb2
@@ -19,14 +21,19 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from offload_hooks.errors import SchemaError
+from offload_hooks.json_text import read_json
 from offload_hooks.schemas import SchemaVersion
 
 MOST_FIELDS = 10_000
 """How many fields a schema may have, those of a message type counted wherever it is used."""
 
+MOST_DEPTH = 100
+"""How deep messages may nest: what Protobuf's own readers allow."""
+
 PARSING_INFO = "__PARSING_INFO__"
 _NATIVE = ("fileDescriptorSet", "rootMessageTypeName", "rootFileDescriptorName")
 _LARGEST_NUMBER = (1 << 29) - 1
+_PAIR = [("key", False), ("value", False)]
 
 _KINDS: dict[int, str] = {
     number: name.removeprefix("TYPE_").lower()
@@ -78,12 +85,10 @@ def parse_protobuf(version: SchemaVersion) -> MessageType:
     """The message of a version of the type PROTOBUF_NATIVE or PROTOBUF.
 
     Raises:
-        SchemaError: another form, descriptors that do not go together, a message that holds itself, too many fields.
+        SchemaError: another form, descriptors that do not go together, a message that holds itself, too many fields,
+            messages that nest too deep.
     """
-    try:
-        declared = json.loads(version.definition)
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"a schema of the type {version.type} is not JSON: {error}") from error
+    declared = read_json(version.definition, f"a schema of the type {version.type}", error=SchemaError)
     if not isinstance(declared, dict):
         raise _not_right("an object", declared)
     if version.type == "PROTOBUF_NATIVE":
@@ -100,36 +105,49 @@ def _descriptor(declared: dict[str, Any]) -> Descriptor:
         raise _not_right(", ".join(_NATIVE), list(declared))
     try:
         listed = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(files, validate=True)).file
+        by_name = {each.name: each for each in listed}
     except (binascii.Error, ValueError, DecodeError) as error:
         raise SchemaError(f"a schema's descriptors are no FileDescriptorSet as base64: {error}") from error
-    by_name = {each.name: each for each in listed}
     pool = DescriptorPool()
-    added: set[str] = set()
-    waiting = [file]
     try:
-        while waiting:  # a file goes behind those that it imports
-            name = waiting[-1]
-            missing = [each for each in by_name[name].dependency if each not in added]
-            if len(waiting) > len(by_name):
-                raise SchemaError("files of a schema's descriptors import one another", found=name)
-            if missing:
-                waiting.append(missing[0])
-                continue
-            if name not in added:
-                pool.AddSerializedFile(by_name[name].SerializeToString())
-                added.add(name)
-            waiting.pop()
+        for name in _in_order(file, {name: tuple(each.dependency) for name, each in by_name.items()}):
+            pool.AddSerializedFile(by_name[name].SerializeToString())
         return pool.FindMessageTypeByName(root)
-    except (KeyError, TypeError) as error:
+    except SchemaError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
         raise SchemaError(f"a schema's descriptors do not go together: {error}"[:300]) from error
 
 
+def _in_order(file: str, imports: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    """The names of a file and of all that it imports, each after those that it imports itself."""
+    waiting = [(file, iter(imports[file]))]
+    above, added = {file}, set()
+    while waiting:
+        name, others = waiting[-1]
+        following = next((each for each in others if each not in added), None)
+        if following is None:
+            waiting.pop()
+            above.discard(name)
+            added.add(name)
+            yield name
+        elif following in above:
+            raise SchemaError("files of a schema's descriptors import one another", found=following)
+        else:
+            above.add(following)
+            waiting.append((following, iter(imports[following])))
+
+
 class _Native:
-    """Descriptors to values; messages inside of one another are `above`."""
+    """Descriptors to values; messages around one another are `above`."""
 
     def __init__(self) -> None:
         self._count = 0
         self._enums: dict[str, EnumType] = {}
+        self._messages: dict[
+            str, tuple[MessageType, int, int]
+        ] = {}  # with its fields, and how deep they nest
+        self._deepest = 0
 
     def message(self, descriptor: Descriptor, above: tuple[str, ...]) -> MessageType:
         name = descriptor.full_name
@@ -138,19 +156,36 @@ class _Native:
                 f"the message {name} holds itself: it has no columns",
                 hint="Read without schemas, and decode `value` in the program.",
             )
-        self._count += len(descriptor.fields)
-        if self._count > MOST_FIELDS:
-            raise SchemaError("a message has too many fields", expected=f"at most {MOST_FIELDS}")
+        known = self._messages.get(name)
+        if known is not None:
+            message, count, depth = known
+            self._take(count, len(above) + depth)
+            return message
+        before, deepest = self._count, self._deepest
+        self._deepest = len(above)
+        self._take(len(descriptor.fields), len(above) + 1)
         declared = descriptor_pb2.DescriptorProto()
         descriptor.CopyToProto(declared)
-        return MessageType(
+        is_part = bool(declared.options.map_entry)
+        message = MessageType(
             name=name,
             fields=tuple(
-                self._field(field, proto, (*above, name), is_part=declared.options.map_entry)
+                self._field(field, proto, (*above, name), is_part=is_part)
                 for field, proto in zip(descriptor.fields, declared.field, strict=True)
             ),
-            is_entry=declared.options.map_entry,
         )
+        self._messages[name] = message, self._count - before, self._deepest - len(above)
+        self._deepest = max(self._deepest, deepest)
+        return message
+
+    def _take(self, fields: int, depth: int) -> None:
+        """Count the fields of a message, and how deep messages nest."""
+        self._count += fields
+        if self._count > MOST_FIELDS:
+            raise SchemaError("a message has too many fields", expected=f"at most {MOST_FIELDS}")
+        if depth > MOST_DEPTH:
+            raise SchemaError("messages nest too deep", expected=f"at most {MOST_DEPTH} in one another")
+        self._deepest = max(self._deepest, depth)
 
     def _field(
         self,
@@ -171,9 +206,16 @@ class _Native:
             is_repeated=is_repeated,
             default=field.default_value if message is None and not is_repeated and is_never_null else None,
             oneof=-1 if oneof is None or len(oneof.fields) < 2 else oneof.index,
-            message=None if message is None else self.message(message, above),
+            message=None if message is None else self._inner(message, above, is_repeated=is_repeated),
             enum=None if field.enum_type is None else self._enum(field.enum_type),
         )
+
+    def _inner(self, descriptor: Descriptor, above: tuple[str, ...], *, is_repeated: bool) -> MessageType:
+        message = self.message(descriptor, above)
+        # A descriptor may use an entry's type elsewhere, which no .proto file can: there it is any message.
+        is_entry = is_repeated and descriptor.GetOptions().map_entry
+        is_pair = [(field.name, field.is_repeated) for field in message.fields] == _PAIR
+        return replace(message, is_entry=True) if is_entry and is_pair else message
 
     def _enum(self, descriptor: EnumDescriptor) -> EnumType:
         known = self._enums.get(descriptor.full_name)
@@ -190,10 +232,7 @@ class _Native:
 
 
 def _described(declared: dict[str, Any], info: str | None) -> MessageType:
-    try:
-        listed = json.loads(info or "null")
-    except (ValueError, RecursionError) as error:
-        raise SchemaError(f"a PROTOBUF schema's {PARSING_INFO} is not JSON: {error}") from error
+    listed = read_json(info or "null", f"a PROTOBUF schema's {PARSING_INFO}", error=SchemaError)
     if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
         raise SchemaError(
             "a PROTOBUF schema does not say its fields' numbers",
@@ -205,7 +244,7 @@ def _described(declared: dict[str, Any], info: str | None) -> MessageType:
     defaults = {
         each.get("name"): each.get("default")
         for each in (known if isinstance(known, list) else ())
-        if isinstance(each, dict)
+        if isinstance(each, dict) and isinstance(each.get("name"), str)
     }
     fields = tuple(_described_field(each, defaults) for each in listed)
     if len({each.name for each in fields}) < len(fields) or len({each.number for each in fields}) < len(
@@ -246,7 +285,7 @@ def _default(value: object, kind: str) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     if kind in ("float", "double"):
-        return float(value)
+        return float(value) if kind == "double" else ctypes.c_float(value).value
     bits = 64 if kind.endswith("64") else 32
     if not isinstance(value, int) or not -(1 << bits - 1) <= value < 1 << bits - 1:
         return None

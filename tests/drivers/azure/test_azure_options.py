@@ -286,3 +286,11 @@ def test_all_forms_of_a_secret_are_known_and_none_is_shown():
     found = access(account_name="acct", sas_token=SAS, proxy="http://me:hunter2@proxy:3128")
     assert set(found.secrets) >= {"c2VjcmV0%2Bc2ln%3D", "c2VjcmV0+c2ln=", "hunter2"}
     assert not [secret for secret in SECRETS if secret in repr(found)]
+
+
+def test_a_signature_is_sent_over_tls_only():
+    for endpoint in ("http://store.invalid/acct", "http://10.0.0.1/acct"):
+        with pytest.raises(OptionError, match="over https only"):
+            access(endpoint_url=endpoint, sas_token=SAS)
+    for endpoint in ("https://store.invalid/acct", "http://127.0.0.1:1/acct"):
+        assert access(endpoint_url=endpoint, sas_token=SAS).kind == "SAS token"

@@ -10,7 +10,6 @@ from http_front import NEVER_ANSWERED, Front
 
 from offload_drivers.azure import AzureDriver
 from offload_hooks.errors import (
-    MetadataError,
     ObjectExistsError,
     ObjectNotFoundError,
     StoreUnavailableError,
@@ -158,10 +157,11 @@ def test_many_stale_uploads_are_listed(driver, container):
     assert list(driver.list_uploads("b")) == []
 
 
-def test_a_record_that_is_none_is_told(driver, container):
+def test_a_record_that_is_none_does_not_hide_other_uploads(driver, container):
+    upload = driver.begin_data("a/b", "text/plain", {})
     container.upload_blob(f".offload-uploads/{'0' * 32}.json", b"{")
-    with pytest.raises(MetadataError):
-        list(driver.list_uploads(""))
+    found = {stale.upload.upload_id: stale.upload.key for stale in driver.list_uploads("")}
+    assert found == {"0" * 32: "", upload.upload_id: "a/b"}
 
 
 # --- create-only -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from gcs import PREFIX, opened
 from google_front import SECRET, Google
 from http_front import NEVER_SENT, Answer, Front
 
+from offload_drivers.gcs import GcsDriver
 from offload_hooks.errors import AccessDeniedError, OptionError, StoreError, StoreUnavailableError
 
 
@@ -216,20 +217,45 @@ def test_only_a_certificate_that_is_trusted_is_talked_to(fake_gcs, bucket, tmp_p
 
 
 def test_a_proxy_is_used_for_the_store_and_for_tokens(google, bucket, key):
-    key = key.replace(google.url, "http://tokens.invalid")
+    key = key.replace(google.url, "http://127.0.0.8")
     proxy = f"http://user:password@127.0.0.1:{google.port}"
-    options = {"bucket": bucket, "endpoint_url": "http://store.invalid", "service_account_json": key}
+    options = {"bucket": bucket, "endpoint_url": "http://127.0.0.9", "service_account_json": key}
     with opened(**options, proxy=proxy) as driver:
         use(driver)
     assert {request.target.split("/")[2] for request in google.requests} == {
-        "tokens.invalid",
-        "store.invalid",
+        "127.0.0.8",
+        "127.0.0.9",
     }
     assert all(request.headers["proxy-authorization"].startswith("Basic ") for request in google.requests)
 
 
 def test_the_proxy_of_the_environment_is_used(google, bucket, monkeypatch):
     monkeypatch.setenv("http_proxy", google.url)
-    with opened(bucket=bucket, endpoint_url="http://store.invalid", token=google.token) as driver:
+    with opened(bucket=bucket, endpoint_url="http://127.0.0.9", token=google.token) as driver:
         use(driver)
     assert google.requests
+
+
+@pytest.mark.parametrize("given", [{"token": "t"}, {}, {"anonymous": "false"}])
+def test_tokens_are_sent_over_tls_only(given):
+    for url, proxy in (("http://store.invalid", ""), ("http://127.0.0.1:1", "http://proxy.invalid:1")):
+        with pytest.raises(OptionError, match="over https only"):
+            GcsDriver(bucket="b", endpoint_url=url, proxy=proxy, **given)
+    for url in ("https://store.invalid", "http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"):
+        GcsDriver(bucket="b", endpoint_url=url, **given)
+    GcsDriver(bucket="b", endpoint_url="http://store.invalid", anonymous=True)
+
+
+def test_an_emulator_of_the_environment_gets_no_token_over_http(monkeypatch):
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://store.invalid")
+    with opened(bucket="b", token="t") as driver, pytest.raises(OptionError, match="over https only"):
+        driver.stat("k")
+
+
+def test_no_token_is_asked_for_over_http(key, google):
+    key = key.replace(google.url, "http://tokens.invalid")
+    with (
+        opened(bucket="b", service_account_json=key) as driver,
+        pytest.raises(OptionError, match="over https"),
+    ):
+        driver.stat("k")

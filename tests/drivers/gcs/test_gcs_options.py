@@ -85,10 +85,10 @@ def test_pulsars_option_names_are_taken_in_any_case(name, tmp_path):
         "gcsmanagedledgeroffloadbucket": "b",
         "gcsManagedLedgerOffloadRegion": "r",
         "gcsManagedLedgerOffloadServiceAccountKeyFile": str(tmp_path / "key.json"),
-        "managedledgeroffloadserviceendpoint": "http://host:1",
+        "managedledgeroffloadserviceendpoint": "https://host:1",
     }
     options = registry.make_driver(name, given)._options
-    assert (options.bucket, options.region, options.endpoint_url) == ("b", "r", "http://host:1")
+    assert (options.bucket, options.region, options.endpoint_url) == ("b", "r", "https://host:1")
     assert options.service_account_file == str(tmp_path / "key.json")
 
 

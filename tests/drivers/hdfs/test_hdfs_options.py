@@ -112,7 +112,7 @@ def test_a_tier_is_pickled_by_its_options():
 def clients(monkeypatch):
     """What the library's client is made of; none is connected. The process has no user yet."""
     monkeypatch.setenv(hdfs_connection.USER, "")
-    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", "")
+    monkeypatch.setattr(hdfs_connection, "_user_set_by_option", {})
     made = []
 
     def client(*arguments, **named):

@@ -67,13 +67,17 @@ def test_a_listing_gives_sizes_and_times_and_nothing_of_the_drivers_own(tmp_path
     assert (found.key, found.size_bytes, found.modified_at) == ("a/k", 10, stat.modified_at)
 
 
+def path_of(descriptor):
+    return os.readlink(f"/proc/self/fd/{descriptor}")
+
+
 def scanned(monkeypatch, root):
     seen = []
     scandir = os.scandir
 
-    def watching(path):
-        seen.append(os.path.relpath(path, root))
-        return scandir(path)
+    def watching(descriptor):
+        seen.append(os.path.relpath(path_of(descriptor), root))
+        return scandir(descriptor)
 
     monkeypatch.setattr(os, "scandir", watching)
     return seen
@@ -158,10 +162,10 @@ def test_a_missing_root_is_noticed_at_the_call(tmp_path):
 def test_a_directory_that_refuses_to_be_read_is_an_error(years, monkeypatch):
     scandir = os.scandir
 
-    def refusing(path):
-        if path.rstrip("/").endswith("2024"):
-            raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
+    def refusing(descriptor):
+        if path_of(descriptor).endswith("2024"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(descriptor)
 
     monkeypatch.setattr(os, "scandir", refusing)
     with pytest.raises(AccessDeniedError):

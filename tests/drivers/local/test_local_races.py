@@ -131,14 +131,19 @@ def test_nothing_is_put_in_place_or_removed_without_the_lock(tmp_path, monkeypat
         flock(descriptor, operation)
         held[0] = operation == fcntl.LOCK_EX
 
-    def removing(path):
-        acts.append((held[0], path))
-        unlink(path)
+    def is_record(name):  # an upload's record is its own
+        name = name.removesuffix(".tmp")
+        return name.endswith(".json") and not name.endswith(".metadata.json")
 
-    def renaming(source, target):
-        if not target.endswith(".json") or target.endswith(".metadata.json"):  # an upload's record is its own
+    def removing(name, **where):
+        if not name.endswith(".json.tmp") or not is_record(name):
+            acts.append((held[0], name))
+        unlink(name, **where)
+
+    def renaming(source, target, **where):
+        if not is_record(target):
             acts.append((held[0], target))
-        replace(source, target)
+        replace(source, target, **where)
 
     monkeypatch.setattr(fcntl, "flock", locking)
     monkeypatch.setattr(os, "unlink", removing)

@@ -264,3 +264,17 @@ def test_region_endpoint_and_addressing_come_from_the_profile_where_no_option_sa
 def test_a_profile_that_is_not_there_is_an_option_error():
     with pytest.raises(OptionError):
         S3Driver(bucket="bucket", profile="nowhere").stat("k")
+
+
+@pytest.mark.parametrize("region", ["evil.example/#", "a.b", "us-east-1@x", "x" * 64])
+def test_a_region_cannot_name_another_server(region):
+    with pytest.raises(OptionError, match="'region'"):
+        S3Driver(bucket="bucket", region=region, **KEYS)
+
+
+def test_credentials_of_a_role_are_received_over_tls_only():
+    role = {"bucket": "bucket", "role_arn": "arn:aws:iam::1:role/r", **KEYS}
+    with pytest.raises(OptionError, match="over https only"):
+        S3Driver(sts_endpoint_url="http://sts.invalid", **role)
+    for url in ("https://sts.invalid", "http://127.0.0.1:1"):
+        S3Driver(sts_endpoint_url=url, **role)

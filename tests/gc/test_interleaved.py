@@ -1,0 +1,223 @@
+"""Between any two calls of a collection others write records, and the other way round: no record loses a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from collected import World, clock
+from crash_points import Metadata, Points, Turn, watched
+from damage.scenes import LEDGER, one_ledger
+from garbage import OTHER, deleted_topic, superseded
+from managed_ledgers import Audit
+from tiers import TOPIC, uuid_of
+
+from offload_core.catalogue import Records, parse_topic
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.gc import Kind
+from offload_core.managed_ledger.replacements import Replacement
+from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, OtherCopy, OtherRole
+from offload_core.metadata.deletion_claim import claimed, is_claim, placeholder
+from offload_core.metadata.replacement_record import CopyForm
+from offload_core.metadata.segment_shares import place_of
+from offload_core.recover import Outcome, recover_records
+from offload_core.tier import Tier
+from offload_hooks.errors import AttemptError
+from offload_hooks.testing import MemoryDriver
+
+LOST = managed_ledger_of_topic(parse_topic(OTHER))
+LEDGERS = (20, 21)
+
+
+def lost_topic() -> World:
+    """A topic with its record, and two ledgers of another one whose record is lost."""
+    scene, _ = deleted_topic()
+    for number, ledger_id in enumerate(LEDGERS, start=2):
+        written = one_ledger()
+        written = replace(written, key=replace(written.key, ledger_id=ledger_id))
+        scene.add(written, 10 + ledger_id)
+        for key in (scene.key(number), scene.index_key(number)):
+            scene.objects[key].metadata["managedledgername"] = LOST
+    return World.of(scene)
+
+
+def collect(world: World, points: Points) -> list[Any]:
+    @contextmanager
+    def opened() -> Iterator[Records]:
+        yield StoreRecords(Metadata(world.metadata, points))
+
+    tier = Tier(MemoryDriver(world.memory), [watched(points)])
+    collection = world.collection(tier=tier, records=opened, is_shared=False)
+    return list(collection.collect(world.log, at_once=1))
+
+
+def recover(world: World, points: Points) -> list[Outcome]:
+    tier = Tier(MemoryDriver(world.memory), [watched(points)])
+    records = ManagedLedgerRecords(Metadata(world.metadata, points))
+    recovered = recover_records(tier, records, Audit(), wanted=lambda topic: topic == parse_topic(OTHER))
+    return [each.outcome for each in recovered]
+
+
+def check_consistent(world: World) -> ManagedLedgerInfo | None:
+    """What the record of the lost topic names is there, whole; no claim is left."""
+    known = world.records.read(LOST)
+    if known is None:
+        return None
+    assert not is_claim(known.info)
+    assert known.info.ledgers
+    for ledger in known.info.ledgers:
+        assert ledger.context is not None
+        name = f"{ledger.context.uuid}-ledger-{ledger.ledger_id}"
+        assert {name, f"{name}-index"} <= world.keys, ledger
+    return known.info
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_what_is_recovered_between_any_two_calls_of_a_collection_stays(after: bool) -> None:
+    was_kept = was_deleted = 0
+    for at in range(1, 1000):
+        world = lost_topic()
+        found: list[Outcome] = []
+        points = Turn(
+            at, lambda world=world, found=found: found.extend(recover(world, Points())), after=after
+        )  # type: ignore[misc]
+        collect(world, points)
+        if len(points.calls) < at:
+            break
+        info = check_consistent(world)
+        is_recorded = info is not None
+        assert is_recorded == (Outcome.NEW in found)
+        was_kept += is_recorded
+        was_deleted += not is_recorded
+    assert was_kept > 20  # up to the deletion of the indexes
+    assert was_deleted
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_what_is_collected_between_any_two_calls_of_a_recovery_is_not_recorded(after: bool) -> None:
+    seen = set[Outcome]()
+    for at in range(1, 1000):
+        world = lost_topic()
+        points = Turn(at, lambda world=world: collect(world, Points()), after=after)  # type: ignore[misc]
+        found = recover(world, points)
+        if len(points.calls) < at:
+            break
+        info = check_consistent(world)
+        assert (info is not None) == (Outcome.NEW in found)
+        seen.update(found)
+    assert Outcome.GONE in seen
+    assert (Outcome.NEW in seen) == after  # the last call writes the record
+
+
+def switched_to_the_other(world: World) -> bool:
+    """As a repair does whose copy is damaged: the other copy is read at once, and the damaged one is put aside."""
+    name = managed_ledger_of_topic(parse_topic(TOPIC))
+    known = world.records.read(name)
+    assert known is not None
+    (ledger,) = known.info.ledgers
+    assert ledger.context is not None
+    assert ledger.context.driver is not None
+    copy = OtherCopy(
+        role=OtherRole.REPLACEMENT,
+        uuid=uuid_of(5),
+        form=CopyForm.LEDGER,
+        driver=place_of(ledger.context.driver),
+        since_ms=clock()(),
+        ledger_ids=(LEDGER,),
+    )
+    steps = Replacement(
+        records=world.records,
+        name=name,
+        copy=copy,
+        old=uuid_of(0),
+        tier=world.tier,
+        audit=Audit(),
+        why="its copy is damaged",
+        now_ms=clock(),
+    )
+    try:
+        steps.at_once()
+    except AttemptError:
+        return False
+    for key in (f"{uuid_of(0)}-ledger-{LEDGER}", f"{uuid_of(0)}-ledger-{LEDGER}-index"):
+        world.tier.delete([key])
+    return True
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_copy_that_a_repair_goes_over_to_between_any_two_calls_stays(after: bool) -> None:
+    seen = set[bool]()
+    for at in range(1, 1000):
+        world = World.of(superseded()[0])
+        switched: list[bool] = []
+        points = Turn(
+            at,
+            lambda world=world, switched=switched: switched.append(switched_to_the_other(world)),  # type: ignore[misc]
+            after=after,
+        )
+        collect(world, points)
+        if len(points.calls) < at:
+            break
+        known = world.records.read(managed_ledger_of_topic(parse_topic(TOPIC)))
+        assert known is not None
+        (ledger,) = known.info.ledgers
+        assert ledger.context is not None
+        assert ledger.context.uuid == (uuid_of(5) if switched[0] else uuid_of(0))
+        name = f"{ledger.context.uuid}-ledger-{LEDGER}"
+        assert {name, f"{name}-index"} <= world.keys
+        seen.update(switched)
+    assert seen == {False, True}
+
+
+def test_two_collections_at_once_leave_nothing_and_no_claim() -> None:
+    for at in range(1, 1000):
+        world = lost_topic()
+        points = Turn(at, lambda world=world: collect(world, Points()))  # type: ignore[misc]
+        collect(world, points)
+        if len(points.calls) < at:
+            break
+        assert len(world.keys) == 2
+        assert world.records.read(LOST) is None
+
+
+def test_a_claim_that_was_left_is_in_nobodys_way() -> None:
+    world = lost_topic()
+    world.records.write(LOST, placeholder(1), None)
+    assert {each.garbage.kind for each in world.report(is_shared=False)} == {Kind.DELETED_TOPIC}
+    assert recover(world, Points()) == [Outcome.NEW]
+    check_consistent(world)
+    world = lost_topic()
+    world.records.write(LOST, placeholder(1), None)
+    collect(world, Points())
+    assert len(world.keys) == 2
+    assert world.records.read(LOST) is None
+    world.records.write(LOST, placeholder(1), None)  # of a process that was killed when all was deleted
+    collect(world, Points())
+    assert world.records.read(LOST) is None
+
+
+def test_a_claim_is_of_the_record_that_objects_were_judged_by() -> None:
+    world = lost_topic()
+    keeper = managed_ledger_of_topic(parse_topic("persistent://acme/cold/orders"))
+    known = world.records.read(keeper)
+    assert known is not None
+    with claimed(world.records, keeper, known.info, 1) as is_as_judged:
+        assert is_as_judged
+    written = world.records.read(keeper)
+    assert written is not None
+    assert written.info == known.info
+    assert written.version != known.version  # who read it before finds that it was written
+    with claimed(world.records, keeper, None, 1) as is_as_judged:
+        assert not is_as_judged
+    with claimed(world.records, LOST, None, 1) as is_as_judged:
+        assert is_as_judged
+        claim = world.records.read(LOST)
+        assert claim is not None
+        world.records.write(LOST, known.info, claim)
+    left = world.records.read(LOST)
+    assert left is not None
+    assert left.info == known.info

