@@ -65,7 +65,7 @@ class ColdPiece:
     directory: DirectoryPlace | None
 
     @property
-    def blocks(self) -> tuple[IndexedBlock, ...]:
+    def blocks(self) -> Sequence[IndexedBlock]:
         """The ledger's blocks; where a filter left out all of its entries, one without bytes that stands for them."""
         if self.ledger.blocks:
             return self.ledger.blocks
