@@ -67,7 +67,7 @@ def test_credentials_are_inherited_where_requests_go_to_the_same_server(
     ]
     + [
         {"service_endpoint": "http://thief"},
-                {"driver": "azure"},
+        {"driver": "azure"},
         {"driver": "gcs2"},
     ]
     + [
