@@ -75,7 +75,9 @@ def _requests() -> list[tuple[str, str]]:
     store = MemoryMetadataStore()
     policies = PolicyStore(store, broker=parse_policies({}))
     topics = RecordedTopics(ManagedLedgerRecords(store), None, policies_by_name(policies))
-    app = make_app(store, policies, topics, tokens=None, registry=CollectorRegistry(), service=ServiceSettings())
+    app = make_app(
+        store, policies, topics, tokens=None, registry=CollectorRegistry(), service=ServiceSettings()
+    )
     found = [
         (method.lower(), re.sub(r":\w+}", "}", route.path))  # type: ignore[attr-defined]
         for route in app.routes
