@@ -51,7 +51,7 @@ from offload_core.scan.tasks import (
 )
 from offload_core.scan.transactions import SummaryPlace, TransactionResolver
 from offload_core.schemas import CORRUPT_RECORD, Payloads, SchemaSource, choose_payloads, open_provider
-from offload_core.tier import DEFAULT_TIMEOUTS, MeasuredTier, Tier, open_beside, open_store
+from offload_core.tier import MeasuredTier, Tier, open_beside, open_store
 from offload_hooks.errors import OptionError
 
 if TYPE_CHECKING:  # imported by whoever exports
@@ -380,7 +380,7 @@ def open_tier(
     *,
     driver: str | None = None,
     layers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
-    **options: object,
+    **options: Any,
 ) -> TierReader:
     """Open a tier.
 
@@ -394,12 +394,5 @@ def open_tier(
     Raises:
         UnknownPluginError, MissingExtraError, BrokenPluginError, OptionError.
     """
-    store = open_store(
-        url_or_driver,
-        driver=driver,
-        layers=layers,
-        upload_niceness=None,
-        upload_timeouts=DEFAULT_TIMEOUTS,
-        **options,
-    )
+    store = open_store(url_or_driver, driver=driver, layers=layers, upload_niceness=None, **options)
     return TierReader(store, options=options)

@@ -24,8 +24,8 @@ logging.basicConfig(format="%(message)s")
 import numpy as np
 from offload_core.codec.kernels.mapfile import locate_records
 from offload_core.messages.kernels.columns import _read_property
-nothing = np.empty(0, np.int64)
-status, *_ = locate_records(np.empty(3, np.uint8), 0, 3, np.empty(16, np.uint8), 0, 1, 1, nothing, nothing, nothing)
+one = np.empty(1, np.int64)
+status, *_ = locate_records(np.empty(3, np.uint8), 0, 3, np.empty(16, np.uint8), 0, 1, 1, one, one, one)
 print(status, *_read_property(np.frombuffer(b"\\x0a\\x01k\\x12\\x02vv", np.uint8), 0, 7))
 """
 RIGHT = "2 2 1 5 2\n"

@@ -26,6 +26,7 @@ class FilesystemDriver:
         url: `file:///path` or `hdfs://host:port/path`; else the profile's `fs.defaultFS`.
         profile_path: Hadoop configuration files, with commas between, as Pulsar has it; the last one counts.
         user: as of `HdfsDriver`, as are those that follow; only for HDFS.
+        mode: as of `LocalDriver`; only for this machine.
     """
 
     hook_spec_version = 1
@@ -47,6 +48,7 @@ class FilesystemDriver:
         replication: int | str | None = None,
         timeout_s: float | str = 60.0,
         client: str = "hdfs-native",
+        mode: str = "0600",
     ) -> Any:
         """The driver."""
         place = _place(url, _read_profiles(profile_path))
@@ -61,6 +63,8 @@ class FilesystemDriver:
             "client": client,
         }
         if _scheme(place) == "hdfs":
+            if mode != "0600":
+                raise OptionError("the option 'mode' is for this machine, and the tier is in HDFS")
             from offload_drivers.hdfs import HdfsDriver
 
             return HdfsDriver(url=place, **of_hdfs)
@@ -73,7 +77,7 @@ class FilesystemDriver:
         from offload_drivers.local import LocalDriver
         from offload_drivers.local.paths import root_from_url
 
-        return LocalDriver(root_from_url(place))
+        return LocalDriver(root_from_url(place), mode=mode)
 
     @classmethod
     def options_from_url(cls, url: str) -> dict[str, object]:

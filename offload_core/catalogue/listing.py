@@ -213,7 +213,8 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
         judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
-        if judged.problem is Problem.NO_DATA and judged.key.ledger_id is None:
+        is_lost = judged.problem in (Problem.NO_DATA, Problem.BROKEN_METADATA)
+        if is_lost and judged.key.ledger_id is None:
             return _with_lost_ledgers(tier, judged)
     except ObjectNotFoundError:
         return None
@@ -226,20 +227,18 @@ def _is_index_alone(tier: Tier, pair: Pair) -> bool:
     A listing is no snapshot: it may have come to the data object's key before that was written, and to the index
     after. Where the index is there once more after the data object was not, that is gone: see `StoredObject.is_lost`.
     """
-    data = look_up(tier, pair.key.data_key)
-    if data is not None:
-        pair.data = listed_of(data)
-        pair.user_metadata = None if pair.key.is_mapfile else data.user_metadata
-    return look_up(tier, pair.key.index_key) is not None
+    found = look_up_pair(tier, pair.key)
+    if found.data is not None:
+        pair.data, pair.user_metadata = found.data, found.user_metadata
+    return found.index is not None
 
 
 def _with_lost_ledgers(tier: Tier, stored: StoredObject) -> StoredObject:
-    """A streaming object whose data is gone: its index tells of which ledgers entries are lost, if it can be read."""
+    """A streaming object that is not read: its index tells of which ledgers entries are lost, if it can be read."""
     assert stored.index_bytes is not None
     try:
-        return replace(
-            stored, index=read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=None)
-        )
+        index = read_index(tier, stored.key, index_bytes=stored.index_bytes, data_bytes=stored.data_bytes)
+        return replace(stored, index=index)
     except FormatError:
         return stored
 
@@ -287,8 +286,6 @@ def _user_metadata(tier: Tier, pair: Pair) -> tuple[Mapping[str, str], FormatErr
 
 def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     """Say what is wrong with the pair, as far as that shows without its index."""
-    if damage is not None:
-        return _with(stored, Problem.BROKEN_METADATA, str(damage))
     if stored.version not in (None, FORMAT_VERSION):
         detail = f"format version {shortened(stored.version)}; this program reads {FORMAT_VERSION}"
         return _with(stored, Problem.UNKNOWN_VERSION, detail)
@@ -297,11 +294,9 @@ def _judge(stored: StoredObject, damage: FormatError | None) -> StoredObject:
     if stored.index_bytes > MAX_INDEX_BYTES:
         return _with(stored, Problem.BROKEN_INDEX, f"the index is larger than {MAX_INDEX_BYTES} bytes")
     if stored.data_bytes is None:
-        return _with(
-            stored,
-            Problem.NO_DATA,
-            "the index has no data object",
-        )
+        return _with(stored, Problem.NO_DATA, "the index has no data object")
+    if damage is not None:
+        return _with(stored, Problem.BROKEN_METADATA, str(damage))
     return stored
 
 

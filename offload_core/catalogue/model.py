@@ -43,7 +43,13 @@ class Problem(enum.Enum):
     RECORD_MISMATCH = "record-mismatch"
 
 
-_AFTER_INDEX = (Problem.NO_DATA, Problem.WRONG_LENGTH, Problem.BROKEN_INDEX, Problem.UNKNOWN_VERSION)
+_AFTER_INDEX = (
+    Problem.NO_DATA,
+    Problem.WRONG_LENGTH,
+    Problem.BROKEN_INDEX,
+    Problem.BROKEN_METADATA,
+    Problem.UNKNOWN_VERSION,
+)
 """Problems of what has an index, so that it was complete once."""
 
 
@@ -57,7 +63,7 @@ class StoredObject:
         data_bytes: size of the data object, None if there is none.
         modified_at: None if the tier has neither object, and only a record names them.
         index: None if there is a problem that keeps it from being read, or if it has not been read yet. Of a streaming
-            object whose data is gone it tells which ledgers lack entries.
+            object whose data is gone, or whose user metadata cannot be read, it tells which ledgers lack entries.
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.

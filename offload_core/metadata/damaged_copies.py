@@ -23,11 +23,13 @@ def is_marked_damaged(ledger: LedgerRecord) -> bool:
     context = ledger.context
     if context is None:
         return False
-    named = {share.uuid: share.driver or context.driver for share in context.segments}
-    if not named and context.uuid is not None:
-        named[context.uuid] = context.driver
+    named = [(context.uuid, context.driver)]
+    if context.segments:
+        named = [(share.uuid, share.driver or context.driver) for share in context.segments]
     return any(
-        driver is not None and driver.get(DAMAGED_PROPERTY) == str(uuid) for uuid, driver in named.items()
+        driver is not None and driver.get(DAMAGED_PROPERTY) == str(uuid)
+        for uuid, driver in named
+        if uuid is not None
     )
 
 

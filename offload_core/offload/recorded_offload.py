@@ -58,6 +58,7 @@ from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import (
     AttemptError,
+    DataLossError,
     LiveAttemptError,
     OffloadError,
     OffloadStoppedError,
@@ -207,6 +208,7 @@ class RecordedOffloads:
         announce = _nobody_asked if announce is None else announce
         if context.bookkeeper_deleted:
             announce(recorded_filters(ledger))
+            check_cold_copies(self._tiers, name, ledger)
         else:
             if self._now_ms() < (context.timestamp_ms or 0) + lag_ms or self._is_replaced_now(ledger):
                 return False
@@ -227,8 +229,11 @@ class RecordedOffloads:
                 check_settled(records, SnapshotStore(self._records.store).read(name), ledger_id)
             announce(records)
 
+            before: LedgerRecord | None = None
+
             def mark_unless_replaced(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
-                known = info.ledger(ledger_id)
+                nonlocal before
+                before = known = info.ledger(ledger_id)
                 if known is not None and (self._is_replaced_now(known) or is_marked_damaged(known)):
                     return info
                 return mark(info)
@@ -236,8 +241,25 @@ class RecordedOffloads:
             marked = self._records.update(name, mark_unless_replaced).info.ledger(ledger_id)
             if marked is None or marked.context is None or not marked.context.bookkeeper_deleted:
                 return False
+            assert before is not None
+            self._check_once_more(name, before, marked)
         self._hot.delete(ledger_id)
         return True
+
+    def _check_once_more(self, name: str, before: LedgerRecord, marked: LedgerRecord) -> None:
+        """Check the cold copies now that the record says that there are no others: who deletes one reads it afterwards.
+
+        Raises:
+            DataLossError: they are not there any more; the record says again that the hot copy is.
+        """
+        try:
+            check_cold_copies(self._tiers, name, before)
+        except DataLossError:
+            self._records.update(
+                name,
+                lambda info: info.with_ledgers([before]) if info.ledger(marked.ledger_id) == marked else info,
+            )
+            raise
 
     def _is_replaced_now(self, ledger: LedgerRecord) -> bool:
         """Whether somebody makes another cold copy at the moment: of the hot one perhaps, as this one is damaged."""

@@ -140,16 +140,21 @@ def _open_piece(
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
     """The error of a reader for what is wrong with a copy."""
-    key = found.copy.key
-    kinds: dict[Kind, tuple[type[OffloadError], str]] = {
-        Kind.NO_DATA: (ObjectNotFoundError, key.data_key),
-        Kind.NO_INDEX: (ObjectNotFoundError, key.index_key),
-        Kind.UNKNOWN_VERSION: (UnsupportedVersionError, key.data_key),
-        Kind.WRONG_LENGTH: (BadLengthError, key.data_key),
-    }
-    kind, at = kinds.get(mismatch.kind, (IndexMismatchError, key.index_key))
-    what = f"a cold copy cannot be read: {mismatch.what}"
-    return kind(what, key=at, expected=mismatch.expected, found=mismatch.found)
+    key, of_index = found.copy.key, mismatch.kind in (Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END)
+    return _ERRORS.get(mismatch.kind, IndexMismatchError)(
+        f"a cold copy cannot be read: {mismatch.what}",
+        key=key.index_key if of_index else key.data_key,
+        expected=mismatch.expected,
+        found=mismatch.found,
+    )
+
+
+_ERRORS: dict[Kind, type[OffloadError]] = {
+    Kind.NO_DATA: ObjectNotFoundError,
+    Kind.NO_INDEX: ObjectNotFoundError,
+    Kind.UNKNOWN_VERSION: UnsupportedVersionError,
+    Kind.WRONG_LENGTH: BadLengthError,
+}
 
 
 def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:

@@ -106,7 +106,7 @@ def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
     """The blocks that are there from a position on, up to the first ledger that is still on its way."""
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
     for i, ledger in enumerate(ledgers):
-        behind = any(other.pieces for other in ledgers[i + 1 :])
+        behind = any(other.pieces or other.is_lost for other in ledgers[i + 1 :])
         if not ledger.pieces:
             if ledger.has_nothing_to_lose:
                 continue

@@ -244,21 +244,28 @@ def _numbers(data_type: pa.DataType, cells: Numbers) -> pa.Buffer:
 
 
 def _enum(symbols: Symbols, cells: Numbers, there: Bytes) -> pa.Array:
-    """The texts of an enum's cells; no more symbols become text than there are cells."""
+    """The texts of an enum's cells. Of more symbols than there are cells only those that come become Arrow's text."""
     validity, missing = _bitmap(there)
-    used, places = np.unique(np.where(there != 0, cells, 0), return_inverse=True)
-    if symbols.numbers is None:
-        shown = [symbols.texts[each] if each < len(symbols.texts) else "" for each in used.tolist()]
+    texts, places = symbols.texts, cells
+    more: list[str] = []
+    if symbols.numbers is not None:
+        places = np.searchsorted(symbols.numbers, cells)
+        is_known = places < len(texts)
+        is_known[is_known] = symbols.numbers[places[is_known]] == cells[is_known]
+        unknown = np.flatnonzero(~is_known & (there != 0))
+        if len(unknown):
+            others, which = np.unique(cells[unknown], return_inverse=True)
+            places[unknown] = len(texts) + which
+            more = [str(number) for number in others]
+    if len(texts) > len(cells):
+        used, places = np.unique(np.where(there != 0, places, 0), return_inverse=True)
+        chosen = [texts[at] if at < len(texts) else more[at - len(texts)] for at in used.tolist()]
     else:
-        found = np.searchsorted(symbols.numbers, used)
-        shown = [
-            symbols.texts[at] if at < len(symbols.texts) and symbols.numbers[at] == each else str(each)
-            for at, each in zip(found.tolist(), used.tolist(), strict=True)
-        ]
+        chosen = [*texts, *more]
     buffer = pa.py_buffer(places.astype(np.int32))
     indices = pa.Array.from_buffers(pa.int32(), len(cells), [validity, buffer], missing)
-    texts = pa.array(shown, type=pa.string())
-    return pa.DictionaryArray.from_arrays(indices, texts, safe=False).dictionary_decode()
+    shown = pa.array(chosen, type=pa.string())
+    return pa.DictionaryArray.from_arrays(indices, shown, safe=False).dictionary_decode()
 
 
 def _last_of_each_key(ends: Numbers, keys: pa.Array) -> tuple[Numbers, pa.Array | None]:

@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from offload_core.tier import registry
 from offload_core.tier.layer_text import parse_layer
@@ -73,16 +74,14 @@ def open_store(
     )
 
 
-def open_like(tier: Tier, url: str | os.PathLike[str], **options: object) -> Tier:
+def open_like(tier: Tier, url: str | os.PathLike[str], **options: Any) -> Tier:
     """Open another place by a URL or path: with these options if its driver is that of `tier`, else with none.
 
     Errors: those of `open_store`.
     """
     name, _ = _driver_and_options(url, None)
     if tier.spec is not None and registry.load_driver(name) is registry.load_driver(tier.spec.driver):
-        return open_store(
-            url, driver=None, layers=None, upload_niceness=None, upload_timeouts=DEFAULT_TIMEOUTS, **options
-        )
+        return open_store(url, driver=None, layers=None, upload_niceness=None, **options)
     return open_store(url)
 
 

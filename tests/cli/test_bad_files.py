@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from commands import Offload, Result
-from entries import entry, pip17_object
+from entries import LedgerPart, entry, pip17_object, streaming_object
 from records import closed, copied
 from tiers import Names, lay_out, uuid_of
 
@@ -248,3 +248,23 @@ def test_a_sidecar_that_cannot_be_read_is_a_finding_with_its_key(
     (problem,) = json.loads(offload("ls", "./tier", "--json").out)["problems"]
     assert (problem["key"], problem["problem"]) == (DATA, "broken-metadata")
     assert "sidecar" in problem["detail"]
+
+
+@pytest.mark.parametrize("kind", ["sidecar of data: digits", "sidecar of data: deep"])
+def test_a_topic_whose_last_ledger_cannot_be_read_for_its_sidecar_has_lost_it(
+    offload: Offload, here: Path, kind: str
+) -> None:
+    SPOILT[kind](here / "tier")
+    for more in ([], ["--records", "sqlite:records.db"]):
+        result = offload("cat", "./tier", "--topic", BAD, *more)
+        assert result.code == 1, result.out
+        assert "ledger 9" in result.err
+        assert "sidecar" in result.err
+
+
+def test_a_segment_that_cannot_be_read_for_its_sidecar_is_lost(offload: Offload, tmp_path: Path) -> None:
+    parts = [LedgerPart(ledger_id=5, blocks=[PAYLOADS])]
+    key = lay_out(tmp_path, streaming_object(parts), attempt=4)
+    (tmp_path / f"{key}.metadata.json").write_bytes(HOSTILE["digits"])
+    result = offload("cat", tmp_path, "--topic", "acme/cold/orders")
+    assert (result.code, "ledger 5" in result.err) == (1, True), result.err

@@ -93,6 +93,18 @@ def test_a_profile_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         open_store("filesystem", fileSystemURI="file:///tier", fileSystemProfilePath=str(tmp_path / "none"))
 
 
+def test_the_mode_of_files_is_of_this_machine_only(tmp_path: Path) -> None:
+    driver = FilesystemDriver(url=f"file://{tmp_path}/tier", mode="0640")
+    umask = os.umask(0)
+    try:
+        driver.write_index("k", b"x", "x/y", {}, False)
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "tier" / "k").stat().st_mode & 0o777 == 0o640
+    with pytest.raises(OptionError, match="'mode' is for this machine"):
+        FilesystemDriver(url="hdfs://127.0.0.1:1/x", mode="0640")
+
+
 def test_options_of_hdfs_are_refused_for_this_machine() -> None:
     with pytest.raises(OptionError, match="'user' is for HDFS"):
         open_store("filesystem", fileSystemURI="file:///tier", user="hdfs")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from collected import World, clock
-from crash_points import Metadata, Points, watched
+from crash_points import Metadata, Points, Turn, watched
 from damage.scenes import LEDGER, one_ledger
 from garbage import OTHER, deleted_topic, superseded
 from managed_ledgers import Audit
@@ -31,29 +31,6 @@ from offload_hooks.testing import MemoryDriver
 
 LOST = managed_ledger_of_topic(parse_topic(OTHER))
 LEDGERS = (20, 21)
-
-
-class Turn(Points):
-    """Has something else happen before the call of a number, or after it."""
-
-    def __init__(self, at: int, happens: Callable[[], object], *, after: bool = False) -> None:
-        super().__init__()
-        self._at_call, self._happens, self._after = at, happens, after
-
-    def before(self, name: str) -> None:
-        super().before(name)
-        if not self._after:
-            self._turn()
-
-    def after(self, name: str) -> None:
-        super().after(name)
-        if self._after:
-            self._turn()
-
-    def _turn(self) -> None:
-        if len(self.calls) == self._at_call:
-            self._at_call = 0
-            self._happens()
 
 
 def lost_topic() -> World:

@@ -200,6 +200,72 @@ def test_the_layout_of_segments_is_as_asked_for(store: FaultyMetadataStore) -> N
     assert found[0] == pack_managed_ledger_info(INFO, segment_layout=SegmentLayout.PIP76)
 
 
+# --- what older versions wrote -----------------------------------------------------------------
+
+SHARE = bytes.fromhex("0801 1002 1801 2003 2804 3001 3a04 0a025333")
+GONE_SHARE = bytes.fromhex("0801 1002 1801 2003 2804 3001 3a1f 0a025333 1219") + bytes.fromhex(
+    "0a11626f6f6b6b656570657244656c65746564 120474727565"
+)
+
+
+def one_streamed_ledger(*, complete: bool, gone: bool, share: bytes) -> bytes:
+    """The record of ledger 7, both entries of which are in one segment, byte for byte."""
+    flags = (b"\x18\x01" if complete else b"") + (b"\x20\x01" if gone else b"")
+    head, place = bytes.fromhex("0801 1002"), bytes.fromhex("2804 3204 0a025333")
+    context = head + flags + place + b"\x3a" + bytes([len(share)]) + share
+    ledger = bytes.fromhex("0807 1002 1809 2005 2a") + bytes([len(context)]) + context
+    return bytes([0x0A, len(ledger)]) + ledger
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_the_next_write_takes_complete_from_a_ledger_with_segments(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords, gone: bool
+) -> None:
+    """Two processes of today and a lost answer do not matter: it is one compare-and-set, and its result stays."""
+    old = one_streamed_ledger(complete=True, gone=gone, share=SHARE)
+    new = one_streamed_ledger(complete=False, gone=gone, share=GONE_SHARE if gone else SHARE)
+    store.put(PATH, old, None)
+    read = records.read(NAME)
+    assert read is not None
+    (ledger,) = read.info.ledgers
+    assert (ledger.is_fully_offloaded, ledger.has_hot_copy) == (True, not gone)
+    assert store.get(PATH) == (old, read.version), "reading changes nothing"
+
+    found = [records.update(NAME, lambda info: info) for records in (records, ManagedLedgerRecords(store))]
+    assert found[0] == found[1]
+    stored = store.get(PATH)
+    assert stored == (new, found[0].version)
+    (ledger,) = found[0].info.ledgers
+    assert (ledger.is_fully_offloaded, ledger.has_hot_copy) == (True, not gone)
+    assert records.read(NAME) == found[0]
+    with pytest.raises(VersionConflictError):
+        records.write(NAME, read.info, read)
+    assert records.write(NAME, read.info, found[0]).info == found[0].info
+
+
+def test_what_a_shipped_pulsar_made_of_a_streamed_ledger_is_read_and_its_old_segments_are_forgotten(
+    store: FaultyMetadataStore, records: ManagedLedgerRecords
+) -> None:
+    """It puts the uuid of its own attempt, and then `complete`, beside segments that it leaves as they are."""
+    streamed = one_streamed_ledger(complete=False, gone=False, share=SHARE)
+    for packed, is_anew in (
+        (streamed.replace(b"\x08\x01\x10\x02\x28", b"\x08\x05\x10\x06\x28", 1), False),
+        (
+            one_streamed_ledger(complete=True, gone=False, share=SHARE).replace(
+                b"\x08\x01\x10\x02\x18\x01\x28", b"\x08\x05\x10\x06\x18\x01\x28", 1
+            ),
+            True,
+        ),
+    ):
+        known = store.get(PATH)
+        store.put(PATH, packed, None if known is None else known[1])
+        (ledger,) = records.update(NAME, lambda info: having(info, "touched")).info.ledgers
+        assert ledger.context is not None
+        assert ledger.is_fully_offloaded
+        assert ledger.context.complete == is_anew
+        assert len(ledger.context.segments) == (0 if is_anew else 1)
+
+
 # --- whatever the store answers, or loses ------------------------------------------------------
 
 

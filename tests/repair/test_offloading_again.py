@@ -170,7 +170,7 @@ def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
     repaired(world, offload_again=False)
-    repaired(world)
+    repaired(world, quarantine=True)
     assert delete_hot(world, ledger_id)
     assert world.read_all(tiers=[world.source]) == world.entries
     assert findings(world) == []

@@ -305,3 +305,23 @@ def test_a_payload_that_lies_outside_of_the_data_has_no_key_and_value() -> None:
     assert faults.tolist() == [False, True, True]
     with pytest.raises(IndexError):
         split_key_values(data, offsets, lengths, keys[:, :2], values, faults)
+
+
+@pytest.mark.parametrize("symbols", [1, 3, 1000])
+def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols: int) -> None:
+    enum = {"type": "enum", "name": "E", "symbols": [f"S{i}" for i in range(symbols)]}
+    found = version(0, "AVRO", record(e=["null", enum]))
+    array, faults = decode_all([b"\x02\0", b"\0", b"\x02\x02", None, b"\x02\xce\x0f"], found)
+    last = symbols == 1000
+    assert faults == [False, False, symbols == 1, False, not last]
+    second = None if symbols == 1 else {"e": "S1"}
+    assert array.to_pylist() == [{"e": "S0"}, {"e": None}, second, None, {"e": "S999"} if last else None]
+    file = descriptor_pb2.FileDescriptorProto(name="enum.proto", package="t", syntax="proto3")
+    for i in range(symbols):
+        (file.enum_type[0] if i else file.enum_type.add(name="E")).value.add(name=f"S{i}", number=i)
+    file.message_type.add(name="M").field.add(
+        name="e", number=1, type=FIELD.TYPE_ENUM, type_name=".t.E", label=1
+    )
+    array, _ = decode_all([b"", b"\x08\xe7\x07", b"\x08\xff\x7f", None], protobuf_version(file, "t.M"))
+    shown = "S999" if last else "999"
+    assert array.to_pylist() == [{"e": "S0"}, {"e": shown}, {"e": "16383"}, None]

@@ -67,6 +67,29 @@ class Points:
         raise (OutcomeUnknownError if unknown else StoreUnavailableError)(f"{name} as it was told")
 
 
+class Turn(Points):
+    """Has something else happen before the call of a number, or after it."""
+
+    def __init__(self, at: int, happens: Callable[[], object], *, after: bool = False) -> None:
+        super().__init__()
+        self._at_call, self._happens, self._after = at, happens, after
+
+    def before(self, name: str) -> None:
+        super().before(name)
+        if not self._after:
+            self._turn()
+
+    def after(self, name: str) -> None:
+        super().after(name)
+        if self._after:
+            self._turn()
+
+    def _turn(self) -> None:
+        if len(self.calls) == self._at_call:
+            self._at_call = 0
+            self._happens()
+
+
 class Metadata:
     """A metadata store whose calls are points."""
 

@@ -41,7 +41,12 @@ class Lines:
 
 
 def repair_of(
-    scene: Scene, tier: Tier, *, quarantine: bool = False, ours: ManagedLedgerRecords | None = None
+    scene: Scene,
+    tier: Tier,
+    *,
+    quarantine: bool = False,
+    ours: ManagedLedgerRecords | None = None,
+    accept_loss: bool = False,
 ) -> Repair:
     """A repair of a scene that lies in this tier; its records are `ours`, where there are such."""
     records = None if scene.records is None else opened_records(scene.records)
@@ -52,7 +57,14 @@ def repair_of(
             return nullcontext(StoreRecords(store))
 
         records = opened
-    return Repair(tier, records=records, ours=ours, quarantine=quarantine, now_ms=lambda: NOW_MS)
+    return Repair(
+        tier,
+        records=records,
+        ours=ours,
+        accept_loss=accept_loss,
+        quarantine=quarantine,
+        now_ms=lambda: NOW_MS,
+    )
 
 
 def recorded(scene: Scene) -> MemoryMetadataStore:
@@ -76,10 +88,15 @@ def context(records: ManagedLedgerRecords, ledger_id: int = LEDGER) -> OffloadCo
 
 
 def repaired(
-    scene: Scene, tier: Tier, *, quarantine: bool = False, ours: ManagedLedgerRecords | None = None
+    scene: Scene,
+    tier: Tier,
+    *,
+    quarantine: bool = False,
+    ours: ManagedLedgerRecords | None = None,
+    accept_loss: bool = False,
 ) -> tuple[list[PlannedRepair], list[Repaired], Lines]:
     """All is done that there is to do."""
-    work, lines = repair_of(scene, tier, quarantine=quarantine, ours=ours), Lines()
+    work, lines = repair_of(scene, tier, quarantine=quarantine, ours=ours, accept_loss=accept_loss), Lines()
     planned = list(work.plan())
     return planned, [work.do(each, lines) for each in planned if each.changes], lines
 

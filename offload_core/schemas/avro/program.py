@@ -308,8 +308,8 @@ class _Compiler:
     def _list(self, slot: int) -> int:
         self._depth += 1
         self.most_depth = max(self.most_depth, self._depth)
-        self.add(op.LIST, slot)
-        return self.add(op.NEXT, slot, 0, self._item_cells[slot] if slot >= 0 else 0)
+        self.add(op.LIST)
+        return self.add(op.NEXT, -1, 0, self._item_cells[slot] if slot >= 0 else 0, slot)
 
     def _end_list(self, begin: int) -> None:
         self._depth -= 1
@@ -329,11 +329,11 @@ class _Compiler:
                     found=f"{filled[source.name]}, {name}",
                 )
         for field in writer.fields:
-            name = filled.get(field.name)
-            if name is None:
-                self.skip(field.type)
-            else:
+            if field.name in filled:
+                name = filled[field.name]
                 self.value(field.type, fields[name].type, wanted[name])
+            else:
+                self.skip(field.type)
         for name, source in sources.items():
             if source is None:
                 if not fields[name].has_default:
@@ -439,7 +439,8 @@ def is_default(value: Any, reader: AvroType) -> bool:
 
 def _has_digits(text: str, precision: int) -> bool:
     """Whether the bytes of a decimal's default are a number of so many digits."""
-    return abs(int.from_bytes(text.encode("latin-1"), "big", signed=True)) < 10**precision
+    number = int.from_bytes(text.encode("latin-1"), "big", signed=True)
+    return bool(abs(number) < 10**precision)
 
 
 def convert(value: Any, reader: AvroType) -> Any:

@@ -83,6 +83,8 @@ def _is_sound(program, numbers, slots):
             return False
         if (operation == op.JUMP or operation == op.NEXT) and (first < 0 or first >= steps):
             return False
+        if operation == op.NEXT and (program[at, 4] < -1 or program[at, 4] >= slots):
+            return False
         names_range = operation == op.UNION or operation == op.NULLS or (operation == op.ENUM and slot >= 0)
         if names_range and (first < 0 or count < 0 or first + count > len(numbers)):
             return False
@@ -114,16 +116,17 @@ def read_datums(
 
     data uint8; offsets, lengths int64 per datum (length −1: null). program int64 (instructions × 6), numbers int64;
     most_depth: how deep its lists nest. top_level, nested: int64, the slots outside and inside of lists. base int64
-    (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64, zeroed: counts (cells used),
-    items (of a list), need (output: the most items that a list had at once). cells int64, doubles the same memory as
-    float64, there uint8: the output. faults uint8 per datum (output): 1 if it is not right, `TOO_MANY_CELLS` if it has
-    too many cells by itself.
+    (slots + 1): where each slot's cells begin, and the last one's end. Per slot, int64: counts (output: cells used),
+    items (of a list, zeroed), need (output, zeroed: the most items that a list had at once). cells int64, doubles the
+    same memory as float64, there uint8: the output. faults uint8 per datum (output): 1 if it is not right,
+    `TOO_MANY_CELLS` if it has too many by itself.
 
     A cell for which its slot has no room is counted and not written: with room for `need` items all are there.
 
     Bounds: the lengths of the arrays are checked first, `program` by `_is_sound`. Each datum's span is checked against
-    `data`, and each read against the datum's end. Cells are written where `here < base[slot + 1]` only, `counts` being
-    never negative; `stack` where `depth < len(stack)`; addresses and slots in `numbers` are checked as they are read.
+    `data`, and each read against the datum's end. Cells are written where `base[slot] <= here < base[slot + 1]` only:
+    `following` begins with the first and only grows; `stack` where `depth < len(stack)`. Addresses and slots in
+    `numbers` are checked as they are read.
     """
     slots, rows = len(counts), len(offsets)
     if (
@@ -153,14 +156,15 @@ def read_datums(
         has_lists = has_lists or program[k, 0] == op.LIST or program[k, 0] == op.ITEMS
     bits = np.zeros(1, dtype=np.uint32)
     single = bits.view(np.float32)
-    saved_counts, saved_items = np.zeros_like(counts), np.zeros_like(items)
+    following = base[:slots].copy()  # per slot, its next cell
+    saved_following, saved_items = np.zeros_like(following), np.zeros_like(items)
     stack = np.zeros(most_depth, dtype=np.int64)
     left = np.int64(most_cells)
     for row in range(rows):
         faults[row] = 0
         right = lengths[row] >= 0
         for k in range(len(nested)):
-            saved_counts[nested[k]] = counts[nested[k]]
+            saved_following[nested[k]] = following[nested[k]]
         if has_lists:
             saved_items[:] = items
         position = offsets[row]
@@ -176,30 +180,27 @@ def read_datums(
             slot = program[at, 1]
             here, stores = np.int64(0), False
             if slot >= 0:
-                here = base[slot] + counts[slot]
+                here = following[slot]
                 stores = here < base[slot + 1]
+                following[slot] = here + 1
             if operation == op.INT or operation == op.LONG:
                 value, position = _read_long(data, position, end)
                 if position < 0 or (operation == op.INT and (value < -(2**31) or value >= 2**31)):
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     conversion = program[at, 2]
                     known = True
                     if conversion == op.TO_DOUBLE:
-                        if stores:
-                            doubles[here] = value
+                        doubles[here] = value
                     else:
                         if conversion == op.TO_MICROSECONDS:
                             known = -_LAST_MS <= value <= _LAST_MS
                             value *= 1000
                         elif conversion == op.TIME_OF_DAY:
                             known = 0 <= value < program[at, 3]
-                        if stores:
-                            cells[here] = value if known else np.int64(0)
-                    if stores:
-                        there[here] = known
-                    counts[slot] += 1
+                        cells[here] = value if known else np.int64(0)
+                    there[here] = known
                 at += 1
             elif operation == op.SPAN:
                 length, position = _read_long(data, position, end)
@@ -209,11 +210,9 @@ def read_datums(
                 if check_text and program[at, 2] and not is_text(data, position, position + length):
                     right = False
                     break
-                if slot >= 0:
-                    if stores:
-                        cells[here] = position << op.SPAN_BITS | length
-                        there[here] = 1
-                    counts[slot] += 1
+                if stores:
+                    cells[here] = position << op.SPAN_BITS | length
+                    there[here] = 1
                 position += length
                 at += 1
             elif operation == op.UNION:
@@ -231,11 +230,11 @@ def read_datums(
                     if other < 0 or other >= slots:
                         right = False
                         break
-                    cell = base[other] + counts[other]
+                    cell = following[other]
                     if cell < base[other + 1]:
                         cells[cell] = items[other]
                         there[cell] = 0
-                    counts[other] += 1
+                    following[other] = cell + 1
                 at += 1
             elif operation == op.JUMP:
                 at = program[at, 2]
@@ -243,58 +242,49 @@ def read_datums(
                 if end - position < 8:
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     word = np.uint64(0)
                     for k in range(8):
                         word |= np.uint64(data[position + k]) << np.uint64(8 * k)
-                    if stores:
-                        cells[here] = np.int64(word)
-                        there[here] = 1
-                    counts[slot] += 1
+                    cells[here] = np.int64(word)
+                    there[here] = 1
                 position += 8
                 at += 1
             elif operation == op.FLOAT:
                 if end - position < 4:
                     right = False
                     break
-                if slot >= 0:
+                if stores:
                     half = np.uint32(0)
                     for k in range(4):
                         half |= np.uint32(data[position + k]) << np.uint32(8 * k)
                     bits[0] = half
-                    if stores:
-                        doubles[here] = single[0]
-                        there[here] = 1
-                    counts[slot] += 1
+                    doubles[here] = single[0]
+                    there[here] = 1
                 position += 4
                 at += 1
             elif operation == op.BOOLEAN:
                 if position >= end or data[position] > 1:
                     right = False
                     break
-                if slot >= 0:
-                    if stores:
-                        cells[here] = data[position]
-                        there[here] = 1
-                    counts[slot] += 1
+                if stores:
+                    cells[here] = data[position]
+                    there[here] = 1
                 position += 1
                 at += 1
             elif operation == op.VALID:
                 if stores:
                     cells[here] = 0
                     there[here] = 1
-                counts[slot] += 1
                 at += 1
             elif operation == op.FIXED:
                 size = program[at, 2]
                 if size > end - position:
                     right = False
                     break
-                if slot >= 0:
-                    if stores:
-                        cells[here] = position << op.SPAN_BITS | size
-                        there[here] = 1
-                    counts[slot] += 1
+                if stores:
+                    cells[here] = position << op.SPAN_BITS | size
+                    there[here] = 1
                 position += size
                 at += 1
             elif operation == op.DECIMAL:
@@ -310,11 +300,9 @@ def read_datums(
                 if not _decimal_fits(data, position, position + size, program[at, 3], program[at, 4]):
                     right = False
                     break
-                if slot >= 0:
-                    if stores:
-                        cells[here] = position << op.SPAN_BITS | size
-                        there[here] = 1
-                    counts[slot] += 1
+                if stores:
+                    cells[here] = position << op.SPAN_BITS | size
+                    there[here] = 1
                 position += size
                 at += 1
             elif operation == op.ENUM:
@@ -330,7 +318,6 @@ def read_datums(
                     if stores:
                         cells[here] = symbol
                         there[here] = 1
-                    counts[slot] += 1
                 at += 1
             elif operation == op.LIST:
                 if depth >= len(stack):
@@ -343,6 +330,7 @@ def read_datums(
                 if depth == 0:
                     right = False
                     break
+                of = program[at, 4]
                 if stack[depth - 1] == 0:
                     count, position = _read_long(data, position, end)
                     if position < 0:
@@ -359,30 +347,30 @@ def read_datums(
                         break
                     budget -= count
                     if count == 0:
-                        if slot >= 0:
-                            if stores:
-                                cells[here] = items[slot]
+                        if of >= 0:
+                            here = following[of]
+                            if here < base[of + 1]:
+                                cells[here] = items[of]
                                 there[here] = 1
-                            counts[slot] += 1
+                            following[of] = here + 1
                         depth -= 1
                         at = program[at, 2]
                         continue
-                    if slot >= 0:
+                    if of >= 0:
                         if count * program[at, 3] > left:
                             right, full = False, True
                             break
                         left -= count * program[at, 3]
-                        need[slot] = max(need[slot], items[slot] + count)
+                        need[of] = max(need[of], items[of] + count)
                     stack[depth - 1] = count
                 stack[depth - 1] -= 1
-                if slot >= 0:
-                    items[slot] += 1
+                if of >= 0:
+                    items[of] += 1
                 at += 1
             elif operation == op.CONSTANT:
                 if stores:
                     cells[here] = program[at, 2]
                     there[here] = 1
-                counts[slot] += 1
                 at += 1
             elif operation == op.ITEMS:
                 if program[at, 2] * program[at, 3] > left:
@@ -394,7 +382,6 @@ def read_datums(
                 if stores:
                     cells[here] = items[slot]
                     there[here] = 1
-                counts[slot] += 1
                 at += 1
             elif operation == op.END:
                 right = position == end
@@ -406,7 +393,7 @@ def read_datums(
         if not right:
             faults[row] = op.TOO_MANY_CELLS if full else np.uint8(lengths[row] >= 0)
             for k in range(len(nested)):
-                counts[nested[k]] = saved_counts[nested[k]]
+                following[nested[k]] = saved_following[nested[k]]
             if has_lists:
                 items[:] = saved_items
             for k in range(len(top_level)):
@@ -414,5 +401,7 @@ def read_datums(
                 cell = base[other] + row
                 cells[cell] = items[other]
                 there[cell] = 0
-                counts[other] = row + 1
+                following[other] = cell + 1
+    for slot in range(slots):
+        counts[slot] = following[slot] - base[slot]
     return np.int64(-1)

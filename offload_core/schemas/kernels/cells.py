@@ -82,10 +82,13 @@ def gather_cells(data, pool, cells, there, values, value_offsets):
             cell = cells[i]
             length = cell & _MOST
             offset = (cell >> op.SPAN_BITS) & _MOST
-            source = pool if cell & op.IN_POOL else data
-            if offset + length > len(source) or used + length > len(values):
+            is_pooled = cell & op.IN_POOL
+            if offset + length > (len(pool) if is_pooled else len(data)) or used + length > len(values):
                 return False
-            copy_bytes(values, used, source, offset, length)
+            if is_pooled:  # not one name for either: that would count references in each step
+                copy_bytes(values, used, pool, offset, length)
+            else:
+                copy_bytes(values, used, data, offset, length)
             used += length
         value_offsets[i + 1] = used
     return True

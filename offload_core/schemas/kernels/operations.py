@@ -27,9 +27,9 @@ NULLS = 12
 VALID = 13
 """slot: a struct that is there."""
 LIST = 14
-"""slot: an array or map begins; its `NEXT` follows."""
+"""–: an array or map begins; its `NEXT` follows."""
 NEXT = 15
-"""slot, address after the list's end, cells of an item: go on with the next item, or leave."""
+"""–, address after the list's end, cells of an item, slot of the list: go on with the next item, or leave."""
 CONSTANT = 16
 """slot, value of the cell."""
 ITEMS = 17

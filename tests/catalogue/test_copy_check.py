@@ -1,0 +1,442 @@
+"""One judgement of a copy: each kind of damage, and what each does who asks: deletion, readers, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+import pytest
+from damage import scenes
+from damage.scenes import LEDGER, PAYLOADS, TOPIC, Scene
+from tiers import MANAGED_LEDGER, uuid_of
+
+from offload_core.catalogue import parse_topic, record_catalogue, recorded_copies
+from offload_core.catalogue.copy_check import (
+    Kind,
+    Severity,
+    abridged,
+    check_copy,
+    check_coverage,
+    check_stored,
+    find_copy,
+    find_mismatches,
+    is_deletable_for,
+)
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, TOMBSTONE_MODE
+from offload_core.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
+from offload_core.codec.salvaged_objects import LOST_KEY
+from offload_core.gc.named_copies import NamedCopies
+from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
+from offload_core.metadata.damaged_copies import is_marked_damaged, mark_damaged
+from offload_core.metadata.filter_record import RECORD_KEY
+from offload_core.offload.hot_copy_check import check_cold_copies
+from offload_core.read_handles import ColdReaders, ReadMemory
+from offload_core.tier import Tier
+from offload_core.verify import Code
+from offload_hooks.errors import OffloadError
+
+
+def info_of(scene: Scene) -> ManagedLedgerInfo:
+    assert scene.records is not None
+    info = scene.records[TOPIC]
+    assert isinstance(info, ManagedLedgerInfo)
+    return info
+
+
+def record_of(scene: Scene) -> LedgerRecord:
+    record = info_of(scene).ledger(LEDGER)
+    assert record is not None
+    return record
+
+
+def tiers_of(tier: Tier) -> KnownTiers:
+    """The tier, wherever records say that a copy is."""
+    return KnownTiers(tier, elsewhere=lambda _: tier)
+
+
+def both(scene: Scene) -> tuple[str, str]:
+    return scene.key(), scene.index_key()
+
+
+# --- what can be wrong -------------------------------------------------------------------------
+
+
+def data_gone(scene: Scene) -> None:
+    del scene.objects[scene.key()]
+
+
+def index_gone(scene: Scene) -> None:
+    del scene.objects[scene.index_key()]
+
+
+def index_cut_off(scene: Scene) -> None:
+    scene.cut(scene.index_key(), 20)
+
+
+def data_longer(scene: Scene) -> None:
+    scene.objects[scene.key()].data += b"x"
+
+
+def data_shorter(scene: Scene) -> None:
+    scene.cut(scene.key(), -1)
+
+
+def other_version(scene: Scene) -> None:
+    for key in both(scene):
+        scene.objects[key].metadata[FORMAT_VERSION_KEY] = "2"
+
+
+def no_version(scene: Scene) -> None:
+    for key in both(scene):
+        del scene.objects[key].metadata[FORMAT_VERSION_KEY]
+
+
+def other_topic(scene: Scene) -> None:
+    for key in both(scene):
+        scene.objects[key].metadata[TOPIC_KEY] = "acme/cold/persistent/others"
+
+
+def other_uuid(scene: Scene) -> None:
+    change_copy(scene, uuid=uuid_of(77))
+
+
+def lost_entries(scene: Scene) -> None:
+    for key in both(scene):
+        scene.objects[key].metadata[LOST_KEY] = f"1 entries: {LEDGER}:3"
+
+
+def lost_without_ranges(scene: Scene) -> None:
+    for key in both(scene):
+        scene.objects[key].metadata[LOST_KEY] = "some"
+
+
+def marked_damaged(scene: Scene) -> None:
+    assert scene.records is not None
+    scene.records[TOPIC] = mark_damaged(info_of(scene), scene.written[0].key.uuid)
+    assert is_marked_damaged(record_of(scene))
+
+
+def unrecorded_gaps(scene: Scene) -> None:
+    for key in both(scene):
+        scene.objects[key].metadata[FILTERED_KEY] = "transactions"
+
+
+def filter_not_in_user_metadata(scene: Scene) -> None:
+    for key in both(scene):
+        del scene.objects[key].metadata[FILTERED_KEY]
+
+
+def filter_of_another_mode(scene: Scene) -> None:
+    for key in both(scene):
+        scene.objects[key].metadata[FILTERED_MODE_KEY] = TOMBSTONE_MODE
+
+
+def filter_not_in_record(scene: Scene) -> None:
+    change_filter(scene, lambda _: None)
+
+
+def another_filter_record(scene: Scene) -> None:
+    change_filter(scene, lambda text: (text or "").replace("transactions", "others"))
+
+
+def damaged_filter_record(scene: Scene) -> None:
+    change_filter(scene, lambda _: "{")
+
+
+def more_entries_in_record(scene: Scene) -> None:
+    change_info(scene, entries=len(PAYLOADS) + 1)
+
+
+def fewer_entries_in_record(scene: Scene) -> None:
+    change_info(scene, entries=len(PAYLOADS) - 1)
+
+
+def other_size_in_record(scene: Scene) -> None:
+    change_info(scene, size=1)
+
+
+def ends_later_in_record(scene: Scene) -> None:
+    change_shares(scene, 0, end_entry_id=9)
+
+
+def ends_before_its_last_block(scene: Scene) -> None:
+    change_shares(scene, 0, end_entry_id=2)
+
+
+def begins_earlier_in_record(scene: Scene) -> None:
+    """The second segment: the first one ends before."""
+    change_shares(scene, 0, end_entry_id=7)
+
+
+def index_of_other_entries(scene: Scene) -> None:
+    """The objects of the second segment lie in the place of the first."""
+    for own, other in zip(both(scene), (scene.key(1), scene.index_key(1)), strict=True):
+        scene.objects[own] = scene.objects[other]
+
+
+def index_of_another_ledger(scene: Scene) -> None:
+    """Ledger 8's record names an object that has no block of it."""
+    record = info_of(scene).ledger(8)
+    assert record is not None
+    share = replace(record.context.segments[0], uuid=scene.written[0].key.uuid)  # type: ignore[union-attr]
+    change_context(scene, segments=(share,), ledger_id=8)
+
+
+def filtered_without_block(scene: Scene) -> None:
+    """The same of an object that leaves entries out."""
+    index_of_another_ledger(scene)
+
+
+def a_segment_is_missing(scene: Scene) -> None:
+    context = record_of(scene).context
+    assert context is not None
+    change_context(scene, segments=context.segments[:1])
+
+
+def a_segment_does_not_say_its_end(scene: Scene) -> None:
+    change_shares(scene, 1, end_entry_id=None)
+
+
+def nothing_is_wrong(_: Scene) -> None:
+    pass
+
+
+def change_context(scene: Scene, ledger_id: int = LEDGER, **changes: object) -> None:
+    def change(record: LedgerRecord) -> LedgerRecord:
+        assert record.context is not None
+        return replace(record, context=replace(record.context, **changes))  # type: ignore[arg-type]
+
+    scene.change_record(change, ledger_id)
+
+
+def change_copy(scene: Scene, **changes: object) -> None:
+    context = record_of(scene).context
+    assert context is not None
+    if context.segments:
+        change_shares(scene, 0, **changes)
+    else:
+        change_context(scene, **changes)
+
+
+def change_shares(scene: Scene, number: int, **changes: object) -> None:
+    context = record_of(scene).context
+    assert context is not None
+    shares = list(context.segments)
+    shares[number] = replace(shares[number], **changes)  # type: ignore[arg-type]
+    change_context(scene, segments=tuple(shares))
+
+
+def change_info(scene: Scene, **changes: object) -> None:
+    scene.change_record(lambda record: replace(record, info=replace(record.info, **changes)))  # type: ignore[arg-type]
+
+
+def change_filter(scene: Scene, change: Callable[[str | None], str | None]) -> None:
+    context = record_of(scene).context
+    assert context is not None
+    driver = (context.segments[0] if context.segments else context).driver
+    assert driver is not None
+    changed = driver.with_property(RECORD_KEY, change(driver.get(RECORD_KEY)))
+    change_copy(scene, driver=changed)
+
+
+# --- who does what -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """Damage of a scene.
+
+    Attributes:
+        kind: the worst that is found; None for nothing.
+        code: what verification reports of it; None for nothing.
+        ledger_id: whose copies are judged.
+    """
+
+    make: Callable[[], Scene]
+    do: Callable[[Scene], None]
+    kind: Kind | None
+    code: Code | None
+    ledger_id: int = LEDGER
+
+    @property
+    def severity(self) -> Severity | None:
+        return None if self.kind is None else self.kind.severity
+
+    def made(self) -> Scene:
+        scene = self.make()
+        self.do(scene)
+        return scene
+
+    def __str__(self) -> str:
+        return f"{self.make.__name__}-{self.do.__name__}".replace("_", "-")
+
+
+PIP17, STREAMING, MAPFILE = scenes.pip17, scenes.streaming, scenes.mapfiles
+FILTERED, FILTERED_SEGMENTS = scenes.filtered, scenes.filtered_segments
+
+OF_ALL = [
+    (nothing_is_wrong, None, None),
+    (data_gone, Kind.NO_DATA, Code.NO_DATA),
+    (index_gone, Kind.NO_INDEX, Code.NO_INDEX),
+    (index_cut_off, Kind.NO_INDEX, Code.BROKEN_COPY),
+    (other_uuid, Kind.NO_DATA, Code.NO_OBJECT),
+    (marked_damaged, Kind.DAMAGED, Code.BROKEN_COPY),
+    (more_entries_in_record, Kind.ENTRIES, Code.RECORD_ENTRIES),
+    (other_size_in_record, Kind.SIZE, Code.RECORD_SIZE),
+]
+OF_OBJECTS = [
+    (data_longer, Kind.WRONG_LENGTH, Code.WRONG_LENGTH),
+    (data_shorter, Kind.WRONG_LENGTH, Code.WRONG_LENGTH),
+    (other_version, Kind.UNKNOWN_VERSION, Code.UNKNOWN_VERSION),
+    (no_version, Kind.NO_VERSION, Code.NO_VERSION),
+    (other_topic, Kind.OTHER_TOPIC, Code.OTHER_TOPIC),
+    (lost_entries, Kind.LOST, Code.LOST_ENTRIES),
+    (lost_without_ranges, Kind.LOST, Code.LOST_ENTRIES),
+    (unrecorded_gaps, Kind.FILTER, Code.RECORD_FILTER),
+]
+OF_FILTERS = [
+    (nothing_is_wrong, None, None),
+    (filter_not_in_user_metadata, Kind.FILTER, Code.RECORD_FILTER),
+    (filter_of_another_mode, Kind.FILTER, Code.RECORD_FILTER),
+    (filter_not_in_record, Kind.FILTER, Code.RECORD_FILTER),
+    (another_filter_record, Kind.FILTER, Code.RECORD_FILTER),
+    (damaged_filter_record, Kind.FILTER, Code.RECORD_FILTER),
+]
+OF_SEGMENTS = [
+    (ends_later_in_record, Kind.LAST_ENTRY, Code.SEGMENT_END),
+    (ends_before_its_last_block, Kind.BEYOND_END, Code.SEGMENT_END),
+    (begins_earlier_in_record, Kind.FIRST_ENTRY, Code.SEGMENT_GAP),
+    (index_of_other_entries, Kind.BEYOND_END, Code.SEGMENT_END),
+    (fewer_entries_in_record, Kind.MORE_ENTRIES, Code.RECORD_ENTRIES),
+    (a_segment_does_not_say_its_end, Kind.NO_END, Code.FALSE_COMPLETE),
+]
+CASES = [
+    *(
+        Case(make=make, do=do, kind=kind, code=code)
+        for make in (PIP17, STREAMING, MAPFILE)
+        for do, kind, code in OF_ALL
+    ),
+    *(
+        Case(make=make, do=do, kind=kind, code=code)
+        for make in (PIP17, STREAMING)
+        for do, kind, code in OF_OBJECTS
+    ),
+    *(Case(make=FILTERED, do=do, kind=kind, code=code) for do, kind, code in OF_FILTERS),
+    *(Case(make=STREAMING, do=do, kind=kind, code=code) for do, kind, code in OF_SEGMENTS),
+    *(
+        Case(make=make, do=fewer_entries_in_record, kind=Kind.ENTRIES, code=Code.RECORD_ENTRIES)
+        for make in (PIP17, MAPFILE)
+    ),
+    Case(
+        make=STREAMING,
+        do=index_of_another_ledger,
+        kind=Kind.OTHER_LEDGER,
+        code=Code.OTHER_LEDGER,
+        ledger_id=8,
+    ),
+    Case(
+        make=FILTERED_SEGMENTS,
+        do=filtered_without_block,
+        kind=Kind.NO_BLOCK,
+        code=Code.OTHER_LEDGER,
+        ledger_id=8,
+    ),
+    # its second segment begins with entries that were left out, without a block for them: our writer makes one
+    Case(make=FILTERED_SEGMENTS, do=nothing_is_wrong, kind=Kind.GAP_AT_BEGIN, code=None),
+    Case(make=FILTERED_SEGMENTS, do=filter_not_in_record, kind=Kind.FILTER, code=Code.RECORD_FILTER),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_each_damage_is_judged_and_each_who_asks_acts_by_its_severity(case: Case) -> None:
+    scene = case.made()
+    tier, topic = scene.tier(), parse_topic(TOPIC)
+    record = info_of(scene).ledger(case.ledger_id)
+    assert record is not None
+    copies = list(recorded_copies(topic, record))
+    judged = [check_stored(tier, record, copy) for copy in copies]
+    wrong = [each for each in judged if each is not None]
+    assert max((each.severity for each in wrong), default=None) == case.severity
+    assert case.kind in {each.kind for each in wrong} if wrong else case.kind is None
+
+    may_go = case.severity is None or case.severity < Severity.LACKING
+    is_read = case.severity is not Severity.UNREADABLE
+
+    # the hot copy, an old cold copy, a source object, what gc takes for superseded
+    assert all(map(is_deletable_for, judged)) is may_go
+    collected = NamedCopies(tier, "", ())
+    assert all(collected.holds(copy, record) for copy in copies) is may_go
+    assert raised(lambda: check_cold_copies(tiers_of(tier), MANAGED_LEDGER, record)) is not may_go
+
+    # readers: of handles, and of scans by records
+    def opened() -> None:
+        with closing(ColdReaders(tiers_of(tier), memory=ReadMemory()).open(record, MANAGED_LEDGER)):
+            pass
+
+    assert raised(opened) is not is_read
+    (found,) = record_catalogue(tier, {topic: ManagedLedgerInfo(ledgers=(record,))}).topics[0].ledgers
+    assert (len(found.pieces) == len(copies)) is is_read
+
+    # reports
+    codes = {each.code for each in scene.findings(deep=False) if each.ledger_id in (case.ledger_id, None)}
+    if case.code is None:
+        assert codes <= {Code.LOST_ENTRIES, Code.ORPHAN}
+    else:
+        assert case.code in codes
+
+
+def raised(call: Callable[[], object]) -> bool:
+    try:
+        call()
+    except OffloadError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("make", [PIP17, STREAMING, MAPFILE, FILTERED, FILTERED_SEGMENTS])
+def test_an_abridged_index_is_judged_alike(make: Callable[[], Scene]) -> None:
+    scene = make()
+    tier, record = scene.tier(), record_of(scene)
+    for copy in recorded_copies(parse_topic(TOPIC), record):
+        found = find_copy(tier, copy)
+        assert found.index is not None
+        short = abridged(found.index)
+        assert all(len(ledger.blocks) <= 3 for ledger in short.ledgers)
+        for changed in (record, replace(record, info=replace(record.info, entries=3))):
+            whole = list(find_mismatches(changed, copy, found.stat, found.index))
+            assert list(find_mismatches(changed, copy, found.stat, short)) == whole
+
+
+def test_segments_are_judged_together_as_well() -> None:
+    scene = scenes.streaming()
+    assert check_coverage(record_of(scene)) is None
+    a_segment_is_missing(scene)
+    mismatch = check_coverage(record_of(scene))
+    assert mismatch is not None
+    assert (mismatch.kind, mismatch.severity, mismatch.entry_id) == (Kind.COVERAGE, Severity.LACKING, 9)
+    with pytest.raises(OffloadError, match="do not go to its end"):
+        check_cold_copies(tiers_of(scene.tier()), MANAGED_LEDGER, record_of(scene))
+
+
+def test_a_copy_that_is_not_complete_by_its_record_is_read_by_nobody() -> None:
+    scene = scenes.pip17()
+    change_context(scene, complete=False)
+    (copy,) = recorded_copies(parse_topic(TOPIC), record_of(scene))
+    found = find_copy(scene.tier(), copy)
+    mismatch = check_copy(record_of(scene), copy, found.stat, found.index)
+    assert mismatch is not None
+    assert (mismatch.kind, mismatch.severity) == (Kind.UNFINISHED, Severity.UNREADABLE)
+
+
+def test_whether_a_context_is_complete_decides_nothing_about_segments() -> None:
+    """Each segment says it of itself; the context of a streamed ledger leaves it unset."""
+    scene = scenes.streaming()
+    change_context(scene, complete=False)
+    check_cold_copies(tiers_of(scene.tier()), MANAGED_LEDGER, record_of(scene))
+
+
+def test_each_kind_has_its_case() -> None:
+    elsewhere = {Kind.UNFINISHED, Kind.COVERAGE, Kind.INDEX_OTHER_TOPIC}
+    assert set(Kind) - {case.kind for case in CASES} == elsewhere

@@ -1,0 +1,73 @@
+"""Hot copies are deleted while their segments are: between any two calls of either, one whole copy stays."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from crash_points import Metadata, Points, Turn, watched
+from managed_ledgers import NAME, Audit
+from relocated import World
+
+from offload_core.catalogue.known_tiers import KnownTiers
+from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.topics import topic_of_managed_ledger
+from offload_core.metadata import ManagedLedgerRecords
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.rollback import Allowed, delete_judged, judge_tier
+from offload_core.tier import Tier
+from offload_drivers.local import LocalDriver
+from offload_hooks.errors import OffloadError
+
+
+def delete_hot_copy(world: World, ledger_id: int, points: Points) -> None:
+    tier = Tier(LocalDriver(world.folder / "source"), [watched(points)])
+    records = ManagedLedgerRecords(Metadata(world.records.store, points))
+    offloads = RecordedOffloads(records, world.hot, KnownTiers(tier), now_ms=world.clock)
+    with suppress(OffloadError):
+        offloads.delete_hot_copy(NAME, ledger_id, 0)
+
+
+def delete_segments(world: World, points: Points) -> None:
+    """As `rollback delete` without `--release`: also segments that records name, of ledgers that have hot copies."""
+    tier = Tier(LocalDriver(world.folder / "source"), [watched(points)])
+    records = StoreRecords(Metadata(world.records.store, points))
+    judged = judge_tier(tier, lambda: records.read([topic_of_managed_ledger(NAME)]))
+    delete_judged(tier, judged, Audit(), allowed=Allowed(), read_again=records.read, at_once=1)
+
+
+@pytest.mark.parametrize("first", ["segments", "hot copy"])
+@pytest.mark.parametrize("after", [False, True])
+def test_between_any_two_calls_a_hot_copy_and_its_segment_are_not_both_deleted(
+    tmp_path: Path, first: str, after: bool
+) -> None:
+    seen = set[tuple[bool, bool]]()
+    for at in range(1, 1000):
+        world = World.make(tmp_path / str(at))
+        ledger_id = world.add_ledger(5)
+        world.stream((ledger_id, 4))
+
+        def delete_in_turns(at: int = at, world: World = world, ledger_id: int = ledger_id) -> Points:
+            if first == "segments":
+                points = Turn(at, lambda: delete_hot_copy(world, ledger_id, Points()), after=after)
+                delete_segments(world, points)
+            else:
+                points = Turn(at, lambda: delete_segments(world, Points()), after=after)
+                delete_hot_copy(world, ledger_id, points)
+            return points
+
+        points = delete_in_turns()
+        if len(points.calls) < at:
+            assert at > 5
+            break
+        is_hot = (world.folder / "hot" / f"{ledger_id}.ledger").exists()
+        is_cold = len(list(world.source.list_objects())) == 2
+        assert is_hot or is_cold, (at, points.calls)
+        known = world.records.read(NAME)
+        assert known is not None
+        context = known.info.ledgers[0].context
+        assert context is not None
+        assert is_hot == (not context.bookkeeper_deleted)
+        seen.add((is_hot, is_cold))
+    assert (True, False) in seen or (False, True) in seen

@@ -1,0 +1,174 @@
+"""An index whose data object is gone: loss, for an index is written after its data and deleted before it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from entries import LedgerPart, WrittenObject, streaming_object
+from lossy import NAME, at, lose, payloads, read, segment, whole
+from mapfiles import mapfile
+from tiers import CLUSTER, MANAGED_LEDGER, Names, lay_out, open_store, uuid_of
+
+from offload_core import open_tier
+from offload_core.api import TierReader
+from offload_core.catalogue import Problem, list_catalogue
+from offload_core.catalogue.listing import Pair, describe_pair
+from offload_core.codec.object_format import ObjectKey
+from offload_core.scan.advance import Budget, advance
+from offload_core.scan.follow import TopicFollower
+from offload_core.scan.select import Selection
+from offload_core.tier import Tier
+from offload_hooks.errors import DataLossError
+from offload_hooks.testing import MemoryDriver
+
+Lay = Callable[[Path, int, int], None]
+"""Lays a ledger of three entries out, under the uuid of a number."""
+
+
+def as_pip17(root: Path, ledger_id: int, number: int) -> None:
+    lay_out(root, whole(ledger_id), attempt=number)
+
+
+def as_segment(root: Path, ledger_id: int, number: int) -> None:
+    lay_out(root, segment(ledger_id, 0, 3), attempt=number)
+
+
+def as_mapfile(root: Path, ledger_id: int, number: int) -> None:
+    written = mapfile(payloads(ledger_id, 0, 3), ledger_id=ledger_id)
+    folder = root / MANAGED_LEDGER / f"{ledger_id}-{uuid_of(number)}"
+    folder.mkdir(parents=True)
+    (folder / "data").write_bytes(written.data)
+    (folder / "index").write_bytes(written.index)
+
+
+def lose_data(root: Path, uuid: UUID) -> None:
+    """Delete a data object as no program of ours does: its index stays."""
+    with open_store(root) as store:
+        keys = [each.key for each in store.list_objects() if str(uuid) in each.key]
+        store.delete([key for key in keys if not key.endswith("index")])
+
+
+FORMATS = pytest.mark.parametrize(
+    "lay", [as_pip17, as_segment, as_mapfile], ids=["pip17", "streaming", "mapfile"]
+)
+
+
+def advanced(tier: TierReader, *, fail: bool = True) -> int | None:
+    """How far a stream comes from the beginning: the ledger."""
+    follower = TopicFollower(
+        lambda known: tier.look(Selection(), known=known), Selection(may_be_absent=True), interval_s=0
+    )
+    reached = advance(follower.topics(), {}, Budget(), fail_on_data_loss=fail)
+    return reached[NAME].ledger_id if NAME in reached else None
+
+
+@FORMATS
+def test_a_topic_whose_only_ledger_is_lost_is_an_error(tmp_path: Path, lay: Lay) -> None:
+    lay(tmp_path, 5, 1)
+    lose_data(tmp_path, uuid_of(1))
+    tier = open_tier(tmp_path)
+    assert lose(tier).ledger_id == 5
+    assert lose(tier, start=at(5, 1)).ledger_id == 5
+    with pytest.raises(DataLossError, match="no data object"):
+        advanced(tier)
+
+
+@FORMATS
+def test_a_last_ledger_that_is_lost_is_an_error(tmp_path: Path, lay: Lay) -> None:
+    lay(tmp_path, 3, 1)
+    lay(tmp_path, 5, 2)
+    lose_data(tmp_path, uuid_of(2))
+    assert lose(open_tier(tmp_path)).ledger_id == 5
+    with pytest.raises(DataLossError):
+        advanced(open_tier(tmp_path))
+
+
+@FORMATS
+def test_what_is_lost_is_passed_over_with_a_warning_if_told_so(
+    tmp_path: Path, lay: Lay, caplog: pytest.LogCaptureFixture
+) -> None:
+    lay(tmp_path, 3, 1)
+    lay(tmp_path, 5, 2)
+    lose_data(tmp_path, uuid_of(2))
+    with caplog.at_level(logging.WARNING):
+        assert read(open_tier(tmp_path), fail_on_data_loss=False) == payloads(3, 0, 3)
+    assert any("no data object" in message for message in caplog.messages)
+    assert advanced(open_tier(tmp_path), fail=False) in (3, 4)
+
+
+@FORMATS
+def test_what_is_not_asked_for_may_be_lost(tmp_path: Path, lay: Lay) -> None:
+    lay(tmp_path, 3, 1)
+    lay(tmp_path, 5, 2)
+    lose_data(tmp_path, uuid_of(2))
+    assert read(open_tier(tmp_path), stop=at(3, 2)) == payloads(3, 0, 2)
+
+
+@FORMATS
+def test_another_copy_of_the_ledger_is_read_instead(tmp_path: Path, lay: Lay) -> None:
+    lay(tmp_path, 5, 1)
+    as_pip17(tmp_path, 5, 2)
+    lose_data(tmp_path, uuid_of(1))
+    assert read(open_tier(tmp_path)) == payloads(5, 0, 3)
+
+
+def test_the_last_segment_of_a_ledger_is_lost(tmp_path: Path) -> None:
+    lay_out(tmp_path, segment(7, 0, 3), attempt=1)
+    lay_out(tmp_path, segment(7, 3, 6), attempt=2)
+    lose_data(tmp_path, uuid_of(2))
+    tier = open_tier(tmp_path)
+    error = lose(tier)
+    assert (error.ledger_id, error.expected) == (7, "entries from 3 on")
+    assert read(tier, stop=at(7, 3)) == payloads(7, 0, 3)
+    assert read(tier, fail_on_data_loss=False) == payloads(7, 0, 3)
+    with pytest.raises(DataLossError):
+        advanced(tier)
+
+
+def test_of_a_segment_with_several_ledgers_all_are_lost(tmp_path: Path) -> None:
+    parts = [LedgerPart(ledger_id=each, blocks=[payloads(each, 0, 3)]) for each in (5, 6)]
+    lay_out(tmp_path, streaming_object(parts), attempt=1)
+    lose_data(tmp_path, uuid_of(1))
+    error = lose(open_tier(tmp_path))
+    assert error.what.startswith("2 ledgers")
+
+
+@FORMATS
+def test_a_data_object_without_index_is_not_there_yet(tmp_path: Path, lay: Lay) -> None:
+    lay(tmp_path, 3, 1)
+    lay(tmp_path, 5, 2)
+    with open_store(tmp_path) as store:
+        keys = [each.key for each in store.list_objects() if str(uuid_of(2)) in each.key]
+        store.delete([key for key in keys if key.endswith("index")])
+    assert read(open_tier(tmp_path)) == payloads(3, 0, 3)
+    assert advanced(open_tier(tmp_path)) in (3, 4)
+
+
+def test_a_listing_that_met_the_index_before_the_data_looks_once_more() -> None:
+    """A listing is no snapshot: the data object was committed after its key was passed, the index before its own."""
+    tier, written = Tier(MemoryDriver()), whole(5)
+    key = ObjectKey(folder="", uuid=uuid_of(1), ledger_id=5, is_index=False)
+    put(tier, key, written, "data", "index")
+    pair = Pair(key, index=tier.stat(key.index_key).as_listed())
+    stored = describe_pair(tier, pair)
+    assert stored is not None
+    assert stored.problem is None
+    tier.delete([key.data_key])
+    gone = describe_pair(tier, Pair(key, index=tier.stat(key.index_key).as_listed()))
+    assert gone is not None
+    assert gone.problem is Problem.NO_DATA
+    pair = Pair(key, index=tier.stat(key.index_key).as_listed())
+    tier.delete([key.index_key])
+    assert describe_pair(tier, pair) is None
+    assert list_catalogue(tier).topics == ()
+
+
+def put(tier: Tier, key: ObjectKey, written: WrittenObject, *roles: str) -> None:
+    for role, name, data in (("data", key.data_key, written.data), ("index", key.index_key, written.index)):
+        if role in roles:
+            names = Names(managed_ledger=MANAGED_LEDGER, cluster=CLUSTER)
+            tier.write_index(name, data, user_metadata=names.as_metadata(role))
