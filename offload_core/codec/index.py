@@ -129,6 +129,11 @@ class BlockTable(Sequence[IndexedBlock]):
         """The first entry of each (int64)."""
         return self._rows["first_entry_id"]
 
+    def end_entry_ids(self, *, unknown: int) -> Longs:
+        """One past the last entry of each (int64); `unknown` where that is not known."""
+        ends = self._rows["end_entry_id"]
+        return np.where(ends == _NOT_KNOWN, unknown, ends)
+
     @property
     def data_bytes(self) -> int:
         """Of all blocks."""

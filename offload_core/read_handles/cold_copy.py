@@ -165,4 +165,4 @@ def pinned_bytes(pieces: Sequence[ColdPiece]) -> int:
 _PIECE_BYTES = 2400
 """Of a piece without its blocks, with its key, metadata and reader; measured, as the next."""
 
-_BLOCK_BYTES = 36
+_BLOCK_BYTES = 80  # in the index, where the next piece cuts it off, and its end

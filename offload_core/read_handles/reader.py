@@ -7,8 +7,9 @@ last read ended has the next window fetched meanwhile. Threads may share it.
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from offload_core.read_handles.cold_copy import ColdPiece, pinned_bytes
 from offload_core.read_handles.collected import CollectedEntries
@@ -40,8 +41,7 @@ class ColdReader:
         self._memory = memory
         self._pinned = pinned_bytes(pieces)
         self._places = KnownPlaces(memory, window_bytes)
-        self._stretches = tuple(_stretches([Windows(piece, memory, window_bytes) for piece in pieces]))
-        self._ends = [_WITHOUT_END if end is None else end for end in map(_known_end, self._stretches)]
+        self._stretches = _Stretches([Windows(piece, memory, window_bytes) for piece in pieces])
         self._next_entry_id = 0
         self._closed = False
         memory.pin(self._pinned)
@@ -106,7 +106,7 @@ class ColdReader:
         """All entries of the range, in order, or those before entries that no complete copy here has."""
         first, stop = collected.first_entry_id, collected.stop_entry_id
         reached = first
-        for stretch in self._stretches[bisect.bisect_right(self._ends, first) :]:
+        for stretch in self._stretches.ending_after(first):
             begin = stretch.block.first_entry_id
             if (stretch.piece.first_entry_id if stretch.piece.has_gaps else begin) > reached:
                 break
@@ -140,13 +140,30 @@ def check_range(status: LedgerStatus, first_entry_id: int, last_entry_id: int, m
         )
 
 
-def _stretches(pieces: Sequence[Windows]) -> Iterator[Stretch]:
-    """The blocks of all pieces; each piece counts up to where the next begins."""
-    for windows, following in zip(pieces, [*pieces[1:], None], strict=True):
-        stop = None if following is None else following.piece.first_entry_id
-        for block in windows.piece.blocks:
-            if stop is None or block.first_entry_id < stop:
-                yield Stretch(piece=windows.piece, windows=windows, block=block, stop_entry_id=stop)
+class _Stretches:
+    """The blocks of all pieces, each made when it is asked for; each piece counts up to where the next begins."""
+
+    def __init__(self, pieces: Sequence[Windows]) -> None:
+        self._pieces = pieces
+        self._stops = [*(windows.piece.first_entry_id for windows in pieces[1:]), None]
+        self._blocks = [
+            blocks if stop is None else blocks.where(blocks.first_entry_ids < stop)
+            for blocks, stop in zip((each.piece.blocks for each in pieces), self._stops, strict=True)
+        ]
+        ends = [
+            np.minimum(blocks.end_entry_ids(unknown=_WITHOUT_END), _WITHOUT_END if stop is None else stop)
+            for blocks, stop in zip(self._blocks, self._stops, strict=True)
+        ]
+        self._ends = np.concatenate(ends)
+        self._begins = np.cumsum([0, *map(len, self._blocks)])
+
+    def ending_after(self, entry_id: int) -> Iterator[Stretch]:
+        """Those that may have an entry of this id or a greater one, in order."""
+        for number in range(int(np.searchsorted(self._ends, entry_id, side="right")), len(self._ends)):
+            at = int(np.searchsorted(self._begins, number, side="right")) - 1
+            windows = self._pieces[at]
+            block = self._blocks[at][number - int(self._begins[at])]
+            yield Stretch(piece=windows.piece, windows=windows, block=block, stop_entry_id=self._stops[at])
 
 
 def _known_end(stretch: Stretch) -> int | None:

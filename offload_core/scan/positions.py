@@ -50,7 +50,7 @@ def parse_position(text: str) -> Position:
     Raises:
         OptionError: another form.
     """
-    match = _POSITION.fullmatch(text)
+    match = _POSITION.fullmatch(text) if isinstance(text, str) else None
     position = None if match is None else Position(int(match[1]), int(match[2]), int(match[3] or 0))
     if position is None or position.ledger_id not in WHOLE or position.entry_id not in WHOLE:
         raise OptionError(
