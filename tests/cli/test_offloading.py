@@ -186,8 +186,11 @@ def test_a_streamed_topic_that_was_closed_is_offloaded_at_once(
     assert all(ledger.is_fully_offloaded for ledger in info.ledgers)
     assert info.properties == (), "it is nobody's again"
     assert on_topic("offload", "--timeout", "30").code == 0
-    deleted = json.loads(on_topic("delete-hot-copies", "-l", "0", "--json").out)["deleted"]
-    assert deleted == [ledger.ledger_id for ledger in info.in_order]
+    ids = [ledger.ledger_id for ledger in info.in_order]
+    would = on_topic("delete-hot-copies", "-l", "0", "--json")
+    assert json.loads(would.out) == {"deleted": [], "would_be_deleted": ids}
+    deleted = on_topic("delete-hot-copies", "-l", "0", "--json", "--yes")
+    assert json.loads(deleted.out) == {"deleted": ids, "would_be_deleted": []}
 
 
 def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
