@@ -149,7 +149,7 @@ def _follow(arguments: Sequence[str]) -> None:
         assert time.monotonic() < deadline, "it has exported nothing"
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 0
+    assert running.wait(60) in (0, 130)  # while it waited for more, or in the middle of what was there
 
 
 def _ask_service(lines: Sequence[Line], world: World) -> None:
