@@ -212,14 +212,14 @@ def test_other_answers_are_errors_and_are_not_asked_for_again() -> None:
 def test_what_is_no_json_is_an_error(body: bytes) -> None:
     with (
         AdminRest({"/tenants": Answer(status=200, body=body)}) as rest,
-        pytest.raises(MetadataError, match=f"is no JSON .*{PATH}"),
+        pytest.raises(MetadataError, match=f"is not JSON .*{PATH}"),
     ):
         asked(rest.url)
 
 
 def test_an_answer_that_is_compressed_unasked_is_not_unpacked() -> None:
     answer = Answer(status=200, body=b"\x1f\x8b\x08\x00", headers={"Content-Encoding": "gzip"})
-    with AdminRest({"/tenants": answer}) as rest, pytest.raises(MetadataError, match="is no JSON"):
+    with AdminRest({"/tenants": answer}) as rest, pytest.raises(MetadataError, match="is not JSON"):
         asked(rest.url)
 
 
@@ -237,7 +237,7 @@ def test_an_answer_that_is_cut_off_is_an_error() -> None:
     for answer in (head + b"[1", head, b"HTTP/1.1", b"", b"nonsense\r\n\r\n"):
         with raw_server(answer) as url, pytest.raises(StoreUnavailableError, match="does not answer"):
             asked(url)
-    with raw_server(b"HTTP/1.1 200 OK\r\n\r\n[1") as url, pytest.raises(MetadataError, match="is no JSON"):
+    with raw_server(b"HTTP/1.1 200 OK\r\n\r\n[1") as url, pytest.raises(MetadataError, match="is not JSON"):
         asked(url)
 
 
