@@ -287,3 +287,23 @@ def test_counts_are_corrected_once_the_hot_tier_says_the_same(
 def test_offloading_again_needs_records_that_are_ours(offload: Offload, tmp_path: Path) -> None:
     result = offload("repair", tmp_path, "--offload-again")
     assert (result.code, "--switch-records" in result.err) == (2, True)
+
+
+def test_a_record_does_not_name_what_lacks_entries_of_the_hot_copy_unless_that_is_accepted(
+    offload: Offload, service: tuple[Path, Path, str], tmp_path: Path
+) -> None:
+    _, cold, key = service
+    log = tmp_path / "repairs.jsonl"
+    given = ("--records", f"sqlite:{tmp_path}/records.db", "--switch-records", "--yes", "--audit-log", log)
+    kept = offload("repair", cold, *given, "--json")
+    assert kept.code == 1
+    (repair,) = json.loads(kept.out)["repairs"]
+    assert (repair["key"], repair["action"], repair["written"]) == (key, "keep-hot", [])
+    said = " ".join(repair["by_hand"])
+    assert "--offload-again" in said
+    assert "--accept-loss" in said
+    accepted = offload("repair", cold, *given, "--accept-loss", "--json")
+    (repair,) = json.loads(accepted.out)["repairs"]
+    assert (repair["action"], repair["is_done"]) == ("salvage", True)
+    result = offload("repair", cold, "--accept-loss")
+    assert (result.code, "--switch-records" in result.err) == (2, True)
