@@ -14,6 +14,7 @@ import logging
 import os
 import pickle
 import shutil
+import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -29,6 +30,8 @@ from numba.core import config
 from numba.core.compiler import CompileResult
 from numba.core.serialize import dumps
 from numba.misc.appdirs import AppDirs
+
+from offload_hooks.private_files import FILE_MODE, make_directories
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +82,11 @@ class _Cache:
         path = self._path(signature, compiled.codegen)
         partial = path.with_name(f"{path.name}.{uuid4().hex}")
         with suppress(OSError):
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_directories(self._folder)
             try:
-                partial.write_bytes(dumps(compiled._reduce()))
+                descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(dumps(compiled._reduce()))
                 partial.replace(path)
             except BaseException:
                 partial.unlink(missing_ok=True)
@@ -135,7 +140,9 @@ def _make_folder() -> Path | None:
         folder = place / name
         try:
             is_new = not folder.exists()
-            folder.mkdir(parents=True, exist_ok=True)
+            make_directories(folder)
+            if not _is_private(folder):
+                continue
             tempfile.TemporaryFile(dir=folder).close()
             os.utime(folder)
         except OSError:
@@ -148,6 +155,12 @@ def _make_folder() -> Path | None:
         " set NUMBA_CACHE_DIR to a folder that this user alone can write"
     )
     return None
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether no other user could put code there, which would be run: it is this user's, and others cannot write."""
+    found = folder.lstat()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def _delete_old(place: Path) -> None:

@@ -123,6 +123,28 @@ def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: 
     assert run(copy, program, NUMBA_CACHE_DIR=str(tmp_path))[0].split()[-1] == "0"
 
 
+def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path) -> None:
+    run(copy, "import os\nos.umask(0)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=str(tmp_path))
+    (folder,) = tmp_path.glob(FOLDERS)
+    kept = list(folder.iterdir())
+    assert kept
+    assert {path.stat().st_mode & 0o077 for path in (folder, *kept)} == {0}
+
+
+def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_path: Path) -> None:
+    right = run(copy, NUMBA_CACHE_DIR=str(tmp_path))
+    (folder,) = tmp_path.glob(FOLDERS)
+    planted = b"cposix\nsystem\n(S'touch %s/planted'\ntR." % os.fsencode(tmp_path)
+    for path in folder.iterdir():
+        path.write_bytes(planted)
+    folder.chmod(0o777)
+    assert run(copy, NUMBA_CACHE_DIR=str(tmp_path)) == right
+    assert not (tmp_path / "planted").exists()
+    folder.chmod(0o700)
+    run(copy, NUMBA_CACHE_DIR=str(tmp_path))
+    assert (tmp_path / "planted").exists()  # so that this test would see it
+
+
 def test_of_other_digests_the_last_used_are_kept(copy: Path, tmp_path: Path) -> None:
     for number in range(20):
         old = tmp_path / f"pulsar-offload-kernels-{number}"

@@ -10,6 +10,7 @@ request is being answered stays. So whoever comes with a request is heard, howev
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import resource
 import socket
@@ -115,8 +116,9 @@ class BoundedProtocol(H11Protocol):
         """See uvicorn: requests, or parts of them, have come."""
         super().handle_events()
         if self._is_answering:
-            self._stop_timer()
             self.connections_within.set_waiting(self, False)
+            if not self.flow.write_paused:
+                self._stop_timer()
 
     def on_response_complete(self) -> None:
         """See uvicorn: the time for the next request begins, or for the client to take what is left."""
@@ -186,9 +188,10 @@ class _Listener:
         while True:
             try:
                 accepted, address = await loop.sock_accept(listening)
-            except OSError:  # no descriptor is left, or the client has gone
-                self._connections.make_room()
-                await asyncio.sleep(_ACCEPT_AGAIN_S)
+            except OSError as error:
+                if error.errno != errno.ECONNABORTED:  # no descriptor is left, most likely
+                    self._connections.make_room()
+                    await asyncio.sleep(_ACCEPT_AGAIN_S)
                 continue
             protocol = BoundedProtocol(
                 self._server.config, self._server.server_state, self._server.lifespan.state, loop

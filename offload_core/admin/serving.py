@@ -33,6 +33,7 @@ from offload_core.admin.watching import MAX_HEAD_BYTES, is_loopback
 from offload_core.configuration import Configuration, ServiceSettings
 from offload_core.policy_store import open_policies
 from offload_hooks.errors import OptionError
+from offload_hooks.shown_urls import masked
 
 _GRACE_S = 10
 _ENDS = (signal.SIGINT, signal.SIGTERM)
@@ -151,6 +152,7 @@ def _log_as_json() -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        _masked,
     ]
     structlog.configure(
         processors=[*shared, structlog.processors.JSONRenderer()],
@@ -169,3 +171,8 @@ def _log_as_json() -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.captureWarnings(True)
+
+
+def _masked(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """A line of the log without credentials of URLs, which other libraries' errors may quote."""
+    return {name: masked(value) if isinstance(value, str) else value for name, value in event.items()}

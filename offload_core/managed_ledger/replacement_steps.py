@@ -39,6 +39,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.attempt_lease import AttemptLease, lease_of
 from offload_core.metadata.replacement_record import check_reads, find_replacement
+from offload_core.metadata.segment_shares import as_written
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S, RunningAttempt, check_over
 from offload_core.tier import Tier
@@ -116,7 +117,11 @@ class ReplacementSteps:
             self._record(copy, f"{why}: the copy that it will be", replaces)
             self.records.update(self.name, begin)
             running.keep_lease()
-            yield running.check
+            try:
+                yield running.check
+            except Exception:
+                running.notice_loss()
+                raise
 
     def switch(
         self,
@@ -159,6 +164,7 @@ class ReplacementSteps:
             else:
                 check_over(uuid, known.driver, now, known.ledger_ids[0])
                 after = switch_replacement(info, uuid, now)
+            after = as_written(after)  # as it is read back
             return after
 
         def undo(info: ManagedLedgerInfo) -> ManagedLedgerInfo:

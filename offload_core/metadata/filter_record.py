@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Self
@@ -114,16 +113,6 @@ class FilterRecord:
                 cause: [each.entries, each.payload_bytes] for cause, each in self.dropped.items()
             }
         return fields
-
-
-def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
-    """What whole records of the same filter, at least one, say together; it went as far as `stop`."""
-    kept, dropped = DroppedEntries(), defaultdict[str, DroppedEntries](DroppedEntries)
-    for record in records:
-        kept += record.kept
-        for cause, each in (record.dropped or {}).items():
-            dropped[cause] += each
-    return FilterRecord.of(records[0].name, records[0].mode, stop, kept, dict(dropped))
 
 
 def parse_filter_record(text: str | bytes) -> FilterRecord:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from offload_core.filters import FilteredEntries, FilterRecord, FilterRun
+from offload_core.filters import FilteredEntries, FilterRecord, FilterRun, joined
 from offload_core.metadata import EntryPosition
-from offload_core.metadata.filter_record import joined
 from offload_core.offload.object_metadata import filter_counts, filter_metadata
 from offload_hooks.ledger_stores import EntryBatch
 

@@ -22,6 +22,7 @@ from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, Versi
 from offload_core.metadata.deletion_claim import is_claim, placeholder
 from offload_core.metadata.live_pulsar import refuse_live_pulsar
 from offload_core.metadata.record_paths import record_path
+from offload_core.metadata.segment_shares import as_written
 from offload_core.offload.clock import system_now_ms
 from offload_core.recover.topics import RebuiltTopic, rebuild_topics
 from offload_core.tier import Tier
@@ -119,7 +120,7 @@ def _compared(records: ManagedLedgerRecords, name: str, info: ManagedLedgerInfo)
     known = records.read(name)
     if known is None or is_claim(known.info):
         return Outcome.NEW
-    return Outcome.SAME if known.info == info else Outcome.OTHER
+    return Outcome.SAME if as_written(known.info) == as_written(info) else Outcome.OTHER
 
 
 def _known_claim(records: ManagedLedgerRecords, name: str) -> VersionedInfo | None:

@@ -32,9 +32,9 @@ from offload_core.codec.object_format import (
 )
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY
 from offload_core.codec.stand_ins import MAPPED_KEY
-from offload_core.filters import FilterRecord
+from offload_core.filters import FilterRecord, joined
 from offload_core.metadata import EntryPosition, LedgerRecord
-from offload_core.metadata.filter_record import indexed_filter, joined
+from offload_core.metadata.filter_record import indexed_filter
 from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.read_handles.cold_copy import ColdPiece, open_pieces

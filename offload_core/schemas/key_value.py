@@ -79,7 +79,7 @@ def split_inline(spans: Spans) -> tuple[Spans, Spans, npt.NDArray[np.bool_]]:
 
 
 def explain_inline(payload: bytes) -> tuple[bytes | None, bytes | None]:
-    """Key and value of one payload: the plain twin of `split_inline`.
+    """Key and value of one payload: the reference implementation of `split_inline`.
 
     Raises:
         PayloadError: lengths that are not right.

@@ -165,6 +165,23 @@ def test_requests_one_after_another_without_waiting_are_all_answered(service: Te
         assert answer_of(connection).count(b"HTTP/1.1 200 OK") == 301
 
 
+def test_answers_that_nobody_takes_end_their_connection(service: TenantService) -> None:
+    began = time.monotonic()
+    request = f"GET /metrics HTTP/1.1\r\nHost: h\r\nAuthorization: {bearer('admin')['Authorization']}\r\n\r\n"
+    with connected(service) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(0.2)
+        while time.monotonic() - began < 60:
+            try:
+                connection.sendall(request.encode() * 100)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                break
+    assert time.monotonic() - began < 50
+    assert health_s(service) < 1
+
+
 def test_a_body_without_an_end_ends_its_connection(service: TenantService) -> None:
     headers = f"Authorization: {bearer('acme-admin')['Authorization']}\r\nContent-Type: application/json\r\n"
     head = f"POST /admin/v2/namespaces/acme/n/offloadPolicies HTTP/1.1\r\nHost: h\r\n{headers}"

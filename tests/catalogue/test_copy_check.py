@@ -310,7 +310,7 @@ OF_SEGMENTS = [
     (begins_earlier_in_record, Kind.FIRST_ENTRY, Code.SEGMENT_GAP),
     (index_of_other_entries, Kind.BEYOND_END, Code.SEGMENT_END),
     (fewer_entries_in_record, Kind.MORE_ENTRIES, Code.RECORD_ENTRIES),
-    (a_segment_does_not_say_its_end, Kind.NO_END, Code.FALSE_COMPLETE),
+    (a_segment_does_not_say_its_end, Kind.NO_END, None),
 ]
 CASES = [
     *(

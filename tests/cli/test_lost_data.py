@@ -23,7 +23,7 @@ def as_segment() -> WrittenObject:
 
 @pytest.mark.parametrize("make", [as_pip17, as_segment])
 def test_what_is_lost_is_no_success_unless_it_is_accepted(
-    offload: Offload, tmp_path: Path, make: Callable[[], WrittenObject]
+    offload: Offload, tmp_path: Path, make: Callable[[], WrittenObject], caplog: pytest.LogCaptureFixture
 ) -> None:
     root = tmp_path / "tier"
     root.mkdir()
@@ -35,5 +35,5 @@ def test_what_is_lost_is_no_success_unless_it_is_accepted(
         assert "no data object" in result.err
         assert "ledger 5" in result.err
     result = offload("cat", root, "--topic", TOPIC, "--no-fail-on-data-loss")
-    assert (result.code, result.out.strip()) == (0, "")
-    assert "no data object" in result.err
+    assert (result.code, len(result.out.splitlines())) == (0, 1)  # no more than the header
+    assert any("no data object" in message for message in caplog.messages)

@@ -257,7 +257,7 @@ def changed_record(
 
     def of_ledger(ledger: LedgerRecord) -> LedgerRecord:
         context = ledger.context
-        if context is None or not context.complete:
+        if context is None or not ledger.is_fully_offloaded:
             return ledger
         drivers = [share.driver for share in context.segments] or [context.driver]
         made = []

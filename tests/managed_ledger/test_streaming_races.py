@@ -269,5 +269,5 @@ def test_who_opens_a_topic_that_is_not_streamed_any_more_finishes_what_was_begun
     assert not topic.ledger.has_left_segments
     assert topic.cold_entries() == topic.added[:6]
     assert topic.info.ledgers[0].context is not None
-    assert topic.info.ledgers[0].context.complete
+    assert topic.info.ledgers[0].is_fully_offloaded
     assert topic.status.state == "off"

@@ -411,7 +411,9 @@ def test_a_damaged_record_of_it_is_refused(text: str) -> None:
         driver = DRIVER.with_property(name, text if name.endswith("ment") or text == "7" else f"[{text}]")
         if text in ("", "[]") and name.endswith("replaced"):
             continue  # a list without any
-        said = r"(record of another copy|copy's record|list of replaced copies) is|has no right"
-        with pytest.raises(MetadataError, match=said) as caught:
+        with pytest.raises(
+            MetadataError,
+            match=r"(record of another copy|copy's record|list of replaced copies) is|has no right",
+        ) as caught:
             other_copies(managed_ledger(closed(3, 10, copied(OLD, driver=driver))))
         assert caught.value.ledger_id == 3

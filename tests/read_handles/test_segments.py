@@ -83,7 +83,7 @@ def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: s
             del topic.driver.objects[key]
     else:
         for ledger in topic.info.ledgers:
-            if ledger.context is not None and ledger.context.complete:
+            if ledger.is_fully_offloaded:
                 topic.hot.delete(ledger.ledger_id)
     readers = readers_of(topic)
     for ledger in topic.info.ledgers:

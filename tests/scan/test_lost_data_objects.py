@@ -11,13 +11,15 @@ import pytest
 from entries import LedgerPart, WrittenObject, streaming_object
 from lossy import NAME, at, lose, payloads, read, segment, whole
 from mapfiles import mapfile
-from tiers import CLUSTER, MANAGED_LEDGER, Names, lay_out, open_store, uuid_of
+from records import closed, copied, managed_ledger
+from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, lay_out, open_store, uuid_of
 
 from offload_core import open_tier
 from offload_core.api import TierReader
 from offload_core.catalogue import Problem, list_catalogue
 from offload_core.catalogue.listing import Pair, describe_pair
 from offload_core.codec.object_format import ObjectKey
+from offload_core.metadata import pack_managed_ledger_info
 from offload_core.scan.advance import Budget, advance
 from offload_core.scan.follow import TopicFollower
 from offload_core.scan.select import Selection
@@ -172,3 +174,18 @@ def put(tier: Tier, key: ObjectKey, written: WrittenObject, *roles: str) -> None
         if role in roles:
             names = Names(managed_ledger=MANAGED_LEDGER, cluster=CLUSTER)
             tier.write_index(name, data, user_metadata=names.as_metadata(role))
+
+
+def test_the_data_object_may_lie_in_another_tier_that_is_read_as_well(tmp_path: Path) -> None:
+    first, second, record = tmp_path / "first", tmp_path / "second", tmp_path / "record"
+    for root in (first, second):
+        root.mkdir()
+        as_pip17(root, 5, 1)
+    lose_data(first, uuid_of(1))
+    info = managed_ledger(closed(5, 3, copied(uuid_of(1), driver=None)))
+    record.write_bytes(pack_managed_ledger_info(info))
+    records = f"{TOPIC}={record}"
+    assert lose(open_tier(first), records=records).ledger_id == 5
+    assert read(open_tier(first).also(second), records=records) == payloads(5, 0, 3)
+    lose_data(second, uuid_of(1))
+    assert lose(open_tier(first).also(second), records=records).ledger_id == 5

@@ -325,3 +325,14 @@ def test_an_enum_of_more_symbols_than_rows_is_read_as_any_other(symbols: int) ->
     array, _ = decode_all([b"", b"\x08\xe7\x07", b"\x08\xff\x7f", None], protobuf_version(file, "t.M"))
     shown = "S999" if last else "999"
     assert array.to_pylist() == [{"e": "S0"}, {"e": shown}, {"e": "16383"}, None]
+
+
+def test_a_key_and_a_value_count_together() -> None:
+    part = wide_avro(300).newest.definition
+    properties = {"key.schema.type": "AVRO", "value.schema.type": "AVRO"}
+    known = history(version(0, "KEY_VALUE", {"key": part, "value": part}, **properties))
+    datum = b"\0" * 300
+    payload = (len(datum).to_bytes(4, "big") + datum) * 2
+    batches = read(known, [payload] * 10_000)
+    assert sum(batch.num_rows for batch in batches) == 10_000
+    assert max(batch.num_rows for batch in batches) <= cells.MOST_CELLS // 600

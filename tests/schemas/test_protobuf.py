@@ -180,3 +180,10 @@ def test_presence() -> None:
     assert (three["line"], three["text"], three["lines"], three["counts"]) == (None, None, [], [])
     assert (two["an_int32"], two["a_string"], two["kind"]) == (None, None, None)
     assert (two["named"], two["usual"], two["rate"], two["most"]) == ("frühe", "LARGE", -1.5, 2**64 - 1)
+
+
+def test_a_closed_enums_unknown_number_drops_no_entry_of_a_map_after_it() -> None:
+    payload = bytes([16 << 3 & 127 | 128, 1, 5]) + bytes(
+        [25 << 3 & 127 | 2 | 128, 1, 5, 0x0A, 1, 0x61, 0x10, 3]
+    )
+    assert one(FILES["proto2"].schema("test.All"), payload)["counts"] == [("a", 3)]

@@ -222,7 +222,7 @@ class TopicMachine(TopicRules):
         streamed = [
             ledger
             for ledger in self.ledgers()
-            if ledger.context is None or (ledger.context.segments and not ledger.context.complete)
+            if ledger.context is None or (ledger.context.segments and not ledger.is_fully_offloaded)
         ]
         stops = {ledger.ledger_id: ledger.offloaded_stop or 0 for ledger in streamed}
         left: list[EntryPosition] = []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 from importlib.metadata import entry_points
@@ -113,6 +115,24 @@ def test_nothing_that_is_shown_of_a_url_has_its_credential(
     assert refused > len(URLS) // 4
     assert SECRET not in caplog.text
     assert [path for path in tmp_path.rglob("*") if SECRET in str(path)] == []
+
+
+def test_the_service_s_log_has_no_credential_of_a_url() -> None:
+    program = f"""
+import logging
+from offload_core.admin import serving
+serving._log_as_json()
+url = "http://user:{SECRET}@host"
+serving.log.warning("failed", error=url)
+logging.getLogger("library").warning("cannot reach %s", url)
+try:
+    raise OSError(url)
+except OSError:
+    logging.getLogger("library").exception("failed")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr.count("http://********@host") >= 3
+    assert SECRET not in done.stderr
 
 
 def test_options_of_spark_show_no_credential_of_a_url() -> None:

@@ -18,6 +18,7 @@ from offload_core.cli.amounts import parse_seconds, parse_size
 from offload_core.cli.configured import on_policies
 from offload_core.cli.shared import named
 from offload_core.policies import parse_policies, parse_read_priority
+from offload_core.policies.model import MASK
 from offload_core.policy_store import LevelPolicies, PolicyStore
 from offload_core.policy_store.level import Part, parse_retention, unmasked
 from offload_hooks.errors import OptionError
@@ -168,6 +169,8 @@ def _add(app: typer.Typer, read: Read, write: Write, remove: Remove) -> None:
         """Offload through this filter: disabled, transactions, or a plugin's."""
         fields: dict[str, Any] = {"filter": offload_filter, "filter_mode": mode}
         fields["filter_options"] = named(option, "the filter") or None
+        if MASK in (fields["filter_options"] or {}).values():
+            raise OptionError("an option of the filter is masked", expected="the secret itself")
         write(policies, name, lambda level: level.saying(**fields))
 
     def get_offload_filter(policies: PolicyStore, name: Name) -> None:

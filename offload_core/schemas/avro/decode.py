@@ -1,6 +1,6 @@
 """Datums of one writer's schema → Arrow columns of the reader's, a batch at a time.
 
-The rules are the plain twin's (`avro.plain`), which also says what is wrong with a datum.
+The rules are those of `avro.plain`, which also says what is wrong with a datum.
 """
 
 from __future__ import annotations

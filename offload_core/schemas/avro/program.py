@@ -440,7 +440,8 @@ def is_default(value: Any, reader: AvroType) -> bool:
 def _has_digits(text: str, precision: int) -> bool:
     """Whether the bytes of a decimal's default are a number of so many digits."""
     number = int.from_bytes(text.encode("latin-1"), "big", signed=True)
-    return bool(abs(number) < 10**precision)
+    limit: int = 10**precision
+    return -limit < number < limit
 
 
 def convert(value: Any, reader: AvroType) -> Any:

@@ -1,1 +1,1 @@
-"""Compiled loops over payloads; each has a plain twin (docs/adr/0009-avro.md)."""
+"""Compiled loops over payloads; each has a reference implementation (docs/adr/0009-avro.md)."""

@@ -1,6 +1,6 @@
 """Protobuf messages → Arrow columns, a batch at a time.
 
-The rules are the plain twin's (`protobuf.plain`), which also says what is wrong with a payload.
+The rules are those of `protobuf.plain`, which also says what is wrong with a payload.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def change_share(
         assert record.context is not None
         shares = list(record.context.segments)
         shares[number] = change(shares[number])
-        return replace(record, context=replace(record.context, segments=tuple(shares)))
+        context = replace(record.context, uuid=shares[0].uuid, segments=tuple(shares))
+        return replace(record, context=context)
 
     scene.change_record(changed, ledger_id)
 
@@ -222,7 +223,7 @@ def a_segment_ends_before_its_record_says(scene: Scene) -> Place:
     return {"topic": TOPIC, "ledger_id": 8, "key": scene.key(1), "entry_id": len(FOLLOWING)}
 
 
-@damage(streaming, Code.SEGMENT_END, Code.FALSE_COMPLETE)
+@damage(streaming, Code.SEGMENT_END)
 def record_ends_a_segment_before_its_last_block(scene: Scene) -> Place:
     change_share(scene, 0, lambda old: replace(old, end_entry_id=1), 8)
     return {"topic": TOPIC, "ledger_id": 8, "key": scene.key(1), "entry_id": 1}

@@ -338,10 +338,8 @@ def streaming(*, records: bool = True, gone: bool = False) -> Scene:
         of_segments = OffloadContext.of_segments
         scene.records = {
             TOPIC: managed_ledger(
-                closed_ledger(LEDGER, PAYLOADS, of_segments(shares, complete=True, bookkeeper_deleted=gone)),
-                closed_ledger(
-                    8, FOLLOWING, of_segments([share(second.uuid, len(FOLLOWING) - 1)], complete=True)
-                ),
+                closed_ledger(LEDGER, PAYLOADS, of_segments(shares, bookkeeper_deleted=gone)),
+                closed_ledger(8, FOLLOWING, of_segments([share(second.uuid, len(FOLLOWING) - 1)])),
             )
         }
     return scene

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 import offload_core
 from offload_core.admin.app import make_app
 from offload_core.admin.topics import RecordedTopics
+from offload_core.configuration import ServiceSettings
 from offload_core.managed_ledger import policies_by_name
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.policies import parse_policies
@@ -74,7 +75,9 @@ def _requests() -> list[tuple[str, str]]:
     store = MemoryMetadataStore()
     policies = PolicyStore(store, broker=parse_policies({}))
     topics = RecordedTopics(ManagedLedgerRecords(store), None, policies_by_name(policies))
-    app = make_app(store, policies, topics, tokens=None, registry=CollectorRegistry())
+    app = make_app(
+        store, policies, topics, tokens=None, registry=CollectorRegistry(), service=ServiceSettings()
+    )
     found = [
         (method.lower(), re.sub(r":\w+}", "}", route.path))  # type: ignore[attr-defined]
         for route in app.routes

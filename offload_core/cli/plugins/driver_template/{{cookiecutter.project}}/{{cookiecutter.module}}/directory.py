@@ -17,6 +17,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from offload_hooks.private_files import make_directories, open_file
+
 
 class DirectoryError(Exception):
     """What went wrong: NoSuchKey, NoSuchUpload, InvalidPart, InvalidRange, InvalidKey, KeyExists, ..."""
@@ -37,8 +39,10 @@ class Directory:
         lowered = {name.lower(): text for name, text in user_metadata.items()}
         head = json.dumps({"content_type": content_type, "user_metadata": lowered})
         with coded("NoSuchKey"):
-            self._root.mkdir(parents=True, exist_ok=True)
-            self._upload(key, upload_id).write_bytes(head.encode() + b"\n")
+            make_directories(self._root)
+            descriptor = open_file(self._upload(key, upload_id), os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(head.encode() + b"\n")
         return upload_id
 
     def write(self, key, upload_id, offset, data):
