@@ -77,7 +77,7 @@ def test_of_a_segment_of_which_nothing_is_left_there_is_a_complete_copy_nonethel
     topic.ledger.complete_segment()
     assert [segment.is_finished for segment in topic.segments] == [True] * 3
     assert topic.sparse_entries() == topic.kept()
-    assert all(ledger.context is not None and ledger.context.complete for ledger in topic.info.ledgers)
+    assert all(ledger.is_fully_offloaded for ledger in topic.info.ledgers)
     assert topic.left() == set()
     assert findings(topic.tier, {NAME: topic.info}) == []
 

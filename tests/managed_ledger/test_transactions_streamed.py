@@ -58,7 +58,7 @@ class Streamed(FilteredTopic):
             stop = 1 + max(share.end_entry_id for share in context.segments if share.complete)  # type: ignore[type-var]
             wanted = {at: payload for at, payload in self.left(ledger).items() if at < stop}
             assert self.cold(ledger, stop) == wanted
-            if context.complete:
+            if ledger.is_fully_offloaded:
                 check_cold_copies(self.tiers, NAME, ledger)
 
 

@@ -73,7 +73,7 @@ class Filtered(Topic):
                         for i, each in enumerate(batch, batch.first_entry_id)
                     ]
                 begin = read.stop_entry_id
-            if context.complete:
+            if ledger.is_fully_offloaded:
                 check_cold_copies(tiers, NAME, ledger)
         return found
 
