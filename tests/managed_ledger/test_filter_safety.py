@@ -29,7 +29,7 @@ from offload_core.policies import RetentionPolicies, parse_policies, resolve_pol
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier import MemoryBudget
 from offload_core.transactions import BufferSnapshot, SnapshotStore
-from offload_hooks.errors import DataLossError, MetadataError, StoreError
+from offload_hooks.errors import DataLossError, StoreError
 
 PREFIX = EntryPosition(1 << 40, 0)
 STEPS = ("m", "1", "2", "2", "a2", "c1", "|")
@@ -306,7 +306,7 @@ def test_a_record_that_cannot_be_read_is_an_error_and_the_hot_copy_stays(topic: 
         )
 
     topic.records.update(NAME, damaged)
-    with pytest.raises(MetadataError, match="a filter record is damaged"):
+    with pytest.raises(DataLossError, match="what is told of a filter cannot be read"):
         topic.topic.topic.delete_hot_copies(0)
     assert topic.hot.ledger_ids()
 
