@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -38,8 +39,8 @@ def ui_routes(topics: Topics) -> list[Route]:
     told = _Kept(lambda namespace: status_to_json(topics, namespace))
 
     async def page(_: Request) -> Response:
-        made = await in_thread(live_page)
-        return HTMLResponse(made.html, headers={**_SAFE, "Content-Security-Policy": made.policy})
+        html, policy = await in_thread(_page)
+        return HTMLResponse(html, headers={**_SAFE, "Content-Security-Policy": policy})
 
     async def status(request: Request) -> Response:
         namespace = request.query_params.get("namespace", "").strip() or None
@@ -50,6 +51,13 @@ def ui_routes(topics: Topics) -> list[Route]:
         return answer
 
     return [AdminRoute("/ui", page), AdminRoute("/ui/status", status)]
+
+
+@functools.cache
+def _page() -> tuple[bytes, str]:
+    """The page, encoded once for all requests: it is large, and anybody may have it."""
+    made = live_page()
+    return made.html.encode(), made.policy
 
 
 def status_to_json(topics: Topics, namespace: str | None) -> dict[str, Any]:
