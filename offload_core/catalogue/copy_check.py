@@ -96,6 +96,9 @@ class Kind(enum.Enum):
         self.severity = severity
 
 
+_SHOWN_BY_INDEX = frozenset((Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
     """What is wrong with a copy.
@@ -117,6 +120,10 @@ class Mismatch:
     def severity(self) -> Severity:
         """How bad it is."""
         return self.kind.severity
+
+    def key(self, copy: RecordedCopy) -> str:
+        """The object of the copy that shows it."""
+        return copy.key.index_key if self.kind in _SHOWN_BY_INDEX else copy.key.data_key
 
     def __str__(self) -> str:
         details = (
