@@ -2,7 +2,7 @@
 
 What this program creates has mode 0600, a folder 0700, whatever the umask allows; what is there already keeps its
 mode. The last part of a path is never followed if it is a symbolic link, and must be a regular file: a pipe that
-lies there is refused instead of waited for.
+lies there is refused instead of waited for. A file that has other names, too (hard links), is not written to.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def open_file(
 
     Raises:
         OSError: as of `os.open`; `ELOOP` for a symbolic link, `EISDIR` for a folder, `EPERM` for a pipe, socket or
-            device.
+            device; `EMLINK` for a file that is to be written and has other names.
     """
     always = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     while flags & os.O_CREAT:
@@ -48,10 +48,10 @@ def open_file(
                 raise
             return descriptor
         try:
-            return _checked(os.open(path, flags & ~os.O_CREAT | always, dir_fd=dir_fd), path)
+            return _checked(os.open(path, flags & ~os.O_CREAT | always, dir_fd=dir_fd), path, flags)
         except FileNotFoundError:  # deleted meanwhile
             continue
-    return _checked(os.open(path, flags | always, dir_fd=dir_fd), path)
+    return _checked(os.open(path, flags | always, dir_fd=dir_fd), path, flags)
 
 
 def create_file(path: str | os.PathLike[str]) -> None:
@@ -176,12 +176,14 @@ def _found(path: str | os.PathLike[str]) -> os.stat_result | None:
         return None
 
 
-def _checked(descriptor: int, path: str | os.PathLike[str]) -> int:
-    """The descriptor, if it is a regular file's; else it is closed."""
+def _checked(descriptor: int, path: str | os.PathLike[str], flags: int) -> int:
+    """The descriptor, if it is a regular file's that may be used so; else it is closed."""
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise _refused(path, found)
+        if found.st_nlink > 1 and flags & os.O_ACCMODE != os.O_RDONLY:
+            raise OSError(errno.EMLINK, "This file has other names, too (hard links)", os.fspath(path))
     except BaseException:
         os.close(descriptor)
         raise

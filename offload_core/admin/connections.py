@@ -41,7 +41,7 @@ class Connections:
 
     Args:
         most: how many there may be.
-        request_s: how long a request may take to come, and a part of an answer to be taken.
+        request_s: how long a request may take to come, and its client not to take more of the answer, in all.
     """
 
     def __init__(self, most: int, request_s: float) -> None:
@@ -87,10 +87,13 @@ class BoundedProtocol(H11Protocol):
     peer: str
     opening: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
+    _left_s: float
+    """Of the time to take an answer, in which nothing more could be sent."""
 
     def accepted(self, within: Connections, peer: str) -> None:
         """The time for the first request begins, and that for the TLS handshake with it."""
         self.connections_within, self.peer = within, peer
+        self._left_s = within.request_s
         within.enter(self)
         self._start_timer()
 
@@ -123,6 +126,7 @@ class BoundedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         """See uvicorn: the time for the next request begins, or for the client to take what is left."""
         self._stop_timer()
+        self._left_s = self.connections_within.request_s
         self._start_timer()
         self.connections_within.set_waiting(self, True)
         super().on_response_complete()
@@ -136,6 +140,8 @@ class BoundedProtocol(H11Protocol):
         """See asyncio."""
         super().resume_writing()
         if self._is_answering:
+            if self._timer is not None:
+                self._left_s = max(0.0, self._timer.when() - self.loop.time())
             self._stop_timer()
 
     @property
@@ -145,7 +151,7 @@ class BoundedProtocol(H11Protocol):
 
     def _start_timer(self) -> None:
         if self._timer is None:
-            self._timer = self.loop.call_later(self.connections_within.request_s, self.abort)
+            self._timer = self.loop.call_later(self._left_s, self.abort)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -6,7 +6,7 @@ refusals of policies are; a body that cannot be read is 400.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import structlog
@@ -86,11 +86,20 @@ async def answer_error(request: Request, error: Exception) -> Response:
 def text_for(request: Request, error: Exception) -> str:
     """An error's text for whoever makes a request; see `answer_error`."""
     is_of_stores = isinstance(error, (StoreError, FormatError)) or request.method == "GET"
-    if isinstance(error, OffloadError) and is_of_stores and request.scope.get("by_tenant"):
+    if (
+        isinstance(error, OffloadError)
+        and (is_of_stores or _opens_tier(request))
+        and request.scope.get("by_tenant")
+    ):
         if error.fields().keys() != {"what"}:
             log.warning("request failed", error=str(error), kind=type(error).__name__)
         return error.what
     return str(error)
+
+
+def _opens_tier(request: Request) -> bool:
+    route = request.scope.get("route")
+    return isinstance(route, AdminRoute) and route.opens_tier
 
 
 async def answer_http_error(_: Request, error: Exception) -> Response:
@@ -155,7 +164,22 @@ async def in_thread(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 class AdminRoute(Route):
-    """A route that tells its scope which it is, so that requests are counted by routes, not by names of topics."""
+    """A route that tells its scope which it is, so that requests are counted by routes, not by names of topics.
+
+    Args:
+        opens_tier: errors of its changes may be of what an operator set, not of what was sent.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        endpoint: Callable[[Request], Awaitable[Response]],
+        *,
+        methods: Collection[str] | None = None,
+        opens_tier: bool = False,
+    ) -> None:
+        super().__init__(path, endpoint, methods=methods)
+        self.opens_tier = opens_tier
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """See `Route`."""

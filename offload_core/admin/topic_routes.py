@@ -82,7 +82,7 @@ def topic_routes(topics: Topics, policies: PolicyStore) -> list[AdminRoute]:
         AdminRoute(f"{TOPIC_PATH}/partitions", partitions),
         AdminRoute(f"{TOPIC_PATH}/internal-info", info),
         AdminRoute(f"{TOPIC_PATH}/internalStats", stats),
-        AdminRoute(f"{TOPIC_PATH}/offload", begin_offload, methods=["PUT"]),
+        AdminRoute(f"{TOPIC_PATH}/offload", begin_offload, methods=["PUT"], opens_tier=True),
         AdminRoute(f"{TOPIC_PATH}/offload", offload_status),
         AdminRoute(BUFFER_STATS_PATH, buffer_stats),
     ]

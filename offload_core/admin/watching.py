@@ -27,6 +27,7 @@ MAX_HEAD_BYTES = 32 << 10
 """The most bytes of a request's line and headers together."""
 
 _LOGGED_CHARACTERS = 1000
+_PIECE_BYTES = 64 << 10
 _UNHURRIED = frozenset(("/admin/v2/brokers/health", "/metrics"))
 """What is answered however many requests are being answered: it has threads of its own."""
 
@@ -60,7 +61,7 @@ class Watch:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-            await send(message)
+            await _send_in_pieces(send, message)
 
         try:
             await self._app(scope, receive, watched)
@@ -80,6 +81,17 @@ class Watch:
                 seconds=round(seconds, 6),
                 role=scope.get("role"),
             )
+
+
+async def _send_in_pieces(send: Send, message: Message) -> None:
+    """Send an answer as its client takes it: what is given to a connection at once, the connection holds in memory."""
+    if message["type"] == "http.response.body":
+        body = memoryview(message.get("body", b""))
+        while len(body) > _PIECE_BYTES:
+            await send({**message, "body": bytes(body[:_PIECE_BYTES]), "more_body": True})
+            body = body[_PIECE_BYTES:]
+        message = {**message, "body": bytes(body)}
+    await send(message)
 
 
 class Guard:

@@ -20,8 +20,8 @@ from pydantic import SecretStr
 from offload_core.configuration import Configuration
 from offload_core.doctor.findings import Finding, ok, warning
 from offload_core.metadata.sqlite import parse_file
-from offload_core.policies.model import MASK
 from offload_hooks.errors import OptionError
+from offload_hooks.shown_urls import MASK
 
 _BESIDE_DATABASE = ("", "-wal", "-shm", "-journal")
 _SECRET_OPTION = re.compile("secret|password|token|credential|key|sas|digest|connection", re.IGNORECASE)

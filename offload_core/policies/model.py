@@ -13,14 +13,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, SecretStr
 
 from offload_core.policies.read_priority import ReadPriority, parse_read_priority
+from offload_hooks.shown_urls import MASK, masked
 
 _MIB = 1 << 20
 MIN_BLOCK_BYTES = 5 * _MIB
 """The smallest part of an upload that S3 and its like take."""
 MAX_THREADS = 1024
-
-MASK = "********"
-"""What is shown in the place of a credential."""
 
 _SECRET_NAME = re.compile(
     "secret|password|token|credential|key|sas|proxy|connection.?string|account.?json|external.?id",
@@ -119,11 +117,10 @@ class OffloadPolicies(BaseModel):
 
     def shown(self) -> dict[str, Any]:
         """What is said, by Pulsar's names, credentials masked: for people and for answers to requests."""
-        said = self.to_json()
+        said = {name: shown_value(value) for name, value in self.to_json().items()}
         for name, field in type(self).model_fields.items():
-            value = getattr(self, name)
-            if isinstance(value, (SecretStr, dict)):
-                said[str(field.alias)] = shown_value(value)
+            if isinstance(getattr(self, name), SecretStr):
+                said[str(field.alias)] = MASK
         return said
 
 
@@ -135,15 +132,18 @@ def is_secret_name(name: str) -> bool:
 def shown_value(value: Any) -> Any:
     """A field's value as people may see it: as in JSON, with credentials masked.
 
-    Of extra configurations those are masked whose names say that they are secret.
+    Inside of mappings those are masked whose names say that they are secret; of URLs user, password, query and
+    fragment.
     """
     if isinstance(value, SecretStr):
         return MASK
     if isinstance(value, ReadPriority):
         return value.value
     if isinstance(value, dict):
-        return {name: MASK if is_secret_name(name) else each for name, each in value.items()}
-    return value
+        return {name: MASK if is_secret_name(name) else shown_value(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [shown_value(each) for each in value]
+    return masked(value) if isinstance(value, str) else value
 
 
 DEFAULTS = OffloadPolicies(

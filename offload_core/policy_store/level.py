@@ -22,10 +22,11 @@ from offload_core.policies import (
     read_policies,
     read_retention,
 )
-from offload_core.policies.model import MASK, shown_value
+from offload_core.policies.model import shown_value
 from offload_core.policies.tier_fields import changed_place, tier_of
 from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import read_json
+from offload_hooks.shown_urls import MASK
 
 Part = Literal["offload", "retention"]
 """What a record says that is known here."""
@@ -141,12 +142,18 @@ def unmasked(given: Mapping[str, Any], level: LevelPolicies) -> dict[str, Any]:
 
 
 def _filled(given: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-    for name, value in given.items():
-        if value == MASK and name not in known:
-            raise OptionError(
-                f"{name} is masked, and no secret is kept for it here", expected="the secret itself"
-            )
-    return {name: known[name] if value == MASK else value for name, value in given.items()}
+    return {name: _with_secret(name, value, known) for name, value in given.items()}
+
+
+def _with_secret(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    """What is known by this name, where a value shows it; else the value, which must hold no mask itself."""
+    if name in known and value in (MASK, shown_value(known[name])):
+        return known[name]
+    if name not in _MAPPINGS and MASK in json.dumps(value):
+        raise OptionError(
+            f"{name} is masked, and no secret is kept for it here", expected="the secret itself"
+        )
+    return value
 
 
 def parse_retention(given: Mapping[str, Any], where: str) -> RetentionPolicies:

@@ -17,7 +17,7 @@ from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, to
 from offload_core.metadata.record_paths import list_names
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
 from offload_core.policies import OffloadPolicies, RetentionPolicies, outrun_thresholds, resolve_policies
-from offload_core.policies.effective import Origin
+from offload_core.policies.effective import EffectivePolicies, Origin
 from offload_core.policies.tier_fields import asks_by_surroundings, tier_of, without_tier
 from offload_core.policy_store.level import (
     NAMESPACE_NAMES,
@@ -203,7 +203,7 @@ class PolicyStore:
         self, before: ResolvedPolicies, after: ResolvedPolicies, other: LevelPolicies = _SILENT
     ) -> None:
         """Refuse a change of the tier that a tenant may not make; `other` is a level that another than it says."""
-        if after.offload.filter_name != before.offload.filter_name:
+        if _filter_of(after.offload) != _filter_of(before.offload):
             self._places.check_filter(after.offload.filter_name)
         if after.offload.tier() == before.offload.tier():
             return
@@ -283,6 +283,10 @@ def _check(where: str, before: ResolvedPolicies, after: ResolvedPolicies) -> Non
     for outrun in outrun_thresholds(after.offload, after.retention):
         if outrun not in known:
             raise outrun.refusal(where)
+
+
+def _filter_of(policies: EffectivePolicies) -> tuple[object, ...]:
+    return policies.filter_name, policies.filter_mode, policies.filter_options
 
 
 def namespace_of(topic: TopicName) -> str:

@@ -182,6 +182,40 @@ def test_answers_that_nobody_takes_end_their_connection(service: TenantService) 
     assert health_s(service) < 1
 
 
+def test_a_large_answer_is_sent_as_its_client_takes_it(service: TenantService) -> None:
+    """The page takes 5 MB, and needs no token."""
+    assert service.ask("GET", "/ui").status == 200
+    before = service.resident_mib()
+    with contextlib.ExitStack() as opened:
+        for _ in range(MOST - 10):
+            connection = opened.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(30)
+            connection.connect(("127.0.0.1", service.port))
+            connection.sendall(b"GET /ui HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert connection.recv(100).startswith(b"HTTP/1.1 ")
+        assert service.resident_mib() - before < 100
+        assert health_s(service) < 1
+
+
+def test_an_answer_that_is_taken_slowly_ends_its_connection(service: TenantService) -> None:
+    """What the kernel has of it is still sent; the service is rid of it."""
+    wait_until(lambda: service.open_descriptors() < 30)
+    before, began = service.open_descriptors(), time.monotonic()
+    with connected(service) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(b"GET /ui HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert connection.recv(100).startswith(b"HTTP/1.1 200")
+        assert service.open_descriptors() > before
+
+        def is_rid_of_it() -> bool:
+            connection.recv(1 << 14)
+            return service.open_descriptors() <= before
+
+        wait_until(is_rid_of_it)
+    assert time.monotonic() - began < TIMEOUT_S + 10
+
+
 def test_a_body_without_an_end_ends_its_connection(service: TenantService) -> None:
     headers = f"Authorization: {bearer('acme-admin')['Authorization']}\r\nContent-Type: application/json\r\n"
     head = f"POST /admin/v2/namespaces/acme/n/offloadPolicies HTTP/1.1\r\nHost: h\r\n{headers}"

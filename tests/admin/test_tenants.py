@@ -13,7 +13,10 @@ from commands import Offload
 from http_front import Answer, Front, Request
 from tenants import BUCKET, DRIVER, ENDPOINT, EXTRA, TenantService, bearer
 
+from offload_core.configuration import load_configuration
+from offload_core.managed_ledger import open_environment, open_managed_ledger
 from offload_core.metadata import open_metadata_store
+from offload_core.policy_store import open_policies
 
 OPERATORS = "OPERATORS-TOKEN-ya29"
 
@@ -55,7 +58,8 @@ prefix = "tenants"
 {ENDPOINT} = "https://127.0.0.1:9"
 {EXTRA} = {{token = "{OPERATORS}"}}
 """
-    with TenantService(tmp_path_factory.mktemp("service"), settings) as running:
+    filters = 'tenant_filters = ["disabled"]'
+    with TenantService(tmp_path_factory.mktemp("service"), settings, service=filters) as running:
         yield running
 
 
@@ -252,3 +256,82 @@ def test_a_tenant_is_told_no_places_of_the_operators(
     told = service.schema("acme-admin", "acme/hidden/t")
     assert str(root.parent) not in told.text
     assert told.status in (404, 500), told.text
+
+
+def test_a_tenant_is_told_no_secret_of_an_operators_policies_and_keeps_them_all(
+    service: TenantService,
+) -> None:
+    secrets = {
+        DRIVER: "gcs",
+        BUCKET: "b-b",
+        ENDPOINT: "https://operator:hunter2@127.0.0.1:1",
+        EXTRA: {"proxy": "http://u:hunter2@127.0.0.1:1", "endpoint": "https://h/?signature=hunter2"},
+        "of-another-version": {"password": "hunter2", "list": [{"token": "hunter2"}], "kept": 1},
+    }
+    assert service.set("admin", "acme/shown", secrets).status == 204
+    told = [
+        service.get("acme-admin", name, what)
+        for name in ("acme/shown", "acme/shown/t")
+        for what in ("offloadPolicies", "offloadPolicies?applied=true", "")
+    ]
+    assert any(ENDPOINT in answer.text for answer in told)
+    assert not any("hunter2" in answer.text for answer in told)
+
+    def stored() -> Any:
+        with closing(open_metadata_store(service.metadata)) as store:
+            found = store.get("/admin/policies/acme/shown")
+            assert found is not None
+            return json.loads(found[0])["offload_policies"]
+
+    shown = service.get("acme-admin", "acme/shown").json
+    assert service.set("acme-admin", "acme/shown", shown).status == 204
+    assert stored() == secrets
+    for changed in (
+        {ENDPOINT: "https://********@127.0.0.1:2"},
+        {"of-another-version": {"password": "********"}},
+        {"of-a-third": [{"token": "********"}]},
+    ):
+        refused = service.set("admin", "acme/shown", shown | changed)
+        assert (refused.status, "is masked" in refused.text) == (412, True)
+    assert stored() == secrets
+
+
+def test_a_tenant_gives_no_options_to_a_filter_that_is_not_listed(service: TenantService) -> None:
+    said = {"managedLedgerOffloadFilter": "transactions"}
+    assert service.set("admin", "acme/filtered", said).status == 204
+    for more in (
+        {"managedLedgerOffloadFilterOptions": {"x": "y"}},
+        {"managedLedgerOffloadFilterMode": "gap"},
+    ):
+        assert service.set("acme-admin", "acme/filtered", said | more).status == 412
+        assert service.set("acme-admin", "acme/filtered/t", more).status == 412
+    assert (
+        service.set("acme-admin", "acme/filtered", said | {"managedLedgerOffloadMaxThreads": 3}).status == 204
+    )
+
+
+def test_a_tenant_that_completes_a_segment_is_told_no_place_of_the_operators(tmp_path: Path) -> None:
+    key = tmp_path / "operators-place" / "key.json"
+    settings = f"""
+[hot_tier.options]
+path = "{tmp_path}/hot"
+[policies]
+{DRIVER} = "gcs"
+{BUCKET} = "b-b"
+gcsManagedLedgerOffloadServiceAccountKeyFile = "{key}"
+managedLedgerOffloadStreaming = true
+"""
+    service = TenantService(tmp_path, settings)
+    loaded = load_configuration(service.config)
+    with (
+        open_policies(loaded) as (store, policies),
+        open_environment(loaded, store, policies) as environment,
+        open_managed_ledger(environment, "acme/n/persistent/t") as ledger,
+    ):
+        ledger.add_entries([b"payload"])
+    path, message = "/admin/v2/persistent/acme/n/t/offload", {"ledgerId": 10**9, "entryId": 0}
+    with service:
+        by_operator = service.ask("PUT", path, message, headers=bearer("admin"))
+        by_tenant = service.ask("PUT", path, message, headers=bearer("acme-admin"))
+    assert (by_operator.status, str(key) in by_operator.text) == (412, True)
+    assert (by_tenant.status, str(key) in by_tenant.text) == (412, False)

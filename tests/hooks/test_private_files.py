@@ -100,6 +100,20 @@ def test_a_link_is_not_followed(way: str, target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_a_file_of_several_names_is_not_written_to(way: str, tmp_path: Path) -> None:
+    victim, link = tmp_path / "victim", tmp_path / "file"
+    victim.write_bytes(b"victim")
+    link.hardlink_to(victim)
+    if way == "open":
+        with pytest.raises(OSError, match="hard links"):
+            opened(link)
+        os.close(open_file(link, os.O_RDONLY))
+    else:
+        WAYS[way](link)
+    assert victim.read_bytes() == b"victim"
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_a_pipe_or_a_folder_is_refused_and_not_waited_for(way: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()

@@ -15,11 +15,12 @@ from offload_core.policies import (
     parse_read_priority,
     pulsar_names,
 )
-from offload_core.policies.model import MASK, shown_value
+from offload_core.policies.model import shown_value
 from offload_drivers.azure.options import AzureOptions
 from offload_drivers.gcs.options import GcsOptions
 from offload_drivers.s3.options import S3Options
 from offload_hooks.errors import OptionError
+from offload_hooks.shown_urls import MASK
 
 # The fields of org.apache.pulsar.common.policies.data.OffloadPoliciesImpl, 4.0.8.
 PULSARS = sorted(

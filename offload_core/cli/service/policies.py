@@ -18,11 +18,11 @@ from offload_core.cli.amounts import parse_seconds, parse_size
 from offload_core.cli.configured import on_policies
 from offload_core.cli.shared import named
 from offload_core.policies import parse_policies, parse_read_priority
-from offload_core.policies.model import MASK
 from offload_core.policy_store import LevelPolicies, PolicyStore
 from offload_core.policy_store.level import Part, parse_retention, unmasked
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import read_json
+from offload_hooks.shown_urls import MASK
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="tenant/namespace, or a topic.")]
 Said = Annotated[

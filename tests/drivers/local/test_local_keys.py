@@ -128,7 +128,7 @@ def test_a_root_that_is_a_link_is_followed_and_below_it_none_is(tier_dir):
 
 
 @pytest.mark.parametrize("planted", ["lock", "{note}.replaced", "{note}.replaced.tmp"])
-@pytest.mark.parametrize("kind", ["file", "dangling", "pipe"])
+@pytest.mark.parametrize("kind", ["file", "dangling", "pipe", "hard"])
 def test_what_is_planted_among_the_uploads_is_not_written_through(tier_dir, planted, kind):
     driver = LocalDriver(str(tier_dir))
     driver.write_index("k", b"old", "x/y", {"a": "b"}, False)
@@ -137,6 +137,8 @@ def test_what_is_planted_among_the_uploads_is_not_written_through(tier_dir, plan
     place.unlink(missing_ok=True)
     if kind == "pipe":
         os.mkfifo(place)
+    elif kind == "hard":
+        place.hardlink_to(tier_dir.parent / "secret")
     else:
         place.symlink_to(tier_dir.parent / ("secret" if kind == "file" else "created"))
     with suppress(StoreError, InvalidKeyError):
@@ -147,12 +149,13 @@ def test_what_is_planted_among_the_uploads_is_not_written_through(tier_dir, plan
 
 
 @pytest.mark.parametrize("suffix", [".data", ".json", ".json.tmp", ".metadata.json", ".metadata.json.tmp"])
-def test_a_link_in_place_of_an_upload_s_file_is_not_written_through(tier_dir, suffix):
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_link_in_place_of_an_upload_s_file_is_not_written_through(tier_dir, suffix, link):
     driver = LocalDriver(str(tier_dir))
     upload = driver.begin_data("k", "x/y", {"a": "b"})
     place = tier_dir / ".offload-uploads" / f"{upload.upload_id}{suffix}"
     place.unlink(missing_ok=True)
-    place.symlink_to(tier_dir.parent / "secret")
+    link(place, tier_dir.parent / "secret")
     with suppress(OffloadError):
         receipt = driver.write_block(upload, 1, 0, b"new")
         driver.commit_data(upload, [receipt], False)
