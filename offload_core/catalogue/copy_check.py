@@ -279,7 +279,7 @@ def check_stored(tier: Tier, record: LedgerRecord, copy: RecordedCopy) -> Mismat
 
 
 def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch | None:
-    """Judge a copy that was found, before another copy of the ledger is deleted: as `check_copy`, and to a MapFile's end.
+    """Judge a copy that was found, before another one is deleted: as `check_copy`, and to the end of a MapFile.
 
     Errors: `StoreError`.
     """
