@@ -113,7 +113,9 @@ def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
     """Names and contents of this module and of all modules in packages that are named `kernels`."""
     yield "kernel", (package / "kernel.py").read_bytes()
     for wing in package.iterdir():
-        if wing.name.startswith("__") or not wing.is_dir():  # of `__pycache__`, others may not see what is in it
+        if (
+            wing.name.startswith("__") or not wing.is_dir()
+        ):  # of `__pycache__`, others may not see what is in it
             continue
         kernels = wing / "kernels"
         if kernels.is_dir():
