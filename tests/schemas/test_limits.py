@@ -329,11 +329,16 @@ def test_arrays_that_do_not_fit_together_are_refused_before_the_loop() -> None:
 
     assert run() == -1
     wrong_slot, wrong_jump = program.instructions.copy(), program.instructions.copy()
+    wrong_size, wrong_items = program.instructions.copy(), program.instructions.copy()
     wrong_slot[0, 1] = 4
+    wrong_size[0] = (op.FIXED, 0, -8, 0, 0, 0)
+    wrong_items[0] = (op.ITEMS, 0, -1, 1, 0, 0)
     wrong_jump[program.instructions[:, 0] == op.JUMP, 2] = 99
     for other in (
         {"program": wrong_slot},
         {"program": wrong_jump},
+        {"program": wrong_size},
+        {"program": wrong_items},
         {"program": program.instructions[:-1]},
         {"cells": np.zeros(3, dtype=np.int64)},
         {"there": np.zeros(3, dtype=np.uint8)},
