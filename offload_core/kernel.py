@@ -36,6 +36,7 @@ from offload_hooks.private_files import FILE_MODE, make_directories
 _log = logging.getLogger(__name__)
 
 _PREFIX = "pulsar-offload-kernels-"
+_BYTECODE = Path(__file__).parent / "__pycache__"
 _KEPT = 8
 """Digests whose machine code is kept in one place: those of other versions, and of bounds-checked runs."""
 
@@ -82,7 +83,7 @@ class _Cache:
         path = self._path(signature, compiled.codegen)
         partial = path.with_name(f"{path.name}.{uuid4().hex}")
         with suppress(OSError):
-            make_directories(self._folder)
+            _make_private(self._folder)
             try:
                 descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
                 with os.fdopen(descriptor, "wb") as file:
@@ -112,6 +113,10 @@ def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
     """Names and contents of this module and of all modules in packages that are named `kernels`."""
     yield "kernel", (package / "kernel.py").read_bytes()
     for wing in package.iterdir():
+        if (
+            wing.name.startswith("__") or not wing.is_dir()
+        ):  # of `__pycache__`, others may not see what is in it
+            continue
         kernels = wing / "kernels"
         if kernels.is_dir():
             for module in kernels.iterdir():
@@ -123,7 +128,7 @@ def _places() -> Iterator[Path]:
     """Where machine code may be kept, the best first: as numba has it."""
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR)
-    yield Path(__file__).parent / "__pycache__"
+    yield _BYTECODE
     of_user = Path(AppDirs(appname="numba", appauthor=False).user_cache_dir)
     if of_user.is_absolute():  # not so for a user without a home
         yield of_user
@@ -140,7 +145,7 @@ def _make_folder() -> Path | None:
         folder = place / name
         try:
             is_new = not folder.exists()
-            make_directories(folder)
+            _make_private(folder)
             if not _is_private(folder):
                 continue
             tempfile.TemporaryFile(dir=folder).close()
@@ -155,6 +160,13 @@ def _make_folder() -> Path | None:
         " set NUMBA_CACHE_DIR to a folder that this user alone can write"
     )
     return None
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder, and those above it, for this user alone; but `__pycache__` is for all who import the package."""
+    if folder.parent == _BYTECODE:
+        _BYTECODE.mkdir(exist_ok=True)
+    make_directories(folder)
 
 
 def _is_private(folder: Path) -> bool:

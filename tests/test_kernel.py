@@ -24,8 +24,8 @@ logging.basicConfig(format="%(message)s")
 import numpy as np
 from offload_core.codec.kernels.mapfile import locate_records
 from offload_core.messages.kernels.columns import _read_property
-one = np.empty(1, np.int64)
-status, *_ = locate_records(np.empty(3, np.uint8), 0, 3, np.empty(16, np.uint8), 0, 1, 1, one, one, one)
+one = np.zeros(1, np.int64)
+status, *_ = locate_records(np.zeros(3, np.uint8), 0, 3, np.zeros(16, np.uint8), 0, 1, 1, one, one, one)
 print(status, *_read_property(np.frombuffer(b"\\x0a\\x01k\\x12\\x02vv", np.uint8), 0, 7))
 """
 RIGHT = "2 2 1 5 2\n"
@@ -131,6 +131,14 @@ def test_code_is_kept_for_this_user_alone(copy: Path, tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o077 for path in (folder, *kept)} == {0}
 
 
+def test_others_can_use_the_bytecode_beside_the_code_that_is_kept(copy: Path) -> None:
+    run(copy, "import os\nos.umask(0o022)\n" + READ_A_PROPERTY, NUMBA_CACHE_DIR=None)
+    bytecode = copy / "offload_core" / "__pycache__"
+    (folder,) = bytecode.glob(FOLDERS)
+    assert bytecode.stat().st_mode & 0o777 == 0o755
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
 def test_code_that_another_user_may_have_put_there_is_not_run(copy: Path, tmp_path: Path) -> None:
     right = run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)
@@ -189,8 +197,13 @@ exec({program!r})
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become a user without a home")
-def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(copy: Path) -> None:
+@pytest.mark.parametrize("bytecode_mode", [None, 0o755, 0o700])
+def test_a_user_without_a_home_and_without_a_name_can_import_and_is_warned_once(
+    copy: Path, bytecode_mode: int | None
+) -> None:
     copy.chmod(0o755)
+    if bytecode_mode is not None:
+        (copy / "offload_core" / "__pycache__").mkdir(bytecode_mode)
     program = AS_ANOTHER_USER.format(program=READ_A_PROPERTY)
     shown, logged = run(copy, program, NUMBA_CACHE_DIR=None, HOME=None, XDG_CACHE_HOME=None)
     assert shown == RIGHT + RIGHT

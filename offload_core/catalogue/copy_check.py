@@ -3,11 +3,13 @@
     check_copy       record, copy, data object, index → what is wrong with the copy, or None
     check_coverage   record → whether its segments have all entries
     find_copy        where a copy is, and what `check_copy` must know of it: two lookups, and its index
-    check_stored     the same and judged, for those who are about to delete another copy
+    check_found      the same judged, for those who are about to delete another copy
+    check_stored     both
 
 A mismatch has a severity, and callers differ in nothing but which severity they act upon: readers refuse what is
 `UNREADABLE`; a copy is deleted only if the one that stays has nothing that is `LACKING` or worse; verification reports
-all. Nothing of the data object is read. Source: docs/adr/0050-one-judgement-of-a-copy.md.
+all. Nothing of the data object is read, but for the end of a MapFile, whose index does not tell how long its data is,
+and that only before another copy is deleted. Source: docs/adr/0050-one-judgement-of-a-copy.md.
 """
 
 from __future__ import annotations
@@ -26,14 +28,16 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import NO_BLOCKS, BlockTable, LedgerIndex, ObjectIndex
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, TOPIC_KEY
+from offload_core.codec.mapfile.cursor import MapFileCursor
+from offload_core.codec.mapfile.header import SequenceFile
+from offload_core.codec.object_format import FORMAT_VERSION, FORMAT_VERSION_KEY, TOPIC_KEY, ObjectKey
 from offload_core.codec.salvaged_objects import LostEntries, lost_of
 from offload_core.metadata import LedgerRecord
 from offload_core.metadata.filter_record import FilterMode, FilterRecord, indexed_filter, recorded_filter
 from offload_core.metadata.offload_context import DAMAGED_PROPERTY
 from offload_core.metadata.segment_shares import covered_stop
 from offload_core.tier import Tier
-from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_hooks.errors import FormatError, ObjectNotFoundError, placed
 from offload_hooks.values import ObjectStat
 
 TOPIC_OF_METADATA = "pulsar/managed-ledger"
@@ -96,6 +100,9 @@ class Kind(enum.Enum):
         self.severity = severity
 
 
+_SHOWN_BY_INDEX = frozenset((Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
     """What is wrong with a copy.
@@ -117,6 +124,10 @@ class Mismatch:
     def severity(self) -> Severity:
         """How bad it is."""
         return self.kind.severity
+
+    def key(self, copy: RecordedCopy) -> str:
+        """The object of the copy that shows it."""
+        return copy.key.index_key if self.kind in _SHOWN_BY_INDEX else copy.key.data_key
 
     def __str__(self) -> str:
         details = (
@@ -271,7 +282,28 @@ def check_stored(tier: Tier, record: LedgerRecord, copy: RecordedCopy) -> Mismat
         found = find_copy(tier, copy)
     except FormatError as error:
         return Mismatch(kind=Kind.NO_INDEX, what="its index cannot be read", found=str(error))
-    return check_copy(record, found.copy, found.stat, found.index)
+    return check_found(tier, record, found)
+
+
+def check_found(tier: Tier, record: LedgerRecord, found: FoundCopy) -> Mismatch | None:
+    """Judge a copy that was found, before another one is deleted: as `check_copy`, and to the end of a MapFile.
+
+    Errors: `StoreError`.
+    """
+    mismatch = check_copy(record, found.copy, found.stat, found.index)
+    if found.index is None or found.index.sequence_file is None or not is_deletable_for(mismatch):
+        return mismatch
+    try:
+        _walk_to_end(tier, found.copy.key, found.index, found.index.sequence_file)
+    except (FormatError, ObjectNotFoundError) as error:
+        return Mismatch(
+            kind=Kind.LAST_ENTRY,
+            what="its data file does not end with the last entry of its record",
+            expected=f"entry {(record.info.entries or 0) - 1} as the last",
+            found=str(error),
+            entry_id=error.entry_id,
+        )
+    return mismatch
 
 
 def is_deletable_for(mismatch: Mismatch | None) -> bool:
@@ -308,6 +340,7 @@ def abridged(index: ObjectIndex) -> ObjectIndex:
 
 
 _MOST_NAMED = 5
+_WINDOW_BYTES = 4 << 20
 
 
 def _abridged(blocks: BlockTable) -> BlockTable:
@@ -514,6 +547,24 @@ def _least_bytes(ledger: LedgerIndex, record: FilterRecord) -> int:
 
 def _brief(record: FilterRecord | None) -> str:
     return "no filter" if record is None else record.pack(short=True)
+
+
+def _walk_to_end(tier: Tier, key: ObjectKey, index: ObjectIndex, file: SequenceFile) -> None:
+    """Read the last stretch of a MapFile; `FormatError` if it does not end with the ledger's last entry."""
+    (ledger,) = index.ledgers
+    last = ledger.blocks[-1]
+    at, stop = last.offset, last.offset + last.length
+    cursor: MapFileCursor | None = None
+    with placed(key=key.data_key):
+        while cursor is None or cursor.starved:
+            length = min(_WINDOW_BYTES, stop - at)
+            window = tier.read_range(key.data_key, at, length)
+            if cursor is None:
+                cursor = MapFileCursor(window, file, ledger.ledger_id, last, more=length < last.length)
+            else:
+                cursor.feed(window, at)
+            at += length
+            cursor.skip_to(last.end_entry_id or 0)
 
 
 def _find(tier: Tier, copy: RecordedCopy) -> FoundCopy:

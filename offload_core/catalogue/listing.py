@@ -213,8 +213,8 @@ def describe_pair(tier: Tier, pair: Pair, *, read_indexes: bool = True) -> Store
         judged = _judge(stored, damage)
         if judged.is_complete and (read_indexes or judged.key.ledger_id is None):
             return with_index(tier, judged)
-        is_lost = judged.problem in (Problem.NO_DATA, Problem.BROKEN_METADATA)
-        if is_lost and judged.key.ledger_id is None:
+        is_known = judged.problem in (Problem.NO_DATA, Problem.BROKEN_METADATA)
+        if is_known and judged.key.ledger_id is None:
             return _with_lost_ledgers(tier, judged)
     except ObjectNotFoundError:
         return None
@@ -321,7 +321,8 @@ def with_index(tier: Tier, stored: StoredObject) -> StoredObject:
         return _with(stored, Problem.BROKEN_INDEX, str(error))
     if parsed.data_length != stored.data_bytes:
         detail = f"the data object has {stored.data_bytes} bytes, its index says {parsed.data_length}"
-        return _with(stored, Problem.WRONG_LENGTH, detail)
+        known = parsed if stored.key.ledger_id is None else None  # it tells which ledgers lack entries
+        return _with(replace(stored, index=known), Problem.WRONG_LENGTH, detail)
     return replace(stored, index=parsed)
 
 

@@ -63,7 +63,8 @@ class StoredObject:
         data_bytes: size of the data object, None if there is none.
         modified_at: None if the tier has neither object, and only a record names them.
         index: None if there is a problem that keeps it from being read, or if it has not been read yet. Of a streaming
-            object whose data is gone, or whose user metadata cannot be read, it tells which ledgers lack entries.
+            object whose data is gone or of another length, or whose user metadata cannot be read, it tells which
+            ledgers lack entries.
         detail: the problem in words.
         checksum_key: the data object's file of checksums (`.crc`), where there is one.
         index_checksum_bytes: size of the index's file of checksums, where there is one.
@@ -285,11 +286,16 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """A topic of one cluster and its ledgers, by ascending id. `name` is None for objects that name none."""
+    """A topic of one cluster and its ledgers, by ascending id. `name` is None for objects that name none.
+
+    `lost` are objects that were complete and are not read, if nothing tells which ledgers they hold: streaming objects
+    without a right index.
+    """
 
     cluster: str | None
     name: TopicName | None
     ledgers: tuple[Ledger, ...]
+    lost: tuple[StoredObject, ...] = ()
 
     @property
     def full_name(self) -> str | None:
@@ -363,6 +369,12 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
             if ledger_id is not None:
                 topic.setdefault(ledger_id, []).append(stored)
     unknown = {stored.managed_ledger for stored in strays}
+    lost: dict[tuple[str | None, str | None], list[StoredObject]] = {}
+    for stored in sorted(strays, key=_by_key):
+        if stored.is_lost and stored.managed_ledger is not None:
+            whose = (stored.cluster or clusters.get(stored.managed_ledger), stored.managed_ledger)
+            lost.setdefault(whose, []).append(stored)
+            attempts.setdefault(whose, {})
     topics = [
         Topic(
             cluster=cluster,
@@ -370,6 +382,7 @@ def build_catalogue(objects: Iterable[StoredObject]) -> Catalogue:
             ledgers=_build_ledgers(
                 ledgers, is_all=managed_ledger is not None and managed_ledger not in unknown
             ),
+            lost=tuple(lost.get((cluster, managed_ledger), ())),
         )
         for (cluster, managed_ledger), ledgers in attempts.items()
     ]

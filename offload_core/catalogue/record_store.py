@@ -10,6 +10,7 @@ from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, to
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.deletion_claim import is_claim
 from offload_core.metadata.record_paths import CONCURRENCY, list_names, read_record
+from offload_hooks.errors import FormatError
 from offload_hooks.metadata_stores import MetadataStore, WritableMetadataStore
 
 
@@ -45,7 +46,12 @@ class StoreRecords:
         """The topics of these namespaces, or of all."""
         names: dict[TopicName, str] = {}
         for name in list_names(self._store, namespaces):
-            if names.setdefault(topic_of_managed_ledger(name), name) != name:
+            topic = topic_of_managed_ledger(name)
+            other = names.setdefault(topic, name)
+            if other == name or self._is_claim(name):
+                continue
+            names[topic] = name
+            if not self._is_claim(other):
                 self._twin = name
         self._names |= names
         return list(names)
@@ -60,6 +66,14 @@ class StoreRecords:
                 for topic, record in zip(wanted, found, strict=True)
                 if record is not None and not is_claim(record[0])
             }
+
+    def _is_claim(self, name: str) -> bool:
+        """Whether a topic has no record of this name, but a placeholder."""
+        try:
+            record = read_record(self._store, name)
+        except FormatError:
+            return False
+        return record is None or is_claim(record[0])
 
     def name(self, topic: TopicName) -> str:
         """The managed ledger's name, by which its record is found."""

@@ -231,9 +231,14 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
+_LONGEST_CELL = 2000
+"""Characters: more than any key of a store has. All rows of a table are as wide as its longest cell."""
+
+
 def cell(text: str | None) -> Text:
-    """Text for a table, as it is: no markup, nothing that steers the terminal."""
-    return Text(printable(text or ""))
+    """Text for a table, as it is: no markup, nothing that steers the terminal; what is far too long is cut."""
+    shown = printable((text or "")[:_LONGEST_CELL])
+    return Text(f"{shown}… ({len(text)} characters)" if text and len(text) > _LONGEST_CELL else shown)
 
 
 def table_of(*names: str, right: Collection[str] = ()) -> Table:

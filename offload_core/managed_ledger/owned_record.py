@@ -20,7 +20,9 @@ from offload_core.managed_ledger.record_changes import (
     release_ownership,
 )
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
+from offload_core.metadata.deletion_claim import is_claim
 from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
+from offload_core.metadata.record_paths import record_path
 from offload_hooks.errors import OffloadError, UnknownTopicError, VersionConflictError
 
 _log = logging.getLogger(__name__)
@@ -93,7 +95,7 @@ class OwnedRecord:
 def claim_record(
     records: ManagedLedgerRecords, name: str, create: bool, *, only_free: bool = False
 ) -> OwnedRecord:
-    """Become the owner of a managed ledger, or create it.
+    """Become the owner of a managed ledger, or create it, also in the place of a placeholder (`deletion_claim`).
 
     Raises:
         OwnershipLostError: it has another owner's mark, and `only_free`.
@@ -102,16 +104,23 @@ def claim_record(
         OutcomeUnknownError, StoreError, FormatError: of the metadata; perhaps nobody owns it then.
     """
     owner = uuid4().hex
+
+    def claim(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+        if is_claim(info):
+            raise UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+        return claim_ownership(info, owner, name, only_free=only_free)
+
     for is_last in (*[False] * _CREATIONS, True):
         try:
-            known = records.update(name, lambda info: claim_ownership(info, owner, name, only_free=only_free))
-            return OwnedRecord(records, name, owner, known)
+            return OwnedRecord(records, name, owner, records.update(name, claim))
         except UnknownTopicError:
             if not create:
                 raise
         try:
             new = ManagedLedgerInfo(properties=((OWNER_PROPERTY, owner),))
-            return OwnedRecord(records, name, owner, records.write(name, new, None))
+            there = records.read(name)
+            before = there if there is not None and is_claim(there.info) else None
+            return OwnedRecord(records, name, owner, records.write(name, new, before))
         except VersionConflictError:  # another has created it, and perhaps deleted it again
             if is_last:
                 raise

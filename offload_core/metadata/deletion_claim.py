@@ -2,8 +2,8 @@
 
 A claim fails if the record has changed since objects were judged by it. Of a managed ledger that has a record, the same
 record is written once more. Of one that has none, a placeholder is created, which has no ledgers, only the property
-`pulsar-offload.claim` (ms since 1970, UTC); it is deleted in the end. Other writers take its place, or add to it:
-then its maker's next compare-and-set fails. Source: docs/adr/0052-claims.md.
+`pulsar-offload.claim` (ms since 1970, UTC); it is deleted in the end. Other writers take its place: then its maker's
+next compare-and-set fails. Source: docs/adr/0052-claims.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ CLAIM_PROPERTY = "pulsar-offload.claim"
 
 def is_claim(info: ManagedLedgerInfo) -> bool:
     """Whether a record is a placeholder, so that its managed ledger has no record."""
-    return not info.ledgers and [name for name, _ in info.properties] == [CLAIM_PROPERTY]
+    names = [name for name, _ in info.properties]
+    return not info.ledgers and info.terminated_at is None and names == [CLAIM_PROPERTY]
 
 
 def placeholder(now_ms: int) -> ManagedLedgerInfo:

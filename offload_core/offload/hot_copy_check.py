@@ -14,8 +14,8 @@ from itertools import islice
 
 from offload_core.catalogue.copy_check import (
     Mismatch,
-    check_copy,
     check_coverage,
+    check_found,
     find_copy,
     find_ledger,
     is_deletable_for,
@@ -35,7 +35,7 @@ _NAMED = 5
 
 
 def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tuple[FilterRecord, ...]:
-    """Check that the copies which a ledger's record names have all of its entries; objects of data are not read.
+    """Check that the copies which a ledger's record names have all of its entries; see `check_found`.
 
     Returns:
         What filters did to them, of those that went through one; see `check_settled`.
@@ -47,9 +47,10 @@ def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tup
     """
     records: list[FilterRecord] = []
     for copy in recorded_copies(topic_of_managed_ledger(name), ledger):
-        found = find_copy(tiers.find(copy.driver), copy)
+        tier = tiers.find(copy.driver)
+        found = find_copy(tier, copy)
         stat, index = found.stat, found.index
-        mismatch = check_copy(ledger, found.copy, stat, index)
+        mismatch = check_found(tier, ledger, found)
         if mismatch is not None and not is_deletable_for(mismatch):
             raise _lacking(mismatch, ledger, found.copy)
         assert stat is not None
@@ -67,7 +68,7 @@ def check_cold_copies(tiers: KnownTiers, name: str, ledger: LedgerRecord) -> tup
 def _lacking(mismatch: Mismatch, ledger: LedgerRecord, copy: RecordedCopy | None) -> DataLossError:
     return DataLossError(
         f"a cold copy that is recorded as complete is not what its record says: {mismatch.what}",
-        key=None if copy is None else copy.key.data_key,
+        key=None if copy is None else mismatch.key(copy),
         ledger_id=ledger.ledger_id,
         entry_id=mismatch.entry_id,
         expected=mismatch.expected,

@@ -140,10 +140,9 @@ def _open_piece(
 
 def _unreadable(found: FoundCopy, mismatch: Mismatch) -> OffloadError:
     """The error of a reader for what is wrong with a copy."""
-    key, of_index = found.copy.key, mismatch.kind in (Kind.NO_INDEX, Kind.OTHER_LEDGER, Kind.BEYOND_END)
     return _ERRORS.get(mismatch.kind, IndexMismatchError)(
         f"a cold copy cannot be read: {mismatch.what}",
-        key=key.index_key if of_index else key.data_key,
+        key=mismatch.key(found.copy),
         expected=mismatch.expected,
         found=mismatch.found,
     )

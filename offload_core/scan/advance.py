@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue import Ledger, Topic, TopicName
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.scan.frontier import BEGINNING, Frontier
+from offload_core.scan.gaps import report_lost_objects
 from offload_core.scan.positions import Position
 from offload_hooks.errors import DataLossError
 
@@ -74,7 +75,8 @@ def advance(
     Topics end at `stops`, which take nothing off the budget of the others.
 
     Raises:
-        DataLossError: a ledger will not be readable any more, but ones behind it are (`fail_on_data_loss`).
+        DataLossError: a ledger will not be readable any more, but ones behind it are, or an object is lost and nothing
+            tells of which ledger (`fail_on_data_loss`).
     """
     reached = dict(start)
     walks = deque(
@@ -104,6 +106,7 @@ def advance(
 
 def _steps(topic: Topic, start: Position, fail: bool) -> Iterator[_Step]:
     """The blocks that are there from a position on, up to the first ledger that is still on its way."""
+    report_lost_objects(topic, fail)
     ledgers = [ledger for ledger in topic.ledgers if ledger.ledger_id >= start.ledger_id]
     for i, ledger in enumerate(ledgers):
         behind = any(other.pieces or other.is_lost for other in ledgers[i + 1 :])

@@ -85,6 +85,7 @@ def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fai
     Raises:
         DataLossError: a gap that is loss, with its ledgers and positions; with `fail` False a warning.
     """
+    report_lost_objects(topic, fail)
     _report_bounds(topic, asked, fail)
     for gap in find_gaps(topic, asked, wanted):
         if gap.is_loss:
@@ -95,7 +96,18 @@ def report_gaps(topic: Topic, asked: AskedRange, wanted: Collection[int], *, fai
     _report_tail(topic, asked, wanted)
 
 
-def lose(what: str, ledger_id: int, fail: bool, *, found: str, expected: str | None = None) -> None:
+def report_lost_objects(topic: Topic, fail: bool) -> None:
+    """Say which objects of a topic are lost, if nothing tells which of its ledgers lack entries: any may.
+
+    Raises:
+        DataLossError: there is one (`fail`); else a warning for each.
+    """
+    for stored in topic.lost:
+        what = f"an object of {topic.label} cannot be read, and nothing tells which entries it has"
+        lose(what, None, fail, found=f"{stored.key.data_key}: {stored.detail}")
+
+
+def lose(what: str, ledger_id: int | None, fail: bool, *, found: str, expected: str | None = None) -> None:
     """Raise a `DataLossError`, or write it down as a warning."""
     error = DataLossError(
         what,

@@ -14,7 +14,7 @@ struct                   nothing
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +35,10 @@ this, or `CELLS_PER_BYTE` for each of its bytes if that is more.
 """
 CELLS_PER_BYTE = 16
 MOST_ARROW_BYTES = 16 * MOST_CELLS
-"""How many bytes the arrays of a batch of several versions may have together; a batch that would have more is split."""
+"""How many bytes the arrays of a batch of several versions may have together; a batch that would have more is split.
+
+And how many bytes a batch's texts may have beyond those of the payloads: the texts of defaults and enums.
+"""
 
 Fill = Callable[[Numbers, int, Numbers, Numbers, Numbers, Numbers, Bytes, Bytes], int]
 """A kernel with its own arguments: answers below 0 when all is read, else the row where it stopped.
@@ -48,7 +51,7 @@ _FIRST_ROOM = 1024
 
 
 class TooManyCells(Exception):  # noqa: N818 - no error: what is decoded is to be split
-    """The rows would have more than `MOST_CELLS` cells in lists: decode them in two parts."""
+    """The rows would have more than `MOST_CELLS` cells in lists, or too much text: decode them in two parts."""
 
 
 def most_cells_of(payload_bytes: int) -> int:
@@ -116,12 +119,14 @@ class Cells:
     there: Bytes
     data: Bytes
     pool: Bytes
+    _text_bytes: list[int] = field(default_factory=lambda: [0])
 
     def array(self, column: Column, count: int) -> pa.Array:
         """A column's array of `count` values.
 
         Raises:
             BadLengthError: it does not fit an Arrow array.
+            TooManyCells: its texts, with those of the columns before, are too large.
         """
         if column.slot < 0:
             return pa.nulls(count)
@@ -143,10 +148,24 @@ class Cells:
                     raise AssertionError("a cell names bytes that are not there")
             return pa.Array.from_buffers(data_type, count, [validity, buffer], missing)
         if column.symbols is not None:
-            return _enum(column.symbols, cells, there)
+            return self._enum(column.symbols, cells, there)
         if pa.types.is_binary(data_type) or pa.types.is_string(data_type):
             return self._spans(data_type, cells, there)
         return pa.Array.from_buffers(data_type, count, [validity, _numbers(data_type, cells)], missing)
+
+    def array_of_rows(self, root: Column, faults: Bytes) -> pa.Array:
+        """The array of the column of whole values; a single one with too much text is null, and gets that fault.
+
+        Raises:
+            BadLengthError, TooManyCells: as `array`.
+        """
+        try:
+            return self.array(root, len(faults))
+        except TooManyCells:
+            if len(faults) > 1:
+                raise
+            faults[0] = op.TOO_MANY_CELLS
+            return pa.nulls(1, root.data_type)
 
     def _of(self, slot: int) -> tuple[Numbers, Bytes]:
         begin, count = int(self.base[slot]), int(self.counts[slot])
@@ -174,6 +193,7 @@ class Cells:
     def _spans(self, data_type: pa.DataType, cells: Numbers, there: Bytes) -> pa.Array:
         validity, missing = _bitmap(there)
         total = kernels.spanned_bytes(cells, there)
+        self._take_text(total)
         if total > op.LONGEST:
             raise BadLengthError("a batch's texts are too large", expected=f"at most {op.LONGEST} bytes")
         buffer, values = new_bytes(total)
@@ -181,6 +201,38 @@ class Cells:
         if not kernels.gather_cells(self.data, self.pool, cells, there, values, offsets):
             raise AssertionError("a cell names bytes that are not there")
         return pa.Array.from_buffers(data_type, len(cells), [validity, offsets_buffer, buffer], missing)
+
+    def _take_text(self, count: int) -> None:
+        """Count the bytes of texts, before they are copied: those of payloads are there once, others for each cell."""
+        self._text_bytes[0] += count
+        if self._text_bytes[0] > len(self.data) + MOST_ARROW_BYTES:
+            raise TooManyCells
+
+    def _enum(self, symbols: Symbols, cells: Numbers, there: Bytes) -> pa.Array:
+        """The texts of an enum's cells; of more symbols than there are cells only those that come."""
+        validity, missing = _bitmap(there)
+        texts, places = symbols.texts, cells
+        more: list[str] = []
+        if symbols.numbers is not None:
+            places = np.searchsorted(symbols.numbers, cells)
+            is_known = places < len(texts)
+            is_known[is_known] = symbols.numbers[places[is_known]] == cells[is_known]
+            unknown = np.flatnonzero(~is_known & (there != 0))
+            if len(unknown):
+                others, which = np.unique(cells[unknown], return_inverse=True)
+                places[unknown] = len(texts) + which
+                more = [str(number) for number in others]
+        if len(texts) > len(cells):
+            used, places = np.unique(np.where(there != 0, places, 0), return_inverse=True)
+            chosen = [texts[at] if at < len(texts) else more[at - len(texts)] for at in used.tolist()]
+        else:
+            chosen = [*texts, *more]
+        buffer = pa.py_buffer(places.astype(np.int32))
+        indices = pa.Array.from_buffers(pa.int32(), len(cells), [validity, buffer], missing)
+        sizes = np.array([len(text.encode()) for text in chosen] or [0], dtype=np.int64)
+        self._take_text(int(sizes[places[there != 0]].sum()))
+        shown = pa.array(chosen, type=pa.string())
+        return pa.DictionaryArray.from_arrays(indices, shown, safe=False).dictionary_decode()
 
 
 class Room:
@@ -241,31 +293,6 @@ def _numbers(data_type: pa.DataType, cells: Numbers) -> pa.Buffer:
         with np.errstate(over="ignore", invalid="ignore"):
             return pa.py_buffer(doubles.astype(np.float32) if data_type.bit_width == 32 else doubles)
     return pa.py_buffer(cells.astype(np.int32) if data_type.bit_width == 32 else cells)
-
-
-def _enum(symbols: Symbols, cells: Numbers, there: Bytes) -> pa.Array:
-    """The texts of an enum's cells. Of more symbols than there are cells only those that come become Arrow's text."""
-    validity, missing = _bitmap(there)
-    texts, places = symbols.texts, cells
-    more: list[str] = []
-    if symbols.numbers is not None:
-        places = np.searchsorted(symbols.numbers, cells)
-        is_known = places < len(texts)
-        is_known[is_known] = symbols.numbers[places[is_known]] == cells[is_known]
-        unknown = np.flatnonzero(~is_known & (there != 0))
-        if len(unknown):
-            others, which = np.unique(cells[unknown], return_inverse=True)
-            places[unknown] = len(texts) + which
-            more = [str(number) for number in others]
-    if len(texts) > len(cells):
-        used, places = np.unique(np.where(there != 0, places, 0), return_inverse=True)
-        chosen = [texts[at] if at < len(texts) else more[at - len(texts)] for at in used.tolist()]
-    else:
-        chosen = [*texts, *more]
-    buffer = pa.py_buffer(places.astype(np.int32))
-    indices = pa.Array.from_buffers(pa.int32(), len(cells), [validity, buffer], missing)
-    shown = pa.array(chosen, type=pa.string())
-    return pa.DictionaryArray.from_arrays(indices, shown, safe=False).dictionary_decode()
 
 
 def _last_of_each_key(ends: Numbers, keys: pa.Array) -> tuple[Numbers, pa.Array | None]:

@@ -28,6 +28,8 @@ from offload_hooks.schemas import SchemaVersion
 
 _TOGETHER = (("AVRO", "JSON"), ("PROTOBUF", "PROTOBUF_NATIVE"))
 """Types of which one version of a topic's schema can be, and another the other."""
+_MOST_STEPS = 2_000_000
+"""Of the search for what is wrong with a datum: a few seconds."""
 
 
 def make_decoder(
@@ -80,7 +82,7 @@ class AvroValues:
         if self._decoder.has_too_many_cells(payload):
             return too_many_cells(payload)
         try:
-            read_datum(payload, self._writer, self._reader, self._fields)
+            read_datum(payload, self._writer, self._reader, self._fields, most_steps=_MOST_STEPS)
         except FormatError as error:
             return error
         raise AssertionError("the datum is right")

@@ -11,7 +11,7 @@ from damage import scenes
 from damage.scenes import LEDGER, PAYLOADS, TOPIC, Scene
 from tiers import MANAGED_LEDGER, uuid_of
 
-from offload_core.catalogue import parse_topic, record_catalogue, recorded_copies
+from offload_core.catalogue import copy_check, parse_topic, record_catalogue, recorded_copies
 from offload_core.catalogue.copy_check import (
     Kind,
     Severity,
@@ -25,6 +25,7 @@ from offload_core.catalogue.copy_check import (
 )
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, TOMBSTONE_MODE
+from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
 from offload_core.codec.salvaged_objects import LOST_KEY
 from offload_core.gc.named_copies import NamedCopies
@@ -393,6 +394,25 @@ def raised(call: Callable[[], object]) -> bool:
     except OffloadError:
         return True
     return False
+
+
+@pytest.mark.parametrize("compression", FileCompression)
+def test_no_other_copy_goes_because_of_a_mapfile_whose_end_is_missing_wherever_that_is(
+    compression: FileCompression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = scenes.mapfiles(compression)
+    topic, record = parse_topic(TOPIC), record_of(whole)
+    (copy,) = recorded_copies(topic, record)
+    length = len(whole.objects[whole.key()].data)
+    for window in (4 << 20, 64):
+        monkeypatch.setattr(copy_check, "_WINDOW_BYTES", window)
+        assert check_stored(whole.tier(), record, copy) is None
+        for stop in range(1, length, 5):
+            scene = scenes.mapfiles(compression)
+            scene.cut(scene.key(), stop - length)
+            assert not is_deletable_for(check_stored(scene.tier(), record, copy)), stop
+            with pytest.raises(OffloadError):
+                check_cold_copies(tiers_of(scene.tier()), MANAGED_LEDGER, record)
 
 
 @pytest.mark.parametrize("make", [PIP17, STREAMING, MAPFILE, FILTERED, FILTERED_SEGMENTS])

@@ -268,3 +268,16 @@ def test_a_segment_that_cannot_be_read_for_its_sidecar_is_lost(offload: Offload,
     (tmp_path / f"{key}.metadata.json").write_bytes(HOSTILE["digits"])
     result = offload("cat", tmp_path, "--topic", "acme/cold/orders")
     assert (result.code, "ledger 5" in result.err) == (1, True), result.err
+
+
+def test_a_text_without_end_makes_no_line_without_end(offload: Offload, tmp_path: Path) -> None:
+    """All rows of a table are as wide as its longest cell."""
+    key = lay_out(tmp_path, pip17_object(PAYLOADS, ledger_id=9))
+    sidecar = tmp_path / f"{key}-index.metadata.json"
+    document = json.loads(sidecar.read_bytes())
+    document["user_metadata"]["managedledgername"] = "x" * 1_000_000
+    sidecar.write_text(json.dumps(document))
+    result = offload("verify", tmp_path)
+    assert "metadata.contradiction" in result.out
+    assert max(map(len, result.out.splitlines())) < 10_000
+    assert "(1000000 characters)" in result.out.replace("\n", "")

@@ -20,7 +20,7 @@ from offload_core.catalogue.record_store import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.gc import Kind
 from offload_core.managed_ledger.replacements import Replacement
-from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, OtherCopy, OtherRole
+from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, OtherCopy, OtherRole
 from offload_core.metadata.deletion_claim import claimed, is_claim, placeholder
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_shares import place_of
@@ -198,6 +198,30 @@ def test_a_claim_that_was_left_is_in_nobodys_way() -> None:
     world.records.write(LOST, placeholder(1), None)  # of a process that was killed when all was deleted
     collect(world, Points())
     assert world.records.read(LOST) is None
+
+
+def test_claims_of_two_names_of_a_topic_are_in_nobodys_way() -> None:
+    """A collection claims the name that objects say, and the one that Pulsar encodes; it was killed there."""
+    spelt_otherwise = LOST.replace("others", "%6Fthers")
+    for has_record in (None, LOST, spelt_otherwise):
+        world = lost_topic()
+        for name in (LOST, spelt_otherwise):
+            info = ManagedLedgerInfo(terminated_at=EntryPosition(-1, -1))
+            world.records.write(name, info if name == has_record else placeholder(1), None)
+        for _ in range(2):
+            collect(world, Points())
+        left = [
+            name
+            for name in (LOST, spelt_otherwise)
+            if (known := world.records.read(name)) and known.info.terminated_at
+        ]
+        assert left == ([] if has_record is None else [has_record])
+        assert has_record is not None or world.records.names() == [
+            managed_ledger_of_topic(parse_topic(TOPIC))
+        ]
+        found = StoreRecords(world.metadata)
+        assert [found.name(topic) for topic in found.topics() if topic == parse_topic(OTHER)] == left
+        assert found.why_incomplete is None
 
 
 def test_a_claim_is_of_the_record_that_objects_were_judged_by() -> None:

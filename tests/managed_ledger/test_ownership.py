@@ -17,6 +17,7 @@ from offload_core.managed_ledger import open_managed_ledger
 from offload_core.managed_ledger.owned_record import claim_record
 from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, get_property
 from offload_core.metadata import ManagedLedgerInfo
+from offload_core.metadata.deletion_claim import is_claim, placeholder, release_claim
 from offload_hooks.errors import (
     DataLossError,
     InvalidKeyError,
@@ -42,6 +43,21 @@ def test_a_topic_that_is_not_there_is_created_only_if_wanted(opened, recorded):
     opened().close()
     assert opened(create=False).last_position is None
     assert len(recorded().properties) == 1
+
+
+def test_a_placeholder_is_no_topic_and_a_new_one_takes_its_place(opened, environment, recorded):
+    environment.records.write(NAME, placeholder(1), None)  # of a collection that goes on, or was killed
+    with pytest.raises(UnknownTopicError):
+        opened(create=False)
+    assert is_claim(recorded())
+    opened().close()
+    assert not recorded().ledgers
+    assert not release_claim(environment.records, NAME, before_ms=2)
+    topic = opened(create=False)
+    topic.terminate()
+    topic.close()
+    assert not is_claim(recorded())
+    assert opened(create=False).terminated_at is not None
 
 
 def test_a_name_that_leads_elsewhere_is_refused(environment):

@@ -38,16 +38,14 @@ SAID = st.fixed_dictionaries(
 def test_each_field_is_the_lowest_levels_that_says_it(levels: tuple[dict[str, Any], ...]) -> None:
     topic, namespace, broker = (OffloadPolicies(**said) for said in levels)
     found = resolve_policies(topic=topic, namespace=namespace, broker=broker)
+    expected = {name: (getattr(DEFAULTS, name), "default") for name in OffloadPolicies.model_fields}
+    for said, origin in reversed(list(zip(levels, ("topic", "namespace", "broker"), strict=True))):
+        before = expected["driver"][0]
+        if before is not None and said.get("driver", before) != before:
+            expected["bucket"] = (DEFAULTS.bucket, "default")  # of another driver's tier
+        expected |= {name: (value, origin) for name, value in said.items()}
     for name in OffloadPolicies.model_fields:
-        expected = (getattr(DEFAULTS, name), "default")
-        driver = None
-        for said, origin in reversed(list(zip(levels, ("topic", "namespace", "broker"), strict=True))):
-            if name == "bucket" and driver not in (None, said.get("driver", driver)):
-                expected = (None, "default")  # it is the other driver's
-            driver = said.get("driver", driver)
-            if name in said:
-                expected = (said[name], origin)
-        assert (found.settings[name].value, found.settings[name].origin) == expected
+        assert (found.settings[name].value, found.settings[name].origin) == expected[name]
 
 
 def test_without_any_level_nothing_is_offloaded_and_the_defaults_hold() -> None:

@@ -17,7 +17,7 @@ from tiers import in_memory, lay_out_broker_objects, lay_out_case
 from offload_core import open_tier
 from offload_core.api import TierReader
 from offload_core.catalogue import Problem
-from offload_hooks.errors import FormatError
+from offload_hooks.errors import DataLossError, FormatError
 
 CASES = [("pip17", case) for case in PIP17_CASES] + [("streaming", case) for case in STREAMING_CASES]
 
@@ -50,7 +50,10 @@ def test_objects_that_pulsar_damaged_are_reported_and_not_read(tmp_path: Path) -
         lay_out_case(tmp_path, "java-damaged", name)
     with open_tier(tmp_path) as tier:
         problems = {stored.key.data_key: stored for stored in tier.catalogue().problems}
-        assert tier.scan().to_table().num_rows == 0
+        assert tier.scan(fail_on_data_loss=False).to_table().num_rows == 0
+        for ledger in (50, 1012):
+            with pytest.raises(DataLossError, match=f"ledger {ledger}"):
+                tier.scan(ledger=ledger).to_table()
     drift = problems[load_case("java-damaged", "st-drift").key.data_key]
     assert drift.problem is Problem.WRONG_LENGTH
     assert drift.detail == "the data object has 10584076 bytes, its index says 10524076"

@@ -131,6 +131,57 @@ def test_the_last_segment_of_a_ledger_is_lost(tmp_path: Path) -> None:
         advanced(tier)
 
 
+def cut(root: Path, uuid: UUID, suffix: str, length: int) -> None:
+    """Only the first bytes of an object are left."""
+    file = root / f"{uuid}{suffix}"
+    file.write_bytes(file.read_bytes()[:length])
+
+
+@pytest.mark.parametrize("length", [0, 100])
+def test_a_segment_whose_data_is_not_as_long_as_its_index_says_is_lost(tmp_path: Path, length: int) -> None:
+    for number, first in enumerate((0, 3, 6), start=1):
+        lay_out(tmp_path, segment(7, first, first + 3), attempt=number)
+    lay_out(tmp_path, segment(8, 0, 3), attempt=4)
+    cut(tmp_path, uuid_of(3), "", length)
+    tier = open_tier(tmp_path)
+    error = lose(tier)
+    assert (error.ledger_id, error.expected) == (7, "entries from 6 on")
+    assert read(tier, stop=at(7, 6)) == payloads(7, 0, 6)
+    assert read(tier, start=at(8, 0)) == payloads(8, 0, 3)
+    assert read(tier, fail_on_data_loss=False) == payloads(7, 0, 6) + payloads(8, 0, 3)
+    with pytest.raises(DataLossError):
+        advanced(tier)
+
+
+@pytest.mark.parametrize("length", [0, 20])
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_segment_of_which_no_index_tells_what_it_holds_is_lost(
+    tmp_path: Path, lost: int, length: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    lay_out(tmp_path, segment(7, 0, 3), attempt=1)
+    lay_out(tmp_path, segment(7, 3, 6), attempt=2)
+    lay_out(tmp_path, segment(8, 0, 3), attempt=3)
+    cut(tmp_path, uuid_of(lost), "-index", length)
+    tier = open_tier(tmp_path)
+    assert "nothing tells which entries" in lose(tier).what
+    with pytest.raises(DataLossError, match="nothing tells"):
+        advanced(tier)
+    assert advanced(tier, fail=False) in (8, 9)
+    with caplog.at_level(logging.WARNING):
+        assert read(tier, fail_on_data_loss=False)[-3:] == payloads(8, 0, 3)
+    assert "nothing tells" in caplog.text
+
+
+def test_a_topic_of_which_nothing_else_is_left_is_lost(tmp_path: Path) -> None:
+    lay_out(tmp_path, segment(7, 0, 3), attempt=1)
+    cut(tmp_path, uuid_of(1), "-index", 0)
+    assert "nothing tells which entries" in lose(open_tier(tmp_path)).what
+    with pytest.raises(DataLossError, match="nothing tells"):
+        open_tier(tmp_path).scan().to_table()
+    with pytest.raises(DataLossError, match="nothing tells"):
+        advanced(open_tier(tmp_path))
+
+
 def test_of_a_segment_with_several_ledgers_all_are_lost(tmp_path: Path) -> None:
     parts = [LedgerPart(ledger_id=each, blocks=[payloads(each, 0, 3)]) for each in (5, 6)]
     lay_out(tmp_path, streaming_object(parts), attempt=1)

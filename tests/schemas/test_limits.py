@@ -19,11 +19,13 @@ from offload_core.messages.schema import arrow_schema
 from offload_core.schemas import cells
 from offload_core.schemas.avro.decode import AvroDecoder
 from offload_core.schemas.avro.types import parse_avro
+from offload_core.schemas.decoders import make_decoder
 from offload_core.schemas.kernels import cells as cell_kernels
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.avro import read_datums
 from offload_core.schemas.kernels.key_value import split_key_values
 from offload_core.schemas.payloads import PayloadDecoder, Payloads, decoded
+from offload_core.schemas.spans import spans_of_one
 from offload_hooks.errors import PayloadError
 from offload_hooks.schemas import SchemaHistory
 
@@ -190,6 +192,62 @@ def test_several_versions_of_a_schema_are_split_together(monkeypatch: pytest.Mon
     assert pa.Table.from_batches(batches).to_pydict() == {"a": list(range(4000)), "b": [7] * 4000}
 
 
+LARGE = "x" * (1 << 20)
+
+
+def large_defaults(**fields: Any) -> SchemaHistory:
+    return history(version(0, "AVRO", record()), version(1, "AVRO", record(**fields)))
+
+
+def large_protobuf_default() -> SchemaHistory:
+    file = descriptor_pb2.FileDescriptorProto(name="large.proto", package="t", syntax="proto2")
+    message = file.message_type.add(name="M")
+    message.field.add(name="c", number=1, type=FIELD.TYPE_STRING, label=1, default_value=LARGE)
+    return history(protobuf_version(file, "t.M"))
+
+
+@pytest.mark.parametrize(
+    ("known", "payload"),
+    [
+        (large_defaults(c=("string", LARGE)), b""),
+        (large_defaults(c=("bytes", LARGE[: 1 << 19]), d=("string", LARGE[: 1 << 19])), b""),
+        (history(version(0, "AVRO", record(c={"type": "enum", "name": "E", "symbols": [LARGE]}))), b"\0"),
+        (large_protobuf_default(), b""),
+    ],
+    ids=["AVRO text", "AVRO texts", "AVRO enum", "Protobuf text"],
+)
+def test_texts_of_a_schema_count_as_often_as_they_are_copied(known: SchemaHistory, payload: bytes) -> None:
+    batches = read(known, [payload] * 200)
+    assert sum(batch.num_rows for batch in batches) == 200
+    assert max(batch.num_rows for batch in batches) <= cells.MOST_ARROW_BYTES >> 20
+    assert {len(text) for batch in batches for text in batch["c"].to_pylist()} <= {1 << 20, 1 << 19}
+
+
+def test_a_message_that_has_too_much_text_of_its_schema_by_itself_is_not_right() -> None:
+    empty = {"type": "record", "name": "I", "fields": []}
+    of = {"filler": "bytes", "items": {"type": "array", "items": empty}}
+    newer = {**of, "items": {"type": "array", "items": record(c=("string", LARGE)) | {"name": "I"}}}
+    known = history(version(0, "AVRO", record(**of)), version(1, "AVRO", record(**newer)))
+    (batch,) = read(known, [avro_list(1000)], mode="PERMISSIVE")
+    assert batch["items"].to_pylist() == [None]
+    with pytest.raises(PayloadError, match="too many values"):
+        read(known, [avro_list(1000)])
+
+
+@pytest.mark.parametrize("columns", [["id"], None])
+@pytest.mark.parametrize("of", ["null", {"type": "record", "name": "E", "fields": []}])
+def test_what_is_wrong_with_a_datum_of_many_values_without_bytes_is_found_in_bounded_time(
+    of: Any, columns: list[str] | None
+) -> None:
+    fields = {"first": of} | {f"e{i}": "E" if isinstance(of, dict) else of for i in range(3000)}
+    inner = record(**fields) | {"name": "I"}
+    known = version(0, "AVRO", record(id="int", items={"type": "array", "items": inner}, filler="bytes"))
+    decoder = make_decoder(known, known, columns)
+    datum = b"\x02" + long(1_000_000) + b"\0" + long(1_000_001) + bytes(1_000_000)
+    assert decoder.decode(spans_of_one(datum))[1].tolist() == [True]
+    assert "too many values" in str(decoder.explain(datum))
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4, 12, 40])
 def test_lists_that_are_not_asked_for_may_nest_deeper_than_those_that_are(depth: int) -> None:
     inner: Any = "int"
@@ -271,11 +329,16 @@ def test_arrays_that_do_not_fit_together_are_refused_before_the_loop() -> None:
 
     assert run() == -1
     wrong_slot, wrong_jump = program.instructions.copy(), program.instructions.copy()
+    wrong_size, wrong_items = program.instructions.copy(), program.instructions.copy()
     wrong_slot[0, 1] = 4
+    wrong_size[0] = (op.FIXED, 0, -8, 0, 0, 0)
+    wrong_items[0] = (op.ITEMS, 0, -1, 1, 0, 0)
     wrong_jump[program.instructions[:, 0] == op.JUMP, 2] = 99
     for other in (
         {"program": wrong_slot},
         {"program": wrong_jump},
+        {"program": wrong_size},
+        {"program": wrong_items},
         {"program": program.instructions[:-1]},
         {"cells": np.zeros(3, dtype=np.int64)},
         {"there": np.zeros(3, dtype=np.uint8)},

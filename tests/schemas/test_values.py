@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -168,6 +169,46 @@ def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]])
     for payload, value, fault in zip(payloads, together, faults, strict=True):
         alone, wrong = decode_all([payload, b"{"], JSON)  # the second one makes the plain rules count
         assert (str(alone[0]), wrong[0]) == (str(value), fault)
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        b"[" * 5000 + b"]" * 5000, b'{"a":' * 5000 + b"1" + b"}" * 5000, b"1" * 5000, b"-" + b"1" * 5000, b"1e999",
+        b'"\xff"', b'"\xed\xa0\x80"', b'{"\xff": 1}', b"NaN", b'"\\ud800"',
+    ],
+)  # fmt: skip
+def test_what_a_message_is_does_not_depend_on_the_others_of_its_batch(ignored: bytes) -> None:
+    payload = b'{"id": 7, "ignored": ' + ignored + b"}"
+    alone, fault = decode_all([payload], JSON)
+    beside, faults = decode_all([payload, b"{"], JSON)
+    assert (alone.to_pylist(), fault) == (beside.to_pylist()[:1], faults[:1])
+    assert fault == [b"\xff" in ignored or b"\xed" in ignored]
+
+
+@pytest.mark.parametrize("digits", [b"1" * 400, b"-" + b"1" * 400, b"1" * 5000, b"1e999", b"-1e999"])
+def test_a_number_that_no_double_holds_is_infinite_in_any_batch(digits: bytes) -> None:
+    expected = float("-inf" if digits[:1] == b"-" else "inf")
+    for others in ([], [b"{"]):
+        array, faults = decode_all([b'{"price": ' + digits + b"}", *others], JSON)
+        assert (array.to_pylist()[0]["price"], faults[0]) == (expected, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_right"),
+    [
+        ("9" * 36 + ".25", True),
+        ("-" + "9" * 36 + ".25", True),
+        ("9" * 37 + ".25", False),
+        ("0.125", False),
+        ("NaN", False),
+    ],
+)
+def test_json_decimals_have_all_the_digits_that_their_type_has(text: str, is_right: bool) -> None:
+    of = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 2}
+    array, faults = decode_all([json.dumps({"d": text}).encode()], version(0, "JSON", record(d=of)))
+    assert faults == [not is_right]
+    assert array.to_pylist() == [{"d": Decimal(text)} if is_right else None]
 
 
 def kv(key: bytes | None, value: bytes | None) -> bytes:

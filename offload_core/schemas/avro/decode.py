@@ -54,16 +54,17 @@ class AvroDecoder:
         if len(data) > op.LONGEST:
             raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
         cells, faults = self._read(data, offsets, lengths, check_text=False)
-        array = cells.array(self.layout.root, len(offsets))
+        array = cells.array_of_rows(self.layout.root, faults)
         if not _is_text(array):
             cells, faults = self._read(data, offsets, lengths, check_text=True)
-            array = cells.array(self.layout.root, len(offsets))
+            array = cells.array_of_rows(self.layout.root, faults)
         return array, faults != 0
 
     def has_too_many_cells(self, datum: bytes) -> bool:
         """Whether a datum is not right because it has more values in lists than one may have."""
         one = spans_of_one(datum)
-        _, faults = self._read(one.data, one.offsets, one.lengths, check_text=False)
+        cells, faults = self._read(one.data, one.offsets, one.lengths, check_text=False)
+        cells.array_of_rows(self.layout.root, faults)
         return bool(faults[0] == op.TOO_MANY_CELLS)
 
     def _read(

@@ -20,14 +20,21 @@ _EXACT = Context(prec=60)
 
 
 def read_datum(
-    datum: bytes, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None
+    datum: bytes,
+    writer: AvroType,
+    reader: AvroType,
+    fields: Collection[str] | None = None,
+    *,
+    most_steps: int | None = None,
 ) -> Any:
     """The value of a whole datum; `fields` are those of a record that are wanted, None for all.
 
+    `most_steps` is how many types and fields may be looked at: values that take no bytes can be many.
+
     Raises:
-        PayloadError: bytes that are not what the writer's schema says, with the byte.
+        PayloadError: bytes that are not what the writer's schema says, with the byte; more than `most_steps`.
     """
-    source = _Source(datum)
+    source = _Source(datum, most_steps)
     value = source.value(writer, reader, fields)
     if source.position != len(datum):
         raise PayloadError(
@@ -40,14 +47,16 @@ def read_datum(
 
 
 class _Source:
-    def __init__(self, datum: bytes) -> None:
+    def __init__(self, datum: bytes, most_steps: int | None = None) -> None:
         self._datum = datum
+        self._left = most_steps
         self.position = 0
         self._budget = len(datum)
         self._branches = Branches()
         self._targets: dict[tuple[int, int], dict[str, Field]] = {}  # by the ids of records
 
     def value(self, writer: AvroType, reader: AvroType, fields: Collection[str] | None = None) -> Any:
+        self._count(1 + len(writer.fields) + len(reader.fields))
         if writer.kind == "union":
             return self.value(self._branch(writer), reader, fields)
         if reader.kind == "union":
@@ -70,6 +79,7 @@ class _Source:
         return self._scalar(writer, reader)
 
     def skip(self, writer: AvroType) -> None:
+        self._count(1 + len(writer.fields))
         if writer.kind == "union":
             self.skip(self._branch(writer))
         elif writer.kind == "record":
@@ -84,6 +94,17 @@ class _Source:
             self._symbol(writer)
         elif writer.kind != "null":
             self._plain(writer)
+
+    def _count(self, steps: int) -> None:
+        if self._left is None:
+            return
+        self._left -= steps
+        if self._left < 0:
+            raise PayloadError(
+                "an AVRO datum is not right, and has too many values to find out where",
+                offset=self.position,
+                expected=f"what follows {self.position} bytes",
+            )
 
     def _wider(self, reader: AvroType, branch: AvroType) -> AvroType:
         target = simple(reader)

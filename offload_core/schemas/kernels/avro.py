@@ -67,7 +67,7 @@ def _decimal_fits(data, position, end, limit_high, limit_low):
 
 @kernel
 def _is_sound(program, numbers, slots):
-    """Whether all slots, addresses and ranges that a program names are there, and it ends.
+    """Whether all slots, addresses and ranges that a program names are there, no size is negative, and it ends.
 
     Bounds: reads `program` below its length; `numbers` is not read.
     """
@@ -83,7 +83,11 @@ def _is_sound(program, numbers, slots):
             return False
         if (operation == op.JUMP or operation == op.NEXT) and (first < 0 or first >= steps):
             return False
-        if operation == op.NEXT and (program[at, 4] < -1 or program[at, 4] >= slots):
+        if operation == op.NEXT and (count < 0 or program[at, 4] < -1 or program[at, 4] >= slots):
+            return False
+        if operation == op.FIXED and first < 0:
+            return False
+        if operation == op.ITEMS and (first < 0 or count < 0):
             return False
         names_range = operation == op.UNION or operation == op.NULLS or (operation == op.ENUM and slot >= 0)
         if names_range and (first < 0 or count < 0 or first + count > len(numbers)):

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from offload_core.messages.arrays import Bytes
-from offload_core.schemas.cells import Cells, Room, too_many_cells
+from offload_core.schemas.cells import Room, too_many_cells
 from offload_core.schemas.kernels import operations as op
 from offload_core.schemas.kernels.protobuf import read_messages
 from offload_core.schemas.protobuf.layout import make_layout
@@ -36,10 +36,10 @@ class ProtobufValues:
         """See `ValueDecoder`."""
         if len(spans.data) > op.LONGEST:
             raise BadLengthError("a batch is too large", expected=f"at most {op.LONGEST} bytes")
-        cells, faults = self._read(spans)
-        return cells.array(self._layout.root, len(spans)), faults != 0
+        array, faults = self._read(spans)
+        return array, faults != 0
 
-    def _read(self, spans: Spans) -> tuple[Cells, Bytes]:
+    def _read(self, spans: Spans) -> tuple[pa.Array, Bytes]:
         layout = self._layout
         read = functools.partial(
             read_messages,
@@ -55,7 +55,7 @@ class ProtobufValues:
             layout.initially_there,
         )
         cells, faults = self._room.fill(read, spans.lengths, data=spans.data, pool=layout.pool)
-        return cells, faults
+        return cells.array_of_rows(layout.root, faults), faults
 
     def explain(self, payload: bytes) -> FormatError:
         """See `ValueDecoder`."""
