@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import TopicName
-from offload_core.catalogue.known_tiers import is_another_place, tier_record
+from offload_core.catalogue.known_tiers import KnownTiers, is_another_place, tier_record
 from offload_core.catalogue.listing import find_pair
 from offload_core.codec.object_format import ObjectKey, parse_checksum_key, parse_key
 from offload_core.codec.salvaged_objects import LostEntries
@@ -23,6 +24,7 @@ from offload_core.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.damaged_copies import mark_damaged
 from offload_core.offload.clock import system_now_ms
+from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.repair.count_correction import CountCorrection
 from offload_core.repair.hot_copies import find_hot
 from offload_core.repair.judging import Judged
@@ -31,7 +33,7 @@ from offload_core.repair.offloading_again import HotCopies
 from offload_core.repair.other_copies import copies_of
 from offload_core.repair.pair_changes import PairChanges
 from offload_core.repair.pair_judging import JudgedPair, JudgePairs, JudgeTask, judge_pair
-from offload_core.repair.plan import Action, Choice
+from offload_core.repair.plan import OF_MESSAGES, Action, Choice
 from offload_core.repair.planned import PlannedRepair, Repaired
 from offload_core.repair.switching import can_name, replacement_for
 from offload_core.repair.wanted import OpenRecords, Wanted
@@ -225,6 +227,9 @@ class Repair:
         if known is not None and known.is_replaced and judged.choice.action in _OF_DAMAGE:
             why = "another copy took its place, as its record says"
             judged = JudgedPair(choice=Choice(action=Action.OTHER_COPY, why=why))
+        if judged.failure is None and self._differs_from_hot(task, judged):
+            why = "it has another entry than the hot copy, which has the one that was written"
+            judged = replace(judged, choice=Choice(action=Action.KEEP_HOT, why=why))
         if judged.failure is None and self._is_offloaded_again(task, judged.choice):
             why = "its copy is damaged or gone, and its hot copy has all of it"
             judged = JudgedPair(choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
@@ -256,7 +261,7 @@ class Repair:
         """Whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
         known, ledger_id = task.known, task.key.ledger_id
         is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
-        if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE) and not (
+        if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE, Action.KEEP_HOT) and not (
             choice.action is Action.LEAVE and is_lost
         ):
             return False
@@ -278,6 +283,35 @@ class Repair:
         if choice.action is not Action.SALVAGE or lost is None or not lost.count:
             return False
         return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
+
+    def _differs_from_hot(self, task: JudgeTask, judged: JudgedPair) -> bool:
+        """Whether messages are not right that may be as they were written, and by the hot copy are not.
+
+        Raises:
+            StoreError, FormatError: of either side.
+        """
+        store, lost, known = self._hot_store, judged.lost, task.known
+        if not all(each.code in OF_MESSAGES for each in task.findings):
+            return False
+        if judged.choice.action is not Action.LEAVE or lost is None or not lost.count:
+            return False
+        if store is None or self._ours is None or known is None or not self._is_read_with_hot(known):
+            return False
+        read = self._ours.read(known.managed_ledger)
+        readers = ColdReaders(KnownTiers(self._tier), memory=ReadMemory())
+        for ledger_id in self._hot_ledgers(known):
+            ledger = None if read is None else read.info.ledger(ledger_id)
+            for entry_id in (i for each, *ids in lost.ranges if each == ledger_id for i in range(*ids)):
+                if ledger is None:
+                    continue
+                with (
+                    closing(store.open(ledger_id)) as hot,
+                    closing(readers.open(ledger, known.managed_ledger)) as cold,
+                ):
+                    found = cold.read_sparse(entry_id, entry_id, 1).data.data
+                    if bytes(found) != b"".join(map(bytes, hot.read(entry_id, entry_id, 1))):
+                        return True
+        return False
 
     def _is_to_be_marked(self, known: Known | None, judged: JudgedPair) -> bool:
         """Whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""

@@ -429,3 +429,22 @@ def test_offloads_are_made_as_the_topics_policies_say(world: World) -> None:
     damage(world, key_of(world, first(world)))
     repaired(world, hot=hot_copies(world, offloader_of=make_offloader))
     assert made == [(world.source, NAME)]
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path: Path, again: bool) -> None:
+    """Without its magic number a checksum is none, and nothing else tells that the bytes are not those written."""
+    world = World.make(tmp_path)
+    (ledger_id,) = (world.add_ledger(20),)
+    world.offload(ledger_id)
+    file = path_of(world, key_of(world, ledger_id).data_key)
+    data = bytearray(file.read_bytes())
+    data[data.index(b"\x0e\x01", 200)] ^= 1
+    file.write_bytes(data)
+    (planned,), _ = repaired(world, offload_again=again)
+    assert planned.choice.action is (Action.OFFLOAD_AGAIN if again else Action.KEEP_HOT)
+    tiers = KnownTiers(world.source)
+    offloads = RecordedOffloads(world.records, world.hot, tiers, now_ms=world.clock)
+    assert offloads.delete_hot_copy(NAME, ledger_id, 0) is again
+    if again:
+        assert world.read_all(tiers=[world.source]) == world.entries
