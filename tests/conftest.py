@@ -74,6 +74,15 @@ def closed_in_the_end() -> Iterator[None]:
     close_what_is_left()
 
 
+@pytest.fixture(autouse=True)
+def leases_are_believed() -> Iterator[None]:
+    """A test in which this process lost an attempt does not have the next one watch leases (ADR 0051)."""
+    yield
+    attempts = sys.modules.get("offload_core.offload.running_attempt")
+    if attempts is not None:
+        attempts.THIS_PROCESS.watches = False
+
+
 @pytest.fixture(scope="session")
 def java() -> str:
     """The path of `java`."""
