@@ -116,14 +116,17 @@ class ZooKeeperConnection:
             ) from error
         except AuthFailedError:
             raise self._refused() from None
+        except ConnectionClosedError as error:
+            # kazoo itself closes a connection only when its login is refused
+            if self._sasl is not None and not self._session().is_closed:
+                raise self._refused() from None
+            raise _lost(key, error) from error
         except KazooTimeoutError as error:
             raise StoreTimeoutError(
                 f"ZooKeeper does not answer within {self._timeout_s:g} s", key=key
             ) from error
-        except (ConnectionLoss, ConnectionClosedError, SessionExpiredError) as error:
-            raise StoreUnavailableError(
-                "the connection to ZooKeeper is lost", key=key, found=type(error).__name__
-            ) from error
+        except (ConnectionLoss, SessionExpiredError) as error:
+            raise _lost(key, error) from error
         except KazooException as error:
             raise StoreError(
                 "ZooKeeper does not do what it is asked", key=key, found=type(error).__name__
@@ -185,6 +188,7 @@ class _Session:
     """One process's client; its parent's is left alone, as are the locks that another thread held in a fork."""
 
     def __init__(self) -> None:
+        self.is_closed = False
         self._client: KazooClient | None = None
         self._lock = threading.Lock()
 
@@ -197,9 +201,14 @@ class _Session:
 
     def close(self) -> None:
         """End the session, if there is one."""
+        self.is_closed = True
         if self._client is not None:
             self._client.stop()
             self._client.close()
+
+
+def _lost(key: str, error: Exception) -> StoreUnavailableError:
+    return StoreUnavailableError("the connection to ZooKeeper is lost", key=key, found=type(error).__name__)
 
 
 def _may_help(error: Exception) -> bool:

@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from certificates import make_certificate
 from expected import COLUMNS, assert_topic_is_as_expected
 from http_front import Front
 from kazoo.client import KazooClient
+from kazoo.protocol.states import KeeperState
 from kazoo.security import make_digest_acl
 from records import MANAGED_LEDGERS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, still_open
 from secretive import raises_without
@@ -241,6 +242,24 @@ def test_a_login_by_sasl(zookeeper: ZooKeeper, chroot: str, caplog: pytest.LogCa
     assert not [
         message for message in caplog.messages if zookeeper.password in message or "falsch" in message
     ]
+
+
+def test_a_refused_login_is_told_by_a_request_after_the_connection_is_closed(
+    zookeeper: ZooKeeper, chroot: str
+) -> None:
+    closed = threading.Event()
+
+    def when_closed(client: KazooClient) -> object:
+        while client.client_state != KeeperState.CLOSED:
+            closed.wait(0.02)
+        return client.get_children_async("/")
+
+    login = {"sasl_mechanism": "DIGEST-MD5", "sasl_username": zookeeper.user, "sasl_password": WRONG}
+    with (
+        raises_without(WRONG, AccessDeniedError, match="refuses the SASL login"),
+        closing(ZooKeeperStore(f"{zookeeper.endpoint}{chroot}", **login)) as store,
+    ):
+        store._connection.ask_once(when_closed, "/")
 
 
 def test_a_server_is_verified_by_its_certificate(
