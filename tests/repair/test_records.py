@@ -27,7 +27,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.repair import Action
-from offload_core.repair.switching import pulsars_bits
+from offload_core.repair.pair_changes import pulsars_bits
 from offload_core.verify import Code, Verification
 from offload_hooks.errors import AttemptError, LiveAttemptError, StoreUnavailableError
 

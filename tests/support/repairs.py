@@ -19,8 +19,8 @@ from offload_core.codec.filtered_objects import has_gaps
 from offload_core.codec.salvaged_objects import lost_of
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, OffloadContext
 from offload_core.repair import PlannedRepair, Repair, Repaired
+from offload_core.repair.found_frames import ObjectBytes
 from offload_core.repair.mapfile_scan import MapFileScan
-from offload_core.repair.object_bytes import ObjectBytes
 from offload_core.tier import Tier
 from offload_core.verify import Finding, Verification
 from offload_hooks.testing import MemoryMetadataStore
