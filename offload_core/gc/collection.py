@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import Records, require_complete
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.doctor.checks import seconds_ahead
 from offload_core.doctor.probe import NAME
 from offload_core.executors import Executor
@@ -22,7 +22,7 @@ from offload_core.gc.finding import Finder
 from offload_core.gc.garbage import Garbage, Outcome, Scope, Summary
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
 from offload_core.gc.survey import Survey
-from offload_core.metadata.deletion_claim import release_claim
+from offload_core.metadata.managed_ledger_records import release_claim
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError
 

@@ -32,9 +32,8 @@ from offload_core.metadata import (
     OffloadSegment,
     VersionedInfo,
 )
-from offload_core.metadata.deletion_claim import is_claim, placeholder
-from offload_core.metadata.live_pulsar import refuse_live_pulsar
-from offload_core.metadata.record_paths import record_path
+from offload_core.metadata.managed_ledger_records import is_claim, placeholder
+from offload_core.metadata.record_paths import record_path, refuse_live_pulsar
 from offload_core.metadata.segment_shares import as_written, first_entry_id, shares_of
 from offload_core.offload.clock import system_now_ms
 from offload_core.recover.ledgers import RebuiltLedger, Unknown, UnknownFact, rebuild_ledger

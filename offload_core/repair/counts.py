@@ -18,7 +18,7 @@ from offload_core.catalogue.listing import find_pair
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.executors import Executor
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
-from offload_core.metadata.ledger_counts import LedgerCounts, copies_read, correct_counts, counts_of
+from offload_core.metadata.record_corrections import LedgerCounts, copies_read, correct_counts, counts_of
 from offload_core.repair.judging import AS_WRITTEN
 from offload_core.repair.offloading_again import why_hot_forbids
 from offload_core.repair.plan import Action, Choice, CorrectedCounts, PlannedRepair, Repaired

@@ -22,7 +22,7 @@ from offload_core.managed_ledger.hot_ledgers import NAME_KEY
 from offload_core.managed_ledger.replacements import Replacement
 from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords, OtherCopy, OtherRole
-from offload_core.metadata.ledger_counts import LedgerCounts, copies_read, counts_of
+from offload_core.metadata.record_corrections import LedgerCounts, copies_read, counts_of
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload import LedgerOffloader

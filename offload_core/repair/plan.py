@@ -7,7 +7,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 
 from offload_core.codec.salvaged_objects import LostEntries
-from offload_core.metadata.ledger_counts import LedgerCounts
+from offload_core.metadata.record_corrections import LedgerCounts
 from offload_core.verify import Code, Finding
 from offload_hooks.errors import OffloadError
 

@@ -22,7 +22,7 @@ from offload_core.codec.object_format import ObjectKey, parse_checksum_key, pars
 from offload_core.codec.salvaged_objects import LostEntries
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.damaged_copies import mark_damaged
+from offload_core.metadata.record_corrections import mark_damaged
 from offload_core.offload.clock import system_now_ms
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.repair.counts import CountCorrection

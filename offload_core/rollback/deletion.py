@@ -33,7 +33,7 @@ from offload_core.metadata import (
     OtherRole,
     other_copies,
 )
-from offload_core.metadata.segment_release import without_segments
+from offload_core.metadata.segment_deletion import without_segments
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload.attempt_objects import abort_uploads, delete_unless
 from offload_core.rollback.judging import Allowed, Judged

@@ -12,7 +12,7 @@ from repairs import Lines, contents_of, context, recorded, repair_of, repaired
 from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, ChangeAction, Deletion
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import parse_key
 from offload_core.metadata import (
     CopyForm,
