@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from entries import borders
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -169,6 +170,15 @@ def test_framing_entries_is_packing_frames_and_padding(
     end = kernels.frame_entries(values, borders(payloads), ids, first, last, out, 3)
     kernels.fill_padding(out, end, len(out))
     assert out.tobytes() == b"\0\0\0" + right
+
+
+@pytest.mark.parametrize("room", [0, 5, 64])
+@pytest.mark.parametrize("position", [-1, 65, 2**63 - 12, 2**63 - 1])
+def test_framing_outside_a_block_is_refused(room: int, position: int) -> None:
+    with pytest.raises(IndexError, match="outside of their block"):
+        kernels.frame_entries(
+            readonly(b""), borders([b""]), np.array([7]), 0, 1, np.zeros(room, dtype=np.uint8), position
+        )
 
 
 @settings(deadline=None)  # the first example may compile

@@ -49,6 +49,7 @@ from offload_core.messages.kernels import (
 )
 from offload_core.messages.new_entry import pack_tombstone
 from offload_core.messages.transactions import TransactionFinder
+from offload_core.schemas.kernels.key_value import split_key_values
 from offload_hooks.errors import FormatError, OffloadError
 from offload_proto.messages_pb2 import BrokerEntryMetadata
 
@@ -941,6 +942,15 @@ def arguments(random: Random) -> None:
             rows(few, 4),
             rows(few, 2),
             out(),
+        ),
+        lambda: called(
+            split_key_values,
+            data,
+            numbers(random, few, len(data)),
+            numbers(random, few, len(data)),
+            guarded.array(2 * few, np.int64).reshape(2, few),
+            guarded.array(2 * few, np.int64).reshape(2, few),
+            guarded.array(few, np.bool_),
         ),
     ]
     for each in random.sample(kernels, 4):

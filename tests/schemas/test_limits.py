@@ -361,11 +361,13 @@ def test_arrays_that_do_not_fit_together_are_refused_before_the_loop() -> None:
 
 def test_a_payload_that_lies_outside_of_the_data_has_no_key_and_value() -> None:
     data = np.zeros(16, dtype=np.uint8)
-    keys, values = np.zeros((2, 3), dtype=np.int64), np.zeros((2, 3), dtype=np.int64)
-    faults = np.zeros(3, dtype=np.bool_)
-    offsets, lengths = np.array([0, 9, -1], dtype=np.int64), np.array([8, 8, 8], dtype=np.int64)
+    keys, values = np.zeros((2, 5), dtype=np.int64), np.zeros((2, 5), dtype=np.int64)
+    faults = np.zeros(5, dtype=np.bool_)
+    far = 2**63 - 1
+    offsets = np.array([0, 9, -1, far, far - 8], dtype=np.int64)
+    lengths = np.array([8, 8, 8, 8, far], dtype=np.int64)
     split_key_values(data, offsets, lengths, keys, values, faults)
-    assert faults.tolist() == [False, True, True]
+    assert faults.tolist() == [False, True, True, True, True]
     with pytest.raises(IndexError):
         split_key_values(data, offsets, lengths, keys[:, :2], values, faults)
 

@@ -202,10 +202,13 @@ def frame_entries(values, value_offsets, entry_ids, first, last, block, position
     """Write the entries `first` … `last` − 1 as frames into `block` from `position`; answers the end.
 
     `values` uint8 with the payloads behind one another, `value_offsets` and `entry_ids` (of each of them) int64.
-    Bounds: payloads lie in `values`, by `are_borders`; each frame is checked against what is left of `block`.
+    Bounds: `position` lies in `block`, payloads in `values`, by `are_borders`; each frame is checked against what is
+    left of `block`.
     """
-    if position < 0 or last > len(entry_ids) or not are_borders(value_offsets, first, last, len(values)):
+    if not are_borders(value_offsets, first, last, len(values)) or last > len(entry_ids):
         raise IndexError("entries to be framed do not fit their payloads")
+    if not 0 <= position <= len(block):
+        raise IndexError("frames begin outside of their block")
     for i in range(first, last):
         length = np.int64(value_offsets[i + 1]) - np.int64(value_offsets[i])
         if length > min(len(block) - position - _FRAME, INT32_MAX):

@@ -223,14 +223,26 @@ def read_entry(data, position, end, checksum, row):
 
 
 @kernel
+def is_span(offset, length, size):
+    """True if `length` bytes from `offset` lie in `size` bytes.
+
+    A sum is not made: one that overflows may be anything in compiled code.
+    Bounds: uses no index.
+    """
+    return length >= 0 and 0 <= offset <= size - length
+
+
+@kernel
 def read_entries(data, offsets, lengths, count, checksum, table):
     """Fill one row of `table` (int64, `E_FIELDS` wide) per entry; answers how many are right before the first wrong.
 
-    Bounds: `count` is at most the arrays' lengths; each entry by `read_entry`, where a sum that overflows is negative.
+    Bounds: `count` is at most the arrays' lengths; each entry by `read_entry`, after its span by `is_span`.
     """
     if count > min(len(offsets), len(lengths), len(table)):
         raise IndexError("more entries than places or rows")
     for i in range(count):
+        if not is_span(offsets[i], lengths[i], len(data)):
+            return i
         if not read_entry(data, offsets[i], offsets[i] + lengths[i], checksum, table[i]):
             return i
     return count

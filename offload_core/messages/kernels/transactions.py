@@ -7,7 +7,7 @@ Arguments that do not fit one another are an `IndexError`, before anything is re
 from __future__ import annotations
 
 from offload_core.kernel import kernel
-from offload_core.messages.kernels.entries import read_entry
+from offload_core.messages.kernels.entries import is_span, read_entry
 from offload_core.messages.kernels.fields import E_MARKER_TYPE, E_PUBLISH_TIME, E_TXN_LEAST, E_TXN_MOST
 
 COMMITTING, COMMIT, ABORT = 20, 21, 22
@@ -33,6 +33,8 @@ def find_transactions(
         raise IndexError("a table is too narrow")
     found = marked = placeholders = 0
     for i in range(count):
+        if not is_span(offsets[i], lengths[i], len(data)):
+            return i, found, marked, placeholders
         end = offsets[i] + lengths[i]
         if not read_entry(data, offsets[i], end, 0, row):
             return i, found, marked, placeholders

@@ -172,9 +172,9 @@ def read_datums(
         if has_lists:
             saved_items[:] = items
         position = offsets[row]
-        end = position + lengths[row]
-        if right and (position < 0 or end > len(data) or end < position):
-            right = False
+        # Compiled, a sum that overflows may be anything: it is not made before it is known to fit.
+        right = right and 0 <= position <= len(data) - lengths[row]
+        end = position + lengths[row] if right else position
         at = np.int64(0)
         depth = 0
         full = False

@@ -27,10 +27,11 @@ def split_key_values(data, offsets, lengths, keys, values, faults):
         if lengths[row] < 0:
             continue
         position = offsets[row]
-        end = position + lengths[row]
         faults[row] = True
-        if position < 0 or end > len(data) or end - position < 8:
+        # Compiled, a sum that overflows may be anything: it is not made before it is known to fit.
+        if lengths[row] < 8 or not 0 <= position <= len(data) - lengths[row]:
             continue
+        end = position + lengths[row]
         key = np.int64(load_i32(data, position))
         position += 4
         if key < -1 or key > end - position - 4:

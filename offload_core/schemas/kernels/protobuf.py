@@ -286,9 +286,9 @@ def read_messages(
             counts[slot] = row + 1
             begins[slot] = items[slot]
         position = offsets[row]
-        end = position + lengths[row]
-        if right and (position < 0 or end > len(data) or end < position):
-            right = False
+        # Compiled, a sum that overflows may be anything: it is not made before it is known to fit.
+        right = right and 0 <= position <= len(data) - lengths[row]
+        end = position + lengths[row] if right else position
         message = np.int64(0)
         group = np.int64(0)
         at = messages[0, wire.FIRST]
