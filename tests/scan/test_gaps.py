@@ -15,7 +15,7 @@ from filtered_topics import (
     filtered_topics,
     pip17_with_gaps,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
@@ -60,7 +60,6 @@ def places(draw: st.DrawFn, topic: FilteredTopic) -> Position:
     )
 
 
-@settings(max_examples=150, deadline=None)
 @given(topic=filtered_topics(), data=st.data())
 def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())
@@ -75,7 +74,6 @@ def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.D
     assert {row[:2]: row[2] for row in found} == topic.values
 
 
-@settings(max_examples=200, deadline=None)
 @given(topic=filtered_topics(), data=st.data())
 def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
     topic: FilteredTopic, data: st.DataObject
@@ -105,7 +103,6 @@ def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
         assert len(driver.reads) <= len(whole.reads)
 
 
-@settings(max_examples=100, deadline=None)
 @given(topic=filtered_topics(), data=st.data())
 def test_times_and_conditions_choose_from_what_is_left(topic: FilteredTopic, data: st.DataObject) -> None:
     first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))
