@@ -100,7 +100,8 @@ def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
     assert all(begin <= row < end for row in everything)
     assert found == [row for row in everything if row[:2] in set(topic.kept)]
     if options["task_bytes"] != 600:  # else tasks end elsewhere, where a range would have gone on
-        assert len(driver.reads) <= len(whole.reads)
+        begins_in_a_gap = begin[:2] not in topic.kept  # of which the block before it may have a part
+        assert len(driver.reads) <= len(whole.reads) + begins_in_a_gap
 
 
 @given(topic=filtered_topics(), data=st.data())
