@@ -2,38 +2,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup --no-loadscope-reorder
 
-# Folders of tests that wait for servers and JVMs. The others compute; both run at once.
-WAITING := broker drivers oracle servers spark stores
-
-.PHONY: demo test test-waiting test-computing check bench nightly proto reference docs clean
+.PHONY: demo servers test check bench nightly proto reference docs clean
 
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(READY)
+servers: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m servers.install
-	$(MAKE) --keep-going --jobs=2 test-waiting test-computing
 
-test-waiting: $(READY)
-	$(PYTEST) $(WAITING:%=tests/%)
-
-# What it says comes when it has ended, not in between the lines of the other half.
-test-computing: $(READY)
-	$(PYTEST) $(WAITING:%=--ignore=tests/%) > .computing.log 2>&1; code=$$?; cat .computing.log; exit $$code
+test: servers
+	$(PYTEST)
 
 check: $(READY)
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
-	$(PYTEST) -q -m "not spark and not install and not server"
+	$(PYTEST) -m "not spark and not install and not server"
 
 bench: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m benchmarks
 
-nightly: $(READY)
+nightly: servers
 	$(PYTEST) --nightly
 
 proto: $(READY)
@@ -46,7 +34,7 @@ docs: $(READY)
 	$(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf .venv .demo .bench .computing.log site
+	rm -rf .venv .demo .bench site
 
 # A .venv that was cut off or whose Python is gone is made anew; any other is brought up to date.
 $(READY): pyproject.toml constraints.txt

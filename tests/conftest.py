@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from importlib.util import find_spec
@@ -34,31 +35,59 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 pytest_plugins = ["effort", "pytester"]
 
-_SERVER_FIXTURES = frozenset(
-    (
-        "chromium",
-        "versitygw",
-        "fake_gcs",
-        "azurite",
-        "minihdfs",
-        "broker",
-        "zookeeper",
-        "zookeeper_broker",
-        "libhdfs",
-        "oracle",
-        "start_server",
-    )
-)
-_SERVER_FOLDERS = frozenset(("stores", "oracle", "broker", "servers"))
+_GROUPS = {
+    "spark": "pulsar",
+    "broker": "pulsar",
+    "zookeeper": "pulsar",
+    "zookeeper_broker": "pulsar",
+    "oracle": "pulsar",
+    "fake_gcs": "stores",
+    "azurite": "stores",
+    "minihdfs": "stores",
+    "libhdfs": "stores",
+    "servers": "stores",
+    "stores": "stores",
+    "on_servers": "stores",
+    "versitygw": "",
+    "chromium": "",
+    "start_server": "",
+}
+"""By fixture, or by folder or file where tests choose servers as they run: the group that shares costly processes."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what starts a server: by its fixtures, or its place where these are chosen as it runs."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what starts a server, and group files so that one worker of pytest-xdist starts a server for all."""
+    used_by: dict[Path, set[str]] = defaultdict(set)
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        chosen_late = item.path.parent.name in _SERVER_FOLDERS or item.path.stem.endswith("on_servers")
-        if chosen_late or not _SERVER_FIXTURES.isdisjoint(fixtures):
+        given = (
+            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        )
+        names = {*getattr(item, "fixturenames", ())}.difference(given)
+        names |= {item.path.parent.name, "on_servers" if item.path.stem.endswith("on_servers") else ""}
+        used = names.intersection(_GROUPS)
+        if used - {"spark"}:
             item.add_marker("server")
+        if item.get_closest_marker("spark"):
+            used.add("spark")
+        used_by[item.path] |= {_GROUPS[name] for name in used}
+    if hasattr(config, "workerinput"):
+        groups = {path: min(filter(None, groups), default="") for path, groups in used_by.items()}
+        for item in items:
+            if groups[item.path]:
+                item.add_marker(pytest.mark.xdist_group(groups[item.path]))
+        items.sort(key=lambda item: (not groups[item.path], groups[item.path]))  # the longest work first
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Hand out groups and whole files: fixtures of a file are made once."""
+    from xdist.scheduler import LoadGroupScheduling
+
+    class Files(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return super()._split_scope(nodeid).partition("::")[0]
+
+    return Files(config, log)
 
 
 @pytest.fixture(autouse=True)

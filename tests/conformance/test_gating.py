@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-
 import pytest
 
 MODULE = """
@@ -90,36 +85,23 @@ SKIPS = {
 }
 
 
-@pytest.fixture(scope="module")
-def ends(tmp_path_factory):
-    """How each case ended, by its class: `FAILED`, or `SKIPPED` with the reason."""
-    folder = tmp_path_factory.mktemp("gating")
-    file = folder / "test_gating.py"
-    text, cases = MODULE, []
-    for name, (can, said, case) in LIES.items():
-        driver = "ListsNoUploads" if name == "stale_uploads" else "Says"
-        for kind, words in (("Liar", said), ("Honest", can)):
-            text += f"\n\nclass Test{kind}_{name}(Suite):\n"
-            text += f"    driver, can, said = {driver}, dict({can}), dict({words})\n"
-            cases.append(f"{file}::Test{kind}_{name}::test_{case}")
-    file.write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(folder), *cases],
-        cwd=folder,
-        env=os.environ | {"COLUMNS": "400"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    found = re.findall(r"::Test(\w+)::test_\S+ (\w+)(?: \((.*?)\))?", done.stdout)
-    return {name: " ".join(filter(None, end)) for name, *end in found}
+def run(pytester, capability, declared):
+    """Run the case that tells, with a driver that declares so: what passed, was skipped, and failed."""
+    can, _, case = LIES[capability]
+    driver = "ListsNoUploads" if capability == "stale_uploads" else "Says"
+    suite = f"class TestIt(Suite):\n    driver, can, said = {driver}, dict({can}), dict({declared})\n"
+    file = pytester.makepyfile(test_it=f"{MODULE}\n\n{suite}")
+    return pytester.inline_run(f"{file}::TestIt::test_{case}").listoutcomes()
 
 
 @pytest.mark.parametrize("capability", LIES)
-def test_what_is_declared_and_does_not_work_is_a_failure(ends, capability):
-    assert ends[f"Liar_{capability}"] == "FAILED"
+def test_what_is_declared_and_does_not_work_is_a_failure(pytester, capability):
+    passed, skipped, (failed,) = run(pytester, capability, LIES[capability][1])
+    assert (passed, skipped, failed.when) == ([], [], "call")
 
 
 @pytest.mark.parametrize("capability", LIES)
-def test_what_is_not_declared_is_skipped_by_its_name(ends, capability):
-    assert ends[f"Honest_{capability}"] == f"SKIPPED {SKIPS[capability]}"
+def test_what_is_not_declared_is_skipped_by_its_name(pytester, capability):
+    passed, (skipped,), failed = run(pytester, capability, LIES[capability][0])
+    assert (passed, failed) == ([], [])
+    assert skipped.longrepr[2] == f"Skipped: {SKIPS[capability]}"

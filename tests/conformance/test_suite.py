@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import pytest
 
 HEAD = """
 import pytest
@@ -25,63 +24,59 @@ class TestIt(DriverConformance):
 """
 
 
-def run(tmp_path, text, *cases):
-    file = tmp_path / "test_it.py"
-    file.write_text(text)
-    options = ["-rs", "-p", "no:cacheprovider", "--rootdir", str(tmp_path)]
-    where = [f"{file}::TestIt::{case}" for case in cases]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *where],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout
+@pytest.fixture
+def run(pytester):
+    """Run cases of a module that is given as text: what pytest prints."""
+
+    def run(text, *cases):
+        file = pytester.makepyfile(test_it=text)
+        return pytester.runpytest("-rs", *(f"{file}::TestIt::{case}" for case in cases)).stdout.str()
+
+    return run
 
 
-def test_a_fixture_that_is_missing_is_named(tmp_path):
+def test_a_fixture_that_is_missing_is_named(run):
     text = "from offload_hooks.testing import DriverConformance\nclass TestIt(DriverConformance): pass\n"
-    shown = run(tmp_path, text, "test_the_limits_make_sense")
+    shown = run(text, "test_the_limits_make_sense")
     assert "TestIt needs a fixture 'make_driver'" in shown
     assert "1 error" in shown
     text = HEAD.partition("    @pytest.fixture\n    def back_door")[0]
-    shown = run(tmp_path, text, "test_an_object_may_have_one_small_block", "test_the_limits_make_sense")
+    shown = run(text, "test_an_object_may_have_one_small_block", "test_the_limits_make_sense")
     assert "TestIt needs a fixture 'back_door'" in shown
     assert "1 passed, 1 error" in shown
 
 
-def test_a_case_that_is_skipped_names_the_capability(tmp_path):
+def test_a_case_that_is_skipped_names_the_capability(run):
     text = HEAD + "    capabilities = replace(CAPABILITIES, create_only=False, ordered_parts=True)\n"
     cases = ("test_of_two_uploads_the_first_create_only_commit_wins", "test_blocks_may_come_all_at_once")
-    shown = run(tmp_path, text, *cases)
+    shown = run(text, *cases)
     assert "the driver does not declare the capability create_only" in shown
     assert "the driver declares the capability ordered_parts" in shown
     assert "2 skipped" in shown
 
 
-def test_the_same_driver_every_time_skips_what_needs_two(tmp_path):
+def test_the_same_driver_every_time_skips_what_needs_two(run):
     text = HEAD.replace("return lambda: self", "one = self").replace(
         "ies)\n    @", "ies)\n        return lambda: one\n    @"
     )
-    shown = run(tmp_path, text, "test_it_is_gone_for_other_instances", "test_a_deleted_object_is_gone")
+    shown = run(text, "test_it_is_gone_for_other_instances", "test_a_deleted_object_is_gone")
     assert "make_driver() gives the same driver every time" in shown
     assert "1 passed, 1 skipped" in shown
 
 
-def test_a_failure_shows_the_values(tmp_path):
+def test_a_failure_shows_the_values(run):
     text = HEAD + "    clock_skew_s = 0\n"
-    shown = run(tmp_path, text, "test_the_time_is_in_utc_and_now[data]")
+    shown = run(text, "test_the_time_is_in_utc_and_now[data]")
     assert "datetime.timedelta" in shown
     assert "1 failed" in shown
 
 
-def test_drivers_are_closed_after_each_case(tmp_path):
+def test_drivers_are_closed_after_each_case(run):
     closing = """
     class driver(MemoryDriver):
         def close(self):
             pytest.fail("it was closed")
 """
-    shown = run(tmp_path, HEAD + closing, "test_it_is_gone_for_other_instances")
+    shown = run(HEAD + closing, "test_it_is_gone_for_other_instances")
     assert "it was closed" in shown
     assert "1 passed, 1 error" in shown

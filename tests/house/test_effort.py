@@ -47,7 +47,7 @@ def run(pytester):
     profile = settings.get_current_profile_name()
 
     def run(*options):
-        done = pytester.inline_run("-p", "effort", "-s", "-v", "-o", "addopts=", *options)
+        done = pytester.inline_run("-p", "effort", "-s", "-v", *options)
         passed, others, failed = done.listoutcomes()
         assert (others, failed) == ([], [])
         return [report.nodeid.rpartition("::")[2] for report in passed]

@@ -1,6 +1,6 @@
 """The conformance suite over each driver that lies, and over the one that does not.
 
-Collected by a pytest of its own (`tests/conformance/test_planted_faults.py`): its cases are to fail.
+Collected by a pytest of its own (`tests/conformance/conftest.py`): its cases are to fail.
 """
 
 from __future__ import annotations
