@@ -251,7 +251,9 @@ def test_a_store_that_fails_is_an_error_and_not_a_missing_copy(tmp_path: Path) -
         TierReader(Tier(Broken({}))).catalogue(records=golden_record("jstring"))
 
 
-@pytest.mark.parametrize("executor", [None, ThreadExecutor(2), ProcessExecutor(1)], ids=repr)
+@pytest.mark.parametrize(
+    "executor", [None, ThreadExecutor(2), ProcessExecutor(1)], ids=["here", "threads", "processes"]
+)
 def test_each_part_of_many_records_has_what_it_has_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, executor: Executor | None
 ) -> None:
