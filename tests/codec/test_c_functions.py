@@ -9,7 +9,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from effort import effort
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from offload_core.codec.kernels import c_functions
@@ -78,7 +79,7 @@ def inflated_plainly(stream: bytes) -> bytes | None:
         return None
 
 
-@settings(max_examples=300, deadline=None)  # the first one compiles
+@effort(2)  # the first one compiles
 @given(
     st.lists(
         st.builds(

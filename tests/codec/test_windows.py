@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 import pytest
+from effort import effort
 from entries import pip17_object
 from golden import load_case
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import offload_core.codec.blocks as blocks
@@ -74,7 +75,7 @@ def block_of(payloads: list[bytes], padded: int) -> tuple[bytes, IndexedBlock]:
 
 @pytest.mark.parametrize("form", ["locate", "copy"])
 @given(data=st.data())
-@settings(max_examples=300, deadline=None)
+@effort(2)
 def test_windows_give_the_entries_of_the_whole_block(form, data):
     payloads = data.draw(
         st.lists(st.binary(max_size=60) | st.binary(min_size=300, max_size=400), min_size=1, max_size=12)
@@ -92,7 +93,7 @@ def test_windows_give_the_entries_of_the_whole_block(form, data):
 
 
 @given(data=st.data())
-@settings(max_examples=500, deadline=None)
+@effort(2)
 def test_a_damaged_block_is_refused_window_by_window_as_it_is_whole(data):
     payloads = data.draw(st.lists(st.binary(max_size=30), min_size=1, max_size=8))
     block, indexed = block_of(payloads, data.draw(st.integers(0, 20)))

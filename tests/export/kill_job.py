@@ -1,10 +1,10 @@
 """The job of `test_kills`: exports that are killed at a line of the export's code, each in a fork of this process.
 
-    kill_job.py TIER FOLDER KIND STRIDE
+    kill_job.py TIER FOLDER KIND FIRST STRIDE
 
-Counts the lines that an export runs through, in all its threads; then, for every STRIDE-th of them, exports into a
-folder of its own until that line, dies by SIGKILL, notes which files are visible, and exports again to the end. No
-thread lives in this process when it forks. Prints JSON: line number → visible files.
+Counts the lines that an export runs through, in all its threads; then, for every STRIDE-th of them from FIRST on,
+exports into a folder of its own until that line, dies by SIGKILL, notes which files are visible, and exports again to
+the end. No thread lives in this process when it forks. Prints JSON: line number → visible files.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def count_lines(tier: Path, folder: Path, kind: str) -> int:
     return int(counts.read_text())
 
 
-def main(tier: Path, folder: Path, kind: str, stride: int) -> None:
+def main(tier: Path, folder: Path, kind: str, first: int, stride: int) -> None:
     with open_tier(tier) as reader:
         assert reader.scan().to_table().num_rows  # loads the kernels once for all forks
     lines = count_lines(tier, folder, kind)
@@ -96,7 +96,7 @@ def main(tier: Path, folder: Path, kind: str, stride: int) -> None:
         at_each_line(act)
         export(tier, target, kind)
 
-    for line in range(1, lines + 1, stride):
+    for line in range(first, lines + 1, stride):
         target = folder / str(line)
         code = in_fork(lambda line=line, target=target: killed(line, target))
         # Threads take turns differently each time: what was the last line may not be reached.
@@ -106,4 +106,4 @@ def main(tier: Path, folder: Path, kind: str, stride: int) -> None:
     print(json.dumps(visible))
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))
+main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

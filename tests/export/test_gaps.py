@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from filtered_topics import FilteredTopic, filtered_topics
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC
 
@@ -16,7 +16,6 @@ from offload_core import open_tier
 PLACE = ["__ledgerId", "__entryId", "__batchIndex"]
 
 
-@settings(max_examples=25, deadline=None)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
 def test_a_growing_topic_with_gaps_is_exported_once(topic: FilteredTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())

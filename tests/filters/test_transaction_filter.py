@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from histories import events
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from transactions import ONE, OTHER, PLAIN, Event, abort, commit, of
 
@@ -56,7 +56,6 @@ def test_entries_of_aborted_transactions_and_markers_go_and_all_else_stays() -> 
     assert dropped([of(ONE), of(ONE)], set()) == ["", ""]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     events(late=True),
     st.sets(st.sampled_from([(0, 0), (0, 1), (1, 0), (2, 7)])),

@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from effort import effort
 from entries import pip17_object
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from managed_ledgers import Audit
@@ -334,4 +334,4 @@ class RacingMachine(RuleBasedStateMachine):
 
 
 TestRacing = RacingMachine.TestCase
-TestRacing.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestRacing.settings = effort(0.3, stateful_step_count=30)

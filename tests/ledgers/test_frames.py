@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from effort import effort
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -88,7 +89,7 @@ def test_large_batches_are_written_in_pieces():
     assert [(a, b) for _, a, b in pieces] == [(0, 3), (3, 6), (6, 9), (9, 11), (11, 12), (12, 13)]
 
 
-@settings(max_examples=300, deadline=None)
+@effort(2)
 @given(payload_lists, st.data())
 def test_kernels_stop_where_the_twin_does(payloads, data):
     window = bytearray(pack_frames(SEED, 5, payloads))

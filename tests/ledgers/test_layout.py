@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from ledger_files import all_entries
 
@@ -161,7 +161,6 @@ def test_a_footer_is_refused_where_it_is_not_what_the_state_says():
         parse_footer(bytes(len(data)), END.offset, STATE)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=200), st.binary(max_size=200))
 def test_arbitrary_bytes_are_refused(page, footer):
     with pytest.raises(FormatError):

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from buffer_model import Model
-from crash_points import FAULTS, Killed, Points
+from crash_points import FAULTS, Fault, Killed, Points
+from effort import Sample
 from filtered import END, FilteredTopic, chosen, short_record
 from managed_ledgers import NAME, environment_of
 
@@ -22,9 +23,6 @@ from offload_core.filters import FilterMode
 from offload_core.managed_ledger import Environment, topic_offloads
 from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError
-
-SAMPLE = 5
-"""Of the points every so many-th, but for the nightly run."""
 
 
 def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
@@ -86,14 +84,16 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("mode", FilterMode)
-@pytest.mark.parametrize("every", [SAMPLE, pytest.param(1, marks=pytest.mark.nightly)])
 def test_after_any_fault_at_any_call_what_is_left_is_right_and_the_offload_goes_on_to_its_end(
-    tmp_path: Path, mode: FilterMode, every: int, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    mode: FilterMode,
+    sample: Sample[tuple[int, Fault]],
+    record_property: Callable[[str, object], None],
 ) -> None:
     points = Points()
     offload(prepared(tmp_path / "calls", mode), points)
     assert len(points.calls) > 20
-    cases = list(itertools.product(range(1, len(points.calls) + 1), FAULTS))[::every]
+    cases = sample(list(itertools.product(range(1, len(points.calls) + 1), FAULTS)), 19)
     record_property("crash points", len(cases))
     for at, fault in cases:
         topic = prepared(tmp_path / f"{at}-{fault}", mode)

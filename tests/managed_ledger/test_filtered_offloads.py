@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from entries import entry
 from filtered import FilteredTopic, PlainFilter, chosen, positions, short_record
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME
 from verified import findings
@@ -49,7 +49,6 @@ def objects_of(
 STEPS = st.lists(st.sampled_from(["m", "1", "2", "3", "c1", "a2", "a3", "|"]), min_size=1, max_size=25)
 
 
-@settings(max_examples=40, deadline=None)
 @given(steps=STEPS, mode=st.sampled_from(FilterMode), block_bytes=st.sampled_from([200, 400, 5000]))
 def test_what_is_left_of_any_history_is_what_a_plain_model_keeps(
     tmp_path_factory: pytest.TempPathFactory, steps: list[str], mode: FilterMode, block_bytes: int

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import NAME
 
@@ -254,7 +254,6 @@ def test_what_is_missing_in_the_cache_is_not_passed_over():
     assert cache.get(7, 2, 3, 1 << 20) is None
 
 
-@settings(max_examples=60)
 @given(data=st.data())
 def test_any_read_of_any_topic_matches_a_list(tmp_path_factory, data):
     hot = FileLedgerStore(tmp_path_factory.mktemp("any"), sync="never")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import settings
+from effort import effort
 from topic_machine import TopicMachine
 
-TopicMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TopicMachine.TestCase.settings = effort(0.3, stateful_step_count=30)
 TestTopic = TopicMachine.TestCase

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from crash_points import FAULTS, Killed, Points, watched
+from crash_points import FAULTS, Fault, Killed, Points, watched
+from effort import Sample
 from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Clock, ColdLedger, environment_of
 from streamed_topics import SETTINGS, in_segments, left_in, pool_of
@@ -43,8 +43,6 @@ from offload_hooks.errors import LedgerFailedError, OffloadError
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
 LAST = EntryPosition(1 << 40, 0)
-SAMPLE = 25
-"""Points of a scenario, by default; of the hundreds that there are."""
 TRIES = 12
 """Each with a pause; more than any single fault takes."""
 
@@ -296,29 +294,25 @@ def check_done(world: World, where: str) -> None:
     assert all(segment.end is not None for segment in segments_of(world.info())), where
 
 
-def some_of(points: Sequence[tuple[int, str]], scenario: str) -> Sequence[tuple[int, str]]:
-    """A sample that is the same every time."""
-    return sorted(random.Random(scenario).sample(points, min(SAMPLE, len(points))))
-
-
 @pytest.fixture(autouse=True)
 def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power fails here."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
 
 
-def all_faults(
-    folder: Path, scenario: str, choose: Callable[[list[tuple[int, str]]], Sequence[tuple[int, str]]]
-) -> int:
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(
+    tmp_path: Path, scenario: str, sample: Sample[tuple[int, Fault]]
+) -> None:
     prepare, run = SCENARIOS[scenario]
-    world, counted = World(folder / "calls"), Points()
+    world, counted = World(tmp_path / "calls"), Points()
     prepare(world)
     run(world, counted)
     check_done(world, "without a fault")
-    points = choose(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)))
+    points = sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)), 53)
     for at, fault in points:
         where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = World(folder / f"{at}-{fault}")
+        world = World(tmp_path / f"{at}-{fault}")
         prepare(world)
         with suppress(OffloadError, Killed):
             run(world, Points(at=at, fault=fault))  # type: ignore[arg-type]
@@ -327,17 +321,3 @@ def all_faults(
         world.check(where)
         check_done(world, where)
     print(f"{scenario}: {len(counted.calls)} calls, {len(points)} points")
-    return len(points)
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_after_a_fault_at_any_call_nothing_is_lost_and_streaming_goes_on(
-    tmp_path: Path, scenario: str
-) -> None:
-    all_faults(tmp_path, scenario, lambda points: some_of(points, scenario))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_after_every_fault_at_every_call(tmp_path: Path, scenario: str) -> None:
-    all_faults(tmp_path, scenario, lambda points: points)

@@ -13,8 +13,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from unittest import mock
 
+from effort import effort
 from filtered import PlainFilter, chosen
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 from managed_ledgers import NAME
@@ -308,5 +308,5 @@ class StreamedMachine(TopicRules):
         assert found == [each for each in self.entries if not self.drops(each[1])]
 
 
-StreamedMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=25)
+StreamedMachine.TestCase.settings = effort(0.4, stateful_step_count=25)
 TestStreamedTopic = StreamedMachine.TestCase

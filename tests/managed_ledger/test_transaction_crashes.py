@@ -6,11 +6,12 @@ say; each snapshot that was ever persisted is right for its position. Then what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from buffer_model import Model
 from crash_points import FAULTS, Killed, Points
+from effort import Sample
 from managed_ledgers import NAME
 from transactional import START
 from transactional_world import World
@@ -21,15 +22,17 @@ from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError
 
 
-def calls_of(act: Callable[[World, Points], None], before: Callable[[World], None]) -> int:
+def calls_of(act: Callable[[World, Points], None], before: Callable[[World], None]) -> Sequence[int]:
     world, points = World(), Points()
     before(world)
     act(world, points)
-    return len(points.calls)
+    return range(1, len(points.calls) + 1)
 
 
-def failing(act: Callable[[World, Points], None], before: Callable[[World], None], fault: str) -> None:
-    for at in range(1, calls_of(act, before) + 1):
+def failing(
+    act: Callable[[World, Points], None], before: Callable[[World], None], fault: str, sample: Sample[int]
+) -> None:
+    for at in sample(calls_of(act, before), 5):
         world, points = World(), Points(at, fault)  # type: ignore[arg-type]
         before(world)
         where = ""
@@ -53,21 +56,23 @@ def lived(world: World) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_what_is_said_of_transactions_is_right_wherever_the_process_ends(fault: str) -> None:
-    failing(World.live, nothing, fault)
+def test_what_is_said_of_transactions_is_right_wherever_the_process_ends(
+    fault: str, sample: Sample[int]
+) -> None:
+    failing(World.live, nothing, fault, sample)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_so_it_is_where_the_process_that_repairs_it_ends(fault: str) -> None:
-    failing(World.end, lived, fault)
+def test_so_it_is_where_the_process_that_repairs_it_ends(fault: str, sample: Sample[int]) -> None:
+    failing(World.end, lived, fault, sample)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str) -> None:
+def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str, sample: Sample[int]) -> None:
     def delete(world: World, points: Points) -> None:
         delete_managed_ledger(world.environment(points), NAME)
 
-    for at in range(1, calls_of(delete, lived) + 1):
+    for at in sample(calls_of(delete, lived), 5):
         world, points = World(), Points(at, fault)  # type: ignore[arg-type]
         lived(world)
         try:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from buffer_model import Model
-from hypothesis import settings
+from effort import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from managed_ledgers import NAME, Clock, environment_of
@@ -193,5 +193,5 @@ class TransactionMachine(RuleBasedStateMachine):
             model.check_snapshot(snapshot, since=self.since)
 
 
-TransactionMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+TransactionMachine.TestCase.settings = effort(0.3, stateful_step_count=25)
 TestTransactions = TransactionMachine.TestCase

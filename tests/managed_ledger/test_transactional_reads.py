@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from buffer_model import Model
 from cold_copies import gapped_copy
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from managed_ledgers import NAME, Audit
 from transactional import NEVER, START, message, next_to
@@ -209,7 +209,6 @@ def visible(layout: Layout, left_out: Mapping[EntryPosition, bytes]) -> Payloads
     }
 
 
-@settings(max_examples=200, deadline=None)
 @given(steps=_steps, chosen=st.integers(0, 255), at_once=st.integers(1, 9), data=st.data())
 def test_any_layout_gives_what_is_settled_and_was_kept(
     steps: list[str], chosen: int, at_once: int, data: st.DataObject
@@ -236,7 +235,6 @@ def test_any_layout_gives_what_is_settled_and_was_kept(
     assert set(rest) | set(expected) == {at for at, _ in layout.model.entries}
 
 
-@settings(max_examples=100, deadline=None)
 @given(steps=_steps, chosen=st.integers(0, 255))
 @example(steps=["1", "commit", "roll", "1"], chosen=1)
 def test_a_topic_that_is_reset_after_its_ledgers_were_filtered_is_settled_no_less(

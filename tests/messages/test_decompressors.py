@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from effort import effort
 from entries import batch_entry
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rows import decoded_rows, twin_rows
 
@@ -75,7 +76,7 @@ def payload(
     return codec, bytes(data) + behind, max(0, len(value) + more)
 
 
-@settings(max_examples=400, deadline=None)  # the first one compiles
+@effort(2)  # the first one compiles
 @given(
     st.lists(
         st.builds(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from effort import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from records import STANDALONE_RECORDS, ZOOKEEPER_RECORDS, closed, copied, managed_ledger, segment
 from tiers import uuid_of
@@ -98,7 +99,7 @@ def test_a_flipped_bit_gives_a_record_or_an_error_and_nothing_else(path: object)
                 continue
 
 
-@settings(deadline=None, max_examples=300)
+@effort(2)
 @given(
     st.binary(max_size=60)
     | st.binary(max_size=60).map(lambda data: b"\x00\x00\x00\x29\x00\x00\x00\x01" + data)

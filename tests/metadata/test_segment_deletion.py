@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from hypothesis import settings
+from effort import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 from records import CLOSED_AT_MS, DRIVER, closed, managed_ledger, position, segment, still_open
@@ -241,7 +241,7 @@ class SegmentedLedgers(RuleBasedStateMachine):
 
 
 TestSegmentedLedgers = SegmentedLedgers.TestCase
-TestSegmentedLedgers.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestSegmentedLedgers.settings = effort(0.4, stateful_step_count=40)
 
 
 def test_a_condemned_ledger_ends_the_attempt_at_a_segment_in_all_its_ledgers() -> None:

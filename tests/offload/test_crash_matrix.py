@@ -13,7 +13,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Killed, Points
+from crash_points import FAULTS, Fault, Killed, Points
+from effort import Sample
 from left_open import left_open
 from managed_ledgers import offloads_of
 
@@ -148,12 +149,15 @@ def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_after_any_fault_at_any_call_nothing_is_lost_and_the_verb_goes_on_to_its_end(
-    tmp_path: Path, verb: str, record_property: Callable[[str, object], None]
+    tmp_path: Path,
+    verb: str,
+    sample: Sample[tuple[int, Fault]],
+    record_property: Callable[[str, object], None],
 ) -> None:
     prepare, run = VERBS[verb]
     calls = calls_of(tmp_path / "calls", verb)
     assert len(calls) >= 5
-    points = list(itertools.product(range(1, len(calls) + 1), FAULTS))
+    points = sample(list(itertools.product(range(1, len(calls) + 1), FAULTS)), 7)
     record_property("crash points", len(points))
     for at, fault in points:
         world = World(tmp_path / f"{at}-{fault}")

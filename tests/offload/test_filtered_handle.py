@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from filtered import PlainFilter
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from offered import NAMES, UUID_1, LimitedDriver, Part, begin_of, offer, offloader_of, parts_of_segments
 from records import segment
@@ -79,7 +79,6 @@ def counted(payloads: Sequence[bytes]) -> DroppedEntries:
     return DroppedEntries(entries=len(payloads), payload_bytes=sum(map(len, payloads)))
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     parts=parts_of_segments(),
     max_block_bytes=st.integers(144, 900),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from offered import (
     NAMES,
@@ -39,7 +39,6 @@ ENDED = LedgerInfo(ledger_id=3, entries=4, size=8, timestamp_ms=1)
 ACCEPTED, CLOSED, NEXT = (OfferResult.ACCEPTED, OfferResult.SEGMENT_CLOSED, OfferResult.NOT_CONSECUTIVE)
 
 
-@settings(max_examples=70, deadline=None)
 @given(
     parts=parts_of_segments(),
     max_block_bytes=st.integers(144, 900),

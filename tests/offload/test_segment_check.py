@@ -6,7 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from records import closed
 from segment_layouts import SegmentedTopic, segmented, segmented_topics
@@ -18,7 +18,6 @@ from offload_core.offload.hot_copy_check import check_cold_copies
 from offload_hooks.errors import DataLossError, OffloadError
 
 
-@settings(max_examples=60, deadline=None)
 @given(topic=segmented_topics(gaps=False), data=st.data())
 def test_a_hot_copy_may_go_only_while_all_objects_of_its_segments_are_there(
     topic: SegmentedTopic, data: st.DataObject

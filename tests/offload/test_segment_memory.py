@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from offered import NAMES, UUID_1, LimitedDriver, Part, offer_on, offloader_of, read_back, stored
 
@@ -150,7 +150,6 @@ def test_padding_that_finds_no_memory_is_a_full_buffer(tmp_path: Path) -> None:
     assert read_back(tier, UUID_1, part) == [b"x"]
 
 
-@settings(max_examples=20, deadline=None)
 @given(
     sizes=st.lists(st.lists(st.integers(0, 3000), min_size=1, max_size=30), min_size=1, max_size=4),
     limit=st.integers(8192, 60_000),

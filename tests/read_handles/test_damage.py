@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from cold_copies import by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.codec.frames import pack_frames
@@ -40,7 +40,6 @@ def read_all(reader: ColdReader) -> Iterator[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("name", COPIES)
-@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_whatever_byte_is_changed_a_read_ends_and_names_the_place(name: str, data: st.DataObject) -> None:
     copy = COPIES[name]

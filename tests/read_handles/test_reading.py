@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cold_copies import ColdCopy, by_id, gapped_copy, mapfile_copy, pip17_copy, streaming_copy
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.codec.frames import PADDING, pack_frames
@@ -68,7 +68,6 @@ def check_read(
     return stop
 
 
-@settings(max_examples=150, deadline=None)
 @given(copy=copies(), window=WINDOWS, data=st.data())
 def test_random_reads_give_the_entries_of_the_range_and_tell_what_they_covered(
     copy: ColdCopy, window: int, data: st.DataObject
@@ -81,7 +80,6 @@ def test_random_reads_give_the_entries_of_the_range_and_tell_what_they_covered(
         check_read(reader, copy, first, last, data.draw(st.integers(1, 900)), data.draw(st.booleans()))
 
 
-@settings(max_examples=60, deadline=None)
 @given(copy=copies(), window=WINDOWS, max_bytes=st.integers(1, 900), sparse=st.booleans())
 def test_reading_on_and_on_gives_every_entry_once_and_ends(
     copy: ColdCopy, window: int, max_bytes: int, sparse: bool

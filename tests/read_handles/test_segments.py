@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from segment_layouts import SegmentedTopic, segmented, segmented_topics
 from tiers import TOPIC
@@ -51,7 +51,6 @@ def expected(
     return {i: payloads[i] for i in ids if first <= i <= last}
 
 
-@settings(max_examples=120, deadline=None)
 @given(topic=segmented_topics(), data=st.data())
 def test_any_range_of_any_ledger_by_any_priority_is_the_plain_list(
     topic: SegmentedTopic, data: st.DataObject
@@ -75,7 +74,6 @@ def test_any_range_of_any_ledger_by_any_priority_is_the_plain_list(
     assert readers.fallback_counts == {}
 
 
-@settings(max_examples=60, deadline=None)
 @given(topic=segmented_topics(gaps=False), data=st.data())
 def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: st.DataObject) -> None:
     if data.draw(st.booleans()):
@@ -92,7 +90,6 @@ def test_what_one_copy_cannot_give_the_other_does(topic: SegmentedTopic, data: s
         assert list(read(reader, 0, last, 60).values()) == topic.payloads[ledger.ledger_id]
 
 
-@settings(max_examples=100, deadline=None)
 @given(topic=segmented_topics(), data=st.data())
 def test_a_scan_reads_what_lies_in_complete_segments(topic: SegmentedTopic, data: st.DataObject) -> None:
     tier = topic.catalogued()

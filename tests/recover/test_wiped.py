@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from filtered import FilteredTopic
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from left_open import left_open
 from managed_ledgers import NAME, Clock, environment_of
@@ -77,7 +77,6 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
 @given(steps)
 def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[str]) -> None:
     with tempfile.TemporaryDirectory() as name, open_tier(Path(name) / "cold") as cold:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points
+from effort import Sample
 from relocated import TOPIC_NAME, World, watched
 
 from offload_core.codec.object_format import ObjectFormat
@@ -47,17 +48,12 @@ def check_ended(world: World) -> None:
     assert {each.role.value for each in other_copies(world.info)} == {"replaced"}
 
 
-SOME = pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.nightly)])
-"""Every so manieth call; which they are differs from fault to fault."""
-
-
-@SOME
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
+def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, sample: Sample[int]) -> None:
     counted = Points()
     move(make_world(tmp_path / "counted"), counted)
     assert len(counted.calls) > 25
-    for at in range(1 + FAULTS.index(fault) % every, len(counted.calls) + 1, every):
+    for at in sample(range(1, len(counted.calls) + 1), 24):
         world = make_world(tmp_path / str(at))
         points = Points(at, fault)
         with suppress(Killed):
@@ -66,9 +62,10 @@ def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: i
         check_ended(world)
 
 
-@SOME
 @pytest.mark.parametrize("fault", ["before", "kill before", "kill after"])
-def test_a_relocation_by_a_mapping_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
+def test_a_relocation_by_a_mapping_is_cut_off_anywhere(
+    tmp_path: Path, fault: Fault, sample: Sample[int]
+) -> None:
     def run(world: World, points: Points) -> None:
         with MappingFile(world.folder / "mapping") as file:
             book = MappingBook(file, lambda _: world.info, world.clock)
@@ -84,7 +81,7 @@ def test_a_relocation_by_a_mapping_is_cut_off_anywhere(tmp_path: Path, fault: Fa
 
     counted = Points()
     run(make_world(tmp_path / "counted"), counted)
-    for at in range(1 + FAULTS.index(fault) % every, len(counted.calls) + 1, every):
+    for at in sample(range(1, len(counted.calls) + 1), 24):
         world = make_world(tmp_path / str(at))
         before = world.info
         with suppress(Killed):

@@ -97,6 +97,7 @@ def all_of(world: World, name: str) -> tuple[str, dict[str, tuple[str, str]]]:
 
 
 @pytest.mark.spark
+@pytest.mark.sampled(3)
 def test_records_and_objects_are_the_same_whoever_makes_them(world: World, executor: Executor) -> None:
     """Two are written entry by entry, and three copied byte by byte."""
     here, there = another(world, "here"), another(world, "there")
@@ -115,6 +116,7 @@ def damage(world: World, ledger_id: int) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("executor", ["threads", "spark"], indirect=True)
 def test_what_a_worker_cannot_copy_stays_and_nothing_is_left_of_it(world: World, executor: Executor) -> None:
     before = world.info.ledger(0)
@@ -245,6 +247,7 @@ def test_a_worker_that_is_killed_ends_the_call_and_the_next_one_goes_on(world: W
     assert len(world.keys(world.target)) == 10
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None:
     """In a session of its own, which tries a task twice: the first try's process dies."""
@@ -276,6 +279,7 @@ def test_spark_tells_the_second_try_of_a_task(java: str, tmp_path: Path) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.sampled(3)
 def test_a_bucket_is_copied_the_same_whoever_does_it(world: World, executor: Executor) -> None:
     def copied(name: str, executor: Executor | None) -> tuple[list[tuple[str, str]], dict[str, bytes]]:
         (world.folder / name).mkdir(exist_ok=True)

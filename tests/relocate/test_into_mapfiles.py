@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from crash_points import Fault, Killed, Metadata, Points
+from effort import Sample
 from managed_ledgers import NAME
 from mapfiles import golden_mapfile, read_mapfile
 from relocated import BLOCK_BYTES, TOPIC_NAME, World, watched
@@ -212,13 +213,12 @@ def test_an_upload_of_checksums_that_was_broken_off_is_aborted(tmp_path: Path) -
     assert list(world.target.list_uploads()) == []
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("fault", ["before", "unknown after", "kill before", "kill after"])
-def test_it_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
+def test_it_is_cut_off_anywhere(tmp_path: Path, fault: Fault, sample: Sample[int]) -> None:
     counted = Points()
     move(make_small_world(tmp_path / "counted"), counted)
     assert [call for call in counted.calls if "index" in call]
-    for at in range(1 + len(fault) % every, len(counted.calls) + 1, every):
+    for at in sample(range(1, len(counted.calls) + 1), 15):
         world = make_small_world(tmp_path / str(at))
         with suppress(Killed):
             move(world, Points(at, fault))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crash_points import FAULTS, Fault, Killed, Metadata, Points, Watch
-from hypothesis import settings
+from effort import effort
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 from managed_ledgers import NAME, Audit
@@ -166,5 +166,5 @@ class RelocationMachine(TopicMachine):
         super().teardown()
 
 
-RelocationMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
+RelocationMachine.TestCase.settings = effort(0.2, stateful_step_count=25)
 TestRelocation = RelocationMachine.TestCase

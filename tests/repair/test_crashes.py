@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import itertools
 from dataclasses import dataclass
 
 import pytest
 from crash_points import Fault, Killed, Metadata, PointedAudit, Points, Watch
 from damage import DAMAGES, Scene
 from damage.scenes import in_memory_tier
+from effort import Sample
 from repairs import Lines, contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
@@ -22,9 +23,6 @@ from offload_hooks.testing import MemoryDriver, MemoryMetadataStore, MemoryTier
 from offload_hooks.values import Capabilities
 
 FAULT_KINDS: tuple[Fault, ...] = ("before", "after", "kill before", "kill after")
-KILLS: tuple[Fault, ...] = ("kill before", "kill after")
-CHANGES = ("begin_data", "write_block", "commit_data", "write_index", "delete", "audit", "put")
-"""Points where something changes: the others are looked at sparsely, but for the nightly run."""
 
 
 @dataclass(slots=True)
@@ -93,38 +91,24 @@ CASES = [
 ]
 
 
-def matrix(
-    name: str, ours: bool, chosen: Callable[[int, str], bool], faults: Sequence[Fault] = FAULT_KINDS
-) -> None:
+@pytest.mark.parametrize(("name", "ours"), CASES)
+def test_every_call_may_be_the_last(name: str, ours: bool, sample: Sample[tuple[int, Fault]]) -> None:
     clean = World.of(name, ours=ours)
     before = clean.state()[0]
     counted = Points()
     clean.run(counted)
     end = clean.state()
-    for at, call in enumerate(counted.calls, start=1):
-        if not chosen(at, call):
-            continue
-        for fault in faults:
-            world = World.of(name, ours=ours)
-            with contextlib.suppress(Killed, OffloadError):
-                world.run(Points(at, fault))
-            assert nothing_is_lost(before, world.state()[0]), (at, call, fault)
-            world.run(Points())
-            world.run(Points())
-            objects, records = world.state()
-            assert records == end[1], (at, call, fault)
-            if ours:  # what was replaced by then is known to the record, and collected as garbage
-                objects |= {key: data for key, data in end[0].items() if key.startswith(QUARANTINE)}
-                objects = {key: data for key, data in objects.items() if key in end[0] or key not in before}
-            assert objects == end[0], (at, call, fault, objects.keys() ^ end[0].keys())
-
-
-@pytest.mark.parametrize(("name", "ours"), CASES)
-def test_every_change_may_be_the_last(name: str, ours: bool) -> None:
-    matrix(name, ours, lambda _, call: call in CHANGES, KILLS)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("name", "ours"), CASES)
-def test_every_call_may_be_the_last(name: str, ours: bool) -> None:
-    matrix(name, ours, lambda *_: True)
+    for at, fault in sample(list(itertools.product(range(1, len(counted.calls) + 1), FAULT_KINDS)), 25):
+        where = (at, counted.calls[at - 1], fault)
+        world = World.of(name, ours=ours)
+        with contextlib.suppress(Killed, OffloadError):
+            world.run(Points(at, fault))
+        assert nothing_is_lost(before, world.state()[0]), where
+        world.run(Points())
+        world.run(Points())
+        objects, records = world.state()
+        assert records == end[1], where
+        if ours:  # what was replaced by then is known to the record, and collected as garbage
+            objects |= {key: data for key, data in end[0].items() if key.startswith(QUARANTINE)}
+            objects = {key: data for key, data in objects.items() if key in end[0] or key not in before}
+        assert objects == end[0], (*where, objects.keys() ^ end[0].keys())

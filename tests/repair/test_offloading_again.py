@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 from crash_points import Fault, Killed, Points
+from effort import Sample
 from filtered import PlainFilter
 from managed_ledgers import NAME
 from offloaded_again import (
@@ -394,12 +395,11 @@ def broken(folder: Path) -> World:
 
 
 @pytest.mark.parametrize("fault", FAULT_KINDS)
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.nightly)])
-def test_every_call_may_be_the_last(tmp_path: Path, fault: Fault, every: int) -> None:
+def test_every_call_may_be_the_last(tmp_path: Path, fault: Fault, sample: Sample[int]) -> None:
     counted = Points()
     repaired(broken(tmp_path / "counted"), counted, quarantine=True)
     assert len(counted.calls) > 25
-    for at in range(1 + FAULT_KINDS.index(fault), len(counted.calls) + 1, every):
+    for at in sample(range(1, len(counted.calls) + 1), 15):
         world = broken(tmp_path / str(at))
         old = key_of(world, first(world))
         with contextlib.suppress(Killed, OffloadError):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import get_args
 
-from crash_points import Fault, Killed, Metadata, Points, watched
-from hypothesis import given, settings
+from crash_points import FAULTS, Fault, Killed, Metadata, Points, watched
+from effort import Sample, effort
+from hypothesis import given
 from hypothesis import strategies as st
 from managed_ledgers import Audit
 from records import closed, failed, managed_ledger, segment, still_open
@@ -62,19 +63,19 @@ def laid_out() -> tuple[MemoryDriver, MemoryMetadataStore]:
     return driver, store
 
 
-def crashes() -> Iterator[tuple[int, Fault]]:
+def crashes() -> list[tuple[int, Fault]]:
     driver, store = laid_out()
     points = Points()
     rolled_back(Tier(driver, [watched(points)]), ManagedLedgerRecords(Metadata(store, points)))
     assert points.calls.count("put") == 1
     assert points.calls.count("delete") == 3  # the index, what lies beside, the data
-    for at in range(1, len(points.calls) + 1):
-        for fault in get_args(Fault):
-            yield at, fault
+    return list(itertools.product(range(1, len(points.calls) + 1), FAULTS))
 
 
-def test_whatever_ends_it_nothing_is_lost_and_the_same_call_goes_on() -> None:
-    for at, fault in crashes():
+def test_whatever_ends_it_nothing_is_lost_and_the_same_call_goes_on(
+    sample: Sample[tuple[int, Fault]],
+) -> None:
+    for at, fault in sample(crashes(), 7):
         driver, store = laid_out()
         points = Points(at, fault)
         with suppress(StoreError, Killed):
@@ -152,7 +153,7 @@ def layouts(draw: st.DrawFn) -> tuple[list[LedgerRecord], list[tuple[int, list[t
 
 
 @given(layout=layouts(), loss=st.booleans(), release=st.booleans(), named=st.booleans())
-@settings(max_examples=300)
+@effort(2)
 def test_no_entry_is_lost_that_a_record_has(
     layout: tuple[list[LedgerRecord], Sequence[tuple[int, list[tuple[int, int, int]], str]]],
     loss: bool,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from golden import STREAMING_CASES, load_case
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from records import closed, failed, segment, still_open, streaming_record
 from rollback_topics import NAMELESS, ORDERS, in_one_object, in_segments, put_segment, put_whole, topic
@@ -180,7 +180,6 @@ def recorded_ledgers(draw: st.DrawFn) -> LedgerRecord:
 
 
 @given(ledger=recorded_ledgers())
-@settings(max_examples=200)
 def test_what_is_to_be_released_can_be_and_nothing_else(ledger: LedgerRecord) -> None:
     records = topic(ledger)
     tier = Tier(MemoryDriver())

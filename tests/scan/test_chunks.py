@@ -13,7 +13,7 @@ import pytest
 from chunked import SentMessage, Stored, interleaved, readable
 from encryption import write_keys
 from entries import CODECS, entry, pip17_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
@@ -80,7 +80,6 @@ def sent(drawn: Sequence[tuple[str, int, int, int, frozenset[int]]]) -> list[Sen
     ]
 
 
-@settings(deadline=None, max_examples=150)  # the first example may compile
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=60), st.data())
 def test_all_complete_messages_are_read_at_their_last_chunk(
     drawn: list[Any], order: list[int], data: st.DataObject
@@ -108,7 +107,6 @@ def test_all_complete_messages_are_read_at_their_last_chunk(
     assert rows_of(tier, **options) == expected
 
 
-@settings(deadline=None, max_examples=60)
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=60), st.integers(1, 6))
 def test_nothing_is_wrong_where_nothing_is_lost(drawn: list[Any], order: list[int], tasks: int) -> None:
     stored = interleaved(sent([(*message[:4], frozenset()) for message in drawn]), order)

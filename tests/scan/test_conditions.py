@@ -8,8 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from effort import effort
 from entries import PUBLISH_TIME_MS, batch_entry, entry, pip17_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
 
@@ -90,7 +91,7 @@ def wanted(given_conditions: list[Condition]) -> list[dict[str, Any]]:
     return [row for row in ROWS if all(holds(condition, row) for condition in given_conditions)]
 
 
-@settings(max_examples=300, deadline=None)
+@effort(2)
 @given(given_conditions=st.lists(conditions(), min_size=1, max_size=3))
 def test_every_row_for_which_all_conditions_hold_is_read(given_conditions: list[Condition]) -> None:
     found = TIER.scan(columns=COLUMNS, conditions=given_conditions).to_table().to_pylist()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from entries import LedgerPart, pip17_object, streaming_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from records import closed, copied, managed_ledger, segment, still_open
 from tiers import TOPIC, Names, lay_out, uuid_of
@@ -131,7 +131,6 @@ TRIGGERS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(histories(), st.data())
 def test_everything_is_read_once_and_in_order(arrivals: list[Arrival], data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder, open_tier(folder) as tier:

@@ -15,7 +15,7 @@ from filtered_topics import (
     filtered_topics,
     pip17_with_gaps,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
@@ -60,7 +60,6 @@ def places(draw: st.DrawFn, topic: FilteredTopic) -> Position:
     )
 
 
-@settings(max_examples=150, deadline=None)
 @given(topic=filtered_topics(), data=st.data())
 def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())
@@ -75,7 +74,6 @@ def test_a_scan_gives_the_entries_that_are_left(topic: FilteredTopic, data: st.D
     assert {row[:2]: row[2] for row in found} == topic.values
 
 
-@settings(max_examples=200, deadline=None)
 @given(topic=filtered_topics(), data=st.data())
 def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
     topic: FilteredTopic, data: st.DataObject
@@ -102,10 +100,10 @@ def test_a_range_gives_what_is_left_of_it_by_no_more_requests(
     assert all(begin <= row < end for row in everything)
     assert found == [row for row in everything if row[:2] in set(topic.kept)]
     if options["task_bytes"] != 600:  # else tasks end elsewhere, where a range would have gone on
-        assert len(driver.reads) <= len(whole.reads)
+        begins_in_a_gap = begin[:2] not in topic.kept  # of which the block before it may have a part
+        assert len(driver.reads) <= len(whole.reads) + begins_in_a_gap
 
 
-@settings(max_examples=100, deadline=None)
 @given(topic=filtered_topics(), data=st.data())
 def test_times_and_conditions_choose_from_what_is_left(topic: FilteredTopic, data: st.DataObject) -> None:
     first, last = data.draw(st.integers(0, 40)), data.draw(st.integers(0, 40))

@@ -6,8 +6,9 @@ import pickle
 from typing import Any, Literal
 
 import pytest
+from effort import effort
 from entries import LedgerPart, WrittenObject, batch_entry, entry, marker, pip17_object, streaming_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory, uuid_of
 
@@ -127,7 +128,7 @@ def within(row: dict[str, Any], level: str, start: Position | str, stop: Positio
     return not isinstance(stop, Position) or at < stop
 
 
-@settings(max_examples=300, deadline=None)
+@effort(2)
 @given(
     level=st.sampled_from(["messages", "entries"]),
     start=_starts,
@@ -193,7 +194,6 @@ def blocks_of(tasks: Any) -> list[tuple[str, int]]:
     return [(run.data_key, block.offset) for task in tasks for run in task.runs for block in run.blocks]
 
 
-@settings(max_examples=100, deadline=None)
 @given(min_partitions=st.integers(-1, 40), task_bytes=st.integers(1, 20_000))
 def test_tasks_cover_each_block_once_and_in_order(min_partitions: int, task_bytes: int) -> None:
     whole = plan_tasks(TIER.store, [ORDERS], Bounds())

@@ -18,7 +18,7 @@ from entries import (
     pip17_object,
     streaming_object,
 )
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from mapfiles import FILESYSTEM_TOPICS, lay_out_golden
 from tiers import TOPIC, in_memory, lay_out, lay_out_broker_objects
@@ -89,7 +89,6 @@ def topics(draw: st.DrawFn) -> tuple[list[WrittenObject], list[tuple[int, int, i
     return objects, facts, slack
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     topic=topics(),
     start=st.none() | st.integers(-50, 1500),

@@ -20,7 +20,7 @@ from avro_data import (
     write,
 )
 from byte_mutations import mutations
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core.schemas.avro.types import AvroType
@@ -35,7 +35,6 @@ def same(left: Any, right: Any) -> bool:
 
 
 @given(data=st.data())
-@settings(max_examples=150, deadline=None)
 def test_values_are_those_that_fastavro_wrote(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     avro = parsed(schema)
@@ -74,7 +73,6 @@ def evolved(schema: Any, data: st.DataObject) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_what_an_older_schema_wrote_is_read_by_a_newer_one_as_fastavro_does(data: st.DataObject) -> None:
     schema = data.draw(records().filter(keeps_branches))
     newer = evolved(schema, data)
@@ -103,7 +101,6 @@ def test_a_union_takes_a_value_as_the_same_type_before_it_promotes_it(
 
 
 @given(data=st.data())
-@settings(max_examples=200, deadline=None)
 def test_damaged_datums_are_marked_where_the_twin_refuses_them(data: st.DataObject) -> None:
     schema = data.draw(schemas())
     writer = parsed(schema)

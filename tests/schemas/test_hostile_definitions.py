@@ -181,7 +181,7 @@ class _only:  # noqa: N801 - a context manager like `pytest.raises`, which may a
 
 
 def test_a_changed_definition_is_a_decoder_or_a_schema_error() -> None:
-    for seed in range(2_000):
+    for seed in range(600):
         try:
             try_changed(seed)
         except Exception as error:

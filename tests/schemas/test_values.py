@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from avro_data import write
-from hypothesis import given, settings
+from effort import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from schemas import decode_all, record, version
 
@@ -162,7 +163,6 @@ _FIELDS = st.fixed_dictionaries(
 
 
 @given(values=st.lists(_FIELDS, max_size=4))
-@settings(max_examples=100, deadline=None)
 def test_pyarrows_reader_and_the_plain_rules_agree(values: list[dict[str, Any]]) -> None:
     payloads = [json.dumps(value, ensure_ascii=len(value) % 2 == 0).encode() for value in values]
     together, faults = decode_all(payloads, JSON)
@@ -237,7 +237,7 @@ def test_key_and_value_inline_are_read() -> None:
 
 
 @given(payload=st.binary(max_size=30) | st.builds(kv, st.binary(max_size=4), st.binary(max_size=4)))
-@settings(max_examples=300, deadline=None)
+@effort(2)
 def test_key_and_value_are_split_as_the_twin_does(payload: bytes) -> None:
     keys, values, faults = split_inline(spans_of(pa.array([payload], type=pa.binary())))
     try:

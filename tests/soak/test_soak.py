@@ -32,7 +32,7 @@ from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.policies import ReadPriority
 from offload_core.transactions import BufferState, SnapshotStore
 
-SOAK_S = 60.0
+SOAK_S = 10.0
 NIGHTLY_S = 20 * 60.0
 
 Added = dict[EntryPosition, tuple[int, int, TransactionId]]

@@ -20,6 +20,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 Case = TypeVar("Case")
+Sample = Callable[[Sequence[Case], int], Sequence[Case]]
+"""What the fixture `sample` gives."""
 
 for _name, _examples in (("quick", 25), ("nightly", 250)):
     # A busy machine is no fault of a property.
@@ -82,7 +84,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
-def sample(request: pytest.FixtureRequest) -> Callable[[Sequence[Case], int], Sequence[Case]]:
+def sample(request: pytest.FixtureRequest) -> Sample[Case]:
     """Choose one of `every` of a sequence, others each day; the whole of it with `--nightly`."""
 
     def choose(of: Sequence[Case], every: int) -> Sequence[Case]:

@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from filtered_topics import FilteredLedger, FilteredTopic
 from histories import events
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC
 from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, of, simulate
@@ -93,7 +93,6 @@ def histories(draw: st.DrawFn) -> dict[int, list[Event]]:
     }
 
 
-@settings(max_examples=120, deadline=None)
 @given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
 def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
     ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject
@@ -121,7 +120,6 @@ def test_committed_is_the_same_of_a_copy_without_what_was_aborted(
     )
 
 
-@settings(max_examples=120, deadline=None)
 @given(ledgers=histories(), mode=st.sampled_from(["gap", "tombstone"]), data=st.data())
 def test_markers_that_a_filter_has_left_end_transactions_of_ledgers_that_it_did_not_see(
     ledgers: dict[int, list[Event]], mode: Mode, data: st.DataObject

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from histories import History, histories
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
 from transactions import Position, simulate
@@ -71,13 +71,11 @@ def assert_is_read(history: History, start: Position, stop: Position, **options:
             assert rows_of(batches, columns) == expected
 
 
-@settings(deadline=None, max_examples=40)
 @given(histories(late=True))
 def test_a_whole_topic_is_read_as_a_broker_serves_it(history: History) -> None:
     assert_is_read(history, FIRST, LAST)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_a_range_is_read_as_a_broker_serves_it(data: st.DataObject) -> None:
     history = data.draw(histories(late=True))
@@ -85,7 +83,6 @@ def test_a_range_is_read_as_a_broker_serves_it(data: st.DataObject) -> None:
     assert_is_read(history, start, stop)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.data())
 def test_of_ledgers_that_are_missing_nothing_is_known(data: st.DataObject) -> None:
     history = data.draw(histories())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chunked import SentMessage, interleaved
 from entries import entry, marker, pip17_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiers import TOPIC, in_memory
 from transactions import ONE, PLAIN, Event, commit, of
@@ -65,7 +65,6 @@ def test_conditions_begin_where_the_range_does() -> None:
     assert places(tier, start=start, conditions=[LEDGER_2]) == [(2, 0)]
 
 
-@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.sampled_from([PLAIN, PLAIN, IN_ONE, COMMIT]), min_size=1, max_size=30),
     st.integers(0, 30),
