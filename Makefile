@@ -2,11 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+DEMO_READY := .venv/.demo-ready
 PYTEST := $(BIN)/python -m pytest --numprocesses=logical --dist=loadgroup --no-loadscope-reorder
 
 .PHONY: demo servers test check bench nightly proto reference docs clean
 
-demo: $(READY)
+demo: $(DEMO_READY)
 	$(BIN)/python examples/demo.py
 
 servers: $(READY)
@@ -37,8 +38,12 @@ clean:
 	rm -rf .venv .demo .bench site
 
 # A .venv that was cut off or whose Python is gone is made anew; any other is brought up to date.
-$(READY): pyproject.toml constraints.txt
+# What the tests need holds what the demo needs.
+$(READY): EXTRAS := test
+$(DEMO_READY): EXTRAS := spark,report
+
+$(READY) $(DEMO_READY): pyproject.toml constraints.txt
 	$(BIN)/python -c "" 2>/dev/null || rm -rf .venv
 	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
-	touch $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	touch $(DEMO_READY) $@

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import stamina
 import typer
@@ -24,7 +24,6 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.api import TierReader, open_tier
-from offload_core.audit import FileAuditLog
 from offload_hooks.errors import (
     OffloadError,
     OptionError,
@@ -34,6 +33,9 @@ from offload_hooks.errors import (
 )
 from offload_hooks.private_files import replacing
 from offload_hooks.shown_urls import masked
+
+if TYPE_CHECKING:  # imported by commands that change something
+    from offload_core.audit import FileAuditLog
 
 _ASKED_WRONGLY = (OptionError, UnknownPluginError, UnknownTopicError, UnknownLedgerError, FileNotFoundError)
 """What makes no sense, and names of what is not there: a tier's root and an object are files that are not found."""
@@ -197,6 +199,8 @@ def audit_of(yes: bool, path: Path | None) -> FileAuditLog | None:
     """
     if not yes:
         return None
+    from offload_core.audit import FileAuditLog
+
     if path is None:
         raise OptionError("each change is recorded", expected="--audit-log FILE")
     log = FileAuditLog(path)

@@ -14,7 +14,6 @@ import numpy.typing as npt
 from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.codec.kernels.kept import copy_kept
 from offload_core.filters.tombstones import replace_by_tombstones
-from offload_core.messages.arrays import new_bytes
 from offload_core.metadata import EntryPosition
 from offload_core.metadata.filter_record import DroppedEntries, FilterMode, FilterRecord
 from offload_hooks.errors import BrokenPluginError, EntryOrderError, OffloadError, placed
@@ -178,6 +177,8 @@ class FilterRun:
 
 def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tuple[Bytes, Longs]:
     """The payloads that are kept, behind one another."""
+    from offload_core.messages.arrays import new_bytes
+
     offsets = offsets.view()
     offsets.flags.writeable = False  # one compiled signature, whatever it was
     _, out = new_bytes(int(offsets[-1] - offsets[0]))

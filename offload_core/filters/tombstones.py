@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from offload_core.codec.byte_arrays import Bytes, read_only
-from offload_core.messages.arrays import new_bytes
 from offload_core.messages.checksum import crc32c_address
 from offload_core.messages.kernels import fields as f
 from offload_core.messages.kernels import tombstones as kernels
@@ -39,6 +38,8 @@ def replace_by_tombstones(
     Raises:
         FormatError: one that is dropped is no entry of Pulsar's, or damaged; its id is said.
     """
+    from offload_core.messages.arrays import new_bytes
+
     offsets = offsets.view()
     offsets.flags.writeable = False  # one compiled signature, whatever it was
     size = int(offsets[-1] - offsets[0]) + MOST_TOMBSTONE_BYTES * int(dropped.sum())

@@ -38,6 +38,28 @@ def test_no_command_is_imported_to_list_them(arguments: list[str]) -> None:
     assert "offload_core.cli.commands" in done.stderr.split()
 
 
+def test_no_kernel_is_compiled_to_list_a_tier(broker: Path) -> None:
+    """The import of numba alone takes longer than all else of it."""
+    key = next(path.name for path in broker.rglob("*-ledger-*") if "index" not in path.name)
+    program = f"""
+import sys
+from offload_core.cli.main import main
+for command in ("ls", "ls --json", "du", "cost", "verify", "inspect {key}"):
+    name, *options = command.split()
+    sys.argv = ["offload", name, {str(broker)!r}, *options]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, (command, ended.code)
+    assert "numba" not in sys.modules, command
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "acme/cold/json" in done.stdout
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda each: each.name)
 def test_what_the_list_says_of_a_command_is_how_its_own_help_begins(command: LateCommand) -> None:
     found = command.load()

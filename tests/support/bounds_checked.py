@@ -102,9 +102,8 @@ def run_checked(module: Path, seed: int, cases: int, *, processes: int = 2, time
                     raise AssertionError(f"case {case}, code {child.returncode}:\n{said}")
         finally:
             for _, child in children:
-                if child.poll() is None:
-                    child.kill()
-                    child.wait()
+                child.kill()
+                child.communicate()
 
 
 def _families(module: Path) -> dict[str, Family]:
