@@ -43,30 +43,35 @@ class LayeredConformance(DriverConformance):
         return MemoryBackDoor(tier)
 
 
+@pytest.mark.sampled(3)
 class TestRetry(LayeredConformance):
     @pytest.fixture
     def layers(self):
         return [layer(RetryLayer)]
 
 
+@pytest.mark.sampled(3)
 class TestRateLimit(LayeredConformance):
     @pytest.fixture
     def layers(self):
         return [layer(RateLimitLayer, requests_per_second="1e6", bytes_per_second="1e12")]
 
 
+@pytest.mark.sampled(3)
 class TestMetricsAndTracing(LayeredConformance):
     @pytest.fixture
     def layers(self):
         return [layer(MetricsLayer), layer(TracingLayer)]
 
 
+@pytest.mark.sampled(3)
 class TestBlockCache(LayeredConformance):
     @pytest.fixture
     def layers(self, tmp_path):
         return [layer(EagerCache, directory=str(tmp_path), chunk_bytes=1000, validate_s=0)]
 
 
+@pytest.mark.sampled(3)
 class TestHedging(LayeredConformance):
     @pytest.fixture
     def layers(self):

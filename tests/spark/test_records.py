@@ -32,6 +32,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("topic", ["json", "nobatch", "comp-lz4"])
 def test_a_topic_is_read_by_its_record_as_a_client_read_it(spark, nameless, topic):
     reader = spark.read.format("pulsar_offload").option("records", str(MANAGED_LEDGERS))
