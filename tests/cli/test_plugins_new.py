@@ -286,7 +286,7 @@ from pyspark.sql import SparkSession
 name, root, columns, output = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 spark = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
+    SparkSession.builder.master("local-cluster[1,1,1024]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
