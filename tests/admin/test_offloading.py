@@ -82,6 +82,7 @@ def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + DONE_WITHIN_S
     while not wanted(answer := ask()):
         assert time.monotonic() < deadline, answer
+        time.sleep(0.02)
     return answer
 
 
