@@ -299,7 +299,7 @@ spark.stop()
 """
 
 
-@pytest.mark.nightly  # an installed driver through Spark's executors: tests/spark/test_cluster.py
+@pytest.mark.nightly
 @pytest.mark.install
 @pytest.mark.spark
 def test_installed_spark_reads_through_it(

@@ -20,7 +20,7 @@ from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.reader import OffloadReader
 from offload_core.tier import open_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 @pytest.fixture(scope="module")

@@ -102,7 +102,7 @@ def test_what_is_new_is_read_once_also_of_topics_that_are_new(spark, tmp_path):
     assert followed.values() == [b"a1", b"a2", b"a3", b"b1", b"b2"]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("starting", "expected"),
     [
