@@ -82,6 +82,7 @@ def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     deadline = time.monotonic() + DONE_WITHIN_S
     while not wanted(answer := ask()):
         assert time.monotonic() < deadline, answer
+        time.sleep(0.02)
     return answer
 
 
@@ -235,6 +236,7 @@ def test_a_service_without_a_hot_tier_says_so(tmp_path: Path) -> None:
     assert (refused.status, "no hot tier" in refused.text) == (412, True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(
     service: Service, topic: ManagedLedger, told: signal.Signals
@@ -252,6 +254,7 @@ def test_who_ends_the_service_does_not_wait_for_a_block_that_takes_too_long(
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
 def test_who_ends_the_service_stops_its_offload_which_leaves_nothing_behind(
     tmp_path: Path, told: signal.Signals
@@ -344,6 +347,7 @@ def test_topics_that_are_gone_are_forgotten(tmp_path: Path) -> None:
     assert again[0] is not before[0]
 
 
+@pytest.mark.nightly
 @pytest.mark.server
 def test_pulsar_admin_offloads_and_waits(
     distribution: None, service: Service, topic: ManagedLedger, tmp_path: Path

@@ -20,7 +20,7 @@ from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, open_
 from offload_core.schemas import saved_in
 from offload_core.tier import make_schema_provider, open_store
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.sampled(2)]
 
 TOPIC = "persistent://acme/n/t"
 RECORD: dict[str, Any] = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "string"}]}

@@ -238,6 +238,7 @@ def test_a_topic_that_there_is_not_is_told(topics: Service) -> None:
         )
 
 
+@pytest.mark.nightly
 @pytest.mark.server
 def test_pulsar_admin_shows_them(topics: Service, distribution: None, tmp_path: Path) -> None:
     plain = "persistent://acme/cold/plain"

@@ -12,6 +12,8 @@ from pages import World
 
 from offload_core.verify import Summary
 
+pytestmark = pytest.mark.sampled(2)
+
 SECRET = "wJalrXUtnFEMI-geheim"
 
 DAG = """

@@ -11,6 +11,7 @@ from pulsar_admin import AdminError
 from pulsar_topics import produce
 
 
+@pytest.mark.nightly
 def test_a_broker_keeps_its_topics_over_a_restart(live: LivePulsar, tmp_path: Path) -> None:
     broker, admin = live.broker, live.admin
     topic = f"persistent://{live.new_namespace(broker.filesystem_policies(tmp_path))}/topic"

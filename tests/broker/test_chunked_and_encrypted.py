@@ -17,6 +17,8 @@ from pulsar_topics import RECEIVED_WITHIN_S, produce, scanned
 from offload_core.api import TierReader
 from offload_hooks.errors import DecryptionError
 
+pytestmark = pytest.mark.sampled(2)
+
 CHUNK_BYTES = 5 << 20
 """About the most that a broker takes in one entry, by default."""
 

@@ -18,6 +18,8 @@ from servers.broker import Broker
 from offload_core import open_tier
 from offload_core.codec.mapfile.header import FileCompression
 
+pytestmark = pytest.mark.sampled(3)
+
 FilesystemTier = tuple[Path, dict[str, Any]]
 
 

@@ -15,6 +15,8 @@ from java_client import JavaClient, rows_as_java_reads
 
 from offload_hooks.errors import DecryptionError
 
+pytestmark = pytest.mark.sampled(6)
+
 END = b"the end"
 
 CASES: dict[str, dict[str, Any]] = {

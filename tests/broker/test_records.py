@@ -33,6 +33,7 @@ def test_the_arrow_scan_by_the_admin_rest_gives_what_the_client_read(
         assert scanned(tier, topics[topic].name, records=broker.endpoint) == topics[topic].read
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_spark_source_by_the_admin_rest_gives_what_the_client_read(
     broker: Broker, s3_tier: S3Tier, spark: SparkSession

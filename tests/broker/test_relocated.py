@@ -31,6 +31,8 @@ from servers.zookeeper import ZooKeeper
 from offload_core import open_tier
 from offload_core.api import TierReader
 
+pytestmark = pytest.mark.nightly  # a broker and a ZooKeeper of their own
+
 CHUNKED_BYTES = (5 << 20) + 1
 """More than a broker takes in one entry."""
 

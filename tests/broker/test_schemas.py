@@ -83,6 +83,7 @@ def shown(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_columns_are_what_the_client_reads(
     oracle: Oracle, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path], kind: str
@@ -130,6 +131,7 @@ def test_messages_of_the_older_type_are_whole_with_their_descriptors(
         assert read(place, older, **how)[-2:] == expected[-2:]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schema", [AvroSchema, JsonSchema])
 def test_columns_are_what_the_python_client_sends(
     client: pulsar.Client, broker: Broker, admin: PulsarAdmin, place: tuple[str, Path], schema: type[Any]

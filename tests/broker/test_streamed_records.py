@@ -87,6 +87,7 @@ class TakenOver:
         return [ledgers[each].in_bookkeeper for each in self.ledger_ids]
 
 
+@pytest.mark.nightly  # a broker and a ZooKeeper of their own
 def test_a_pulsar_reads_streamed_ledgers_from_bookkeeper_keeps_them_and_offloads_them_anew(
     live: LivePulsar, zookeeper: ZooKeeper
 ) -> None:
@@ -110,6 +111,7 @@ def test_a_pulsar_reads_streamed_ledgers_from_bookkeeper_keeps_them_and_offloads
         assert scanned(tier, name, records=f"{zookeeper.endpoint}{ROOT}") == taken.topic.read
 
 
+@pytest.mark.nightly  # a broker and a ZooKeeper of their own
 def test_with_the_flag_of_older_versions_a_pulsar_deletes_the_only_copy(
     live: LivePulsar, zookeeper: ZooKeeper
 ) -> None:

@@ -70,6 +70,7 @@ def forget(admin: PulsarAdmin, topic: str) -> None:
 # --- transactions ------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly  # another two brokers, which take transactions
 def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
     transactional: Clients, new_bucket: NewBucket, tmp_path: Path
 ) -> None:
@@ -107,6 +108,7 @@ def test_all_clients_get_the_same_of_a_topic_whose_transactions_have_ended(
     assert new["index"] == (None if broker is None else broker.index + 1)
 
 
+@pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("stored_as", ["objects", "MapFiles"])
 def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
     transactional: Clients, new_bucket: NewBucket, tmp_path: Path, stored_as: str
@@ -142,6 +144,7 @@ def test_what_lies_before_an_open_transaction_is_filtered_and_nothing_behind_it(
 # --- times -------------------------------------------------------------------------------------
 
 
+@pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("transactional_broker", [True], ids=["broker entry metadata"], indirect=True)
 def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
     transactional: Clients, new_bucket: NewBucket, tmp_path: Path
@@ -169,6 +172,7 @@ def test_a_broker_seeks_by_its_own_time_whatever_producers_clocks_say(
 # --- without transactions ----------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kept", [range(35), range(0)], ids=["the tail is dropped", "all is dropped"])
 def test_a_broker_without_transactions_passes_over_tombstones(
     live: LivePulsar, tmp_path: Path, kept: Sequence[int]

@@ -13,6 +13,7 @@ ENDS = {"commit": "committed", "abort": "aborted"}
 COLUMNS = ("__ledgerId", "__entryId", "__batchIndex", "value")
 
 
+@pytest.mark.nightly  # another two brokers, which take transactions
 @pytest.mark.parametrize("is_over", [False, True], ids=["open", "all ended"])
 def test_a_topic_is_read_as_pulsars_client_reads_it(
     transactional: Clients,

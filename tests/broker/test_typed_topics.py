@@ -25,7 +25,7 @@ from servers.broker import Broker
 from offload_core.schemas import SavedSchemas
 from offload_core.schemas.admin import AdminSchemas
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 MALFORMED = b'\xff{"number": "one'
 COUNT = 12

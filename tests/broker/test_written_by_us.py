@@ -26,6 +26,8 @@ from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
 from offload_core.tier import Tier, upload_blocks
 
+pytestmark = pytest.mark.sampled(3)
+
 LARGEST_MESSAGE_BYTES = PART_BYTES - 130
 """A message that its entry makes larger than a block of `PART_BYTES`, and that the broker still takes."""
 

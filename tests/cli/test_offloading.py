@@ -208,6 +208,7 @@ def test_ctrl_c_stops_an_offload_which_leaves_nothing_behind(
         while not any(is_begun(ledger) for ledger in topic.read_info().in_order):
             assert process.poll() is None
             assert time.monotonic() < deadline
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (130, "offload: interrupted\n")

@@ -286,7 +286,7 @@ from pyspark.sql import SparkSession
 name, root, columns, output = sys.argv[1:]
 os.environ["PYSPARK_PYTHON"] = sys.executable
 spark = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
+    SparkSession.builder.master("local-cluster[1,1,1024]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
@@ -299,7 +299,7 @@ spark.stop()
 """
 
 
-@pytest.mark.nightly  # an installed driver through Spark's executors: tests/spark/test_cluster.py
+@pytest.mark.nightly
 @pytest.mark.install
 @pytest.mark.spark
 def test_installed_spark_reads_through_it(

@@ -49,6 +49,7 @@ def world(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.Mo
     os.environ.update(before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "path",
     [path for path in PAGES if BLOCKS[path]],

@@ -45,6 +45,7 @@ def test_the_page_has_the_steps() -> None:
     ]
 
 
+@pytest.mark.nightly  # what it makes is tested in tests/cli/test_plugins_new.py, too
 @pytest.mark.install
 def test_a_new_users_ten_minutes_go_well(environment: Path, tmp_path: Path) -> None:
     # Nothing is downloaded: what the project needs is there already, also what builds it.

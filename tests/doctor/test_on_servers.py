@@ -14,6 +14,8 @@ from commands import COMMAND, Result
 from stores import NAMES, SERVERS, Store, new_store
 from webhdfs import WebHdfs
 
+pytestmark = pytest.mark.sampled(3)
+
 CHECKS = [
     "reach",
     "put",

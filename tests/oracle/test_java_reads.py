@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 
+from effort import effort
 from entries import LedgerPart, pip17_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judged import (
     FRAME_ROOM,
@@ -26,7 +27,7 @@ from stores import Store
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@effort(0.4)
 def test_pip17_objects_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
     """Also entries larger than a block, which have one for themselves."""
     block_bytes = data.draw(st.integers(FRAME_ROOM, 4000))
@@ -46,7 +47,7 @@ def test_pip17_objects_of_ours_are_read_at_any_place(oracle: Oracle, data) -> No
 
 
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@effort(0.2)
 def test_streaming_objects_of_ours_are_read(oracle: Oracle, data) -> None:
     """What comes before the entry asked for, and the order of segments, are faults of Pulsar's (test_faults)."""
     drawn = data.draw(segments())

@@ -6,8 +6,9 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 
+from effort import effort
 from entries import pip17_object, read_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judged import (
     FRAME_ROOM,
@@ -30,7 +31,7 @@ def block_setting(block_bytes: int) -> dict[str, int]:
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@effort(0.4)
 def test_a_pip17_object_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
     block_bytes = data.draw(st.integers(FRAME_ROOM, 5000))
     payloads = data.draw(payload_lists(block_bytes, block_bytes - FRAME_ROOM))
@@ -47,7 +48,7 @@ def test_a_pip17_object_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Ora
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@effort(0.1)
 def test_streaming_objects_of_pulsars_are_read(oracle: Oracle, data) -> None:
     """Several ledgers in a segment, and a ledger in several; none with more than a block (see test_faults)."""
     block_bytes = data.draw(st.integers(1000, 6000))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from effort import effort
+from hypothesis import given
 from hypothesis import strategies as st
 from judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
 from managed_ledgers import NAME
@@ -31,7 +32,7 @@ BLOCK_SIZES = st.sampled_from([2000, BLOCK_BYTES])
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@effort(0.3)
 def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, data) -> None:
     compression, block_bytes = data.draw(COMPRESSIONS), data.draw(BLOCK_SIZES)
     payloads = data.draw(payload_lists(4000, 4000))
@@ -58,7 +59,7 @@ def test_a_mapfile_of_pulsars_is_ours_byte_for_byte_and_is_read(oracle: Oracle, 
 
 
 @given(data=st.data())
-@settings(max_examples=30, deadline=None)
+@effort(0.3)
 def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
     payloads = data.draw(payload_lists(4000, 4000))
     wanted = data.draw(st.lists(ranges(len(payloads)), max_size=6))

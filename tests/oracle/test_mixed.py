@@ -24,6 +24,8 @@ from tiers import put
 
 from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadContext, pack_managed_ledger_info
 
+pytestmark = pytest.mark.sampled(2)
+
 MESSAGES = 40
 FILES = DriverMetadata(name="filesystem")
 COLUMNS = ("value", "__topic", "__ledgerId", "__entryId")

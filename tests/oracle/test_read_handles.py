@@ -7,8 +7,9 @@ from pathlib import Path
 from uuid import UUID
 
 from cold_copies import with_directory
+from effort import effort
 from entries import pip17_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judged import (
     FRAME_ROOM,
@@ -60,7 +61,7 @@ def by_our_handle(
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@effort(0.4)
 def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
     oracle: Oracle, data: st.DataObject
 ) -> None:
@@ -87,7 +88,7 @@ def test_of_pip17_objects_of_pulsars_and_of_ours_with_a_directory(
 
 
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@effort(0.1)
 def test_of_mapfiles_of_pulsars(oracle: Oracle, data: st.DataObject) -> None:
     payloads = data.draw(payload_lists(3000, 1000))
     wanted = data.draw(st.lists(ranges(len(payloads)), min_size=1, max_size=RANGES))

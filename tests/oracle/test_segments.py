@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from effort import effort
 from filtered import PlainFilter
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from judged import (
     LEAST_PART_BYTES,
@@ -45,7 +46,7 @@ def offloaded(
 
 
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
+@effort(0.4)
 def test_whole_segments_of_one_ledger_or_several_are_read(oracle: Oracle, data: st.DataObject) -> None:
     """With a short last block, blocks padded or just full, and ledgers that are closed or still open."""
     block_bytes = data.draw(st.integers(200, 3000))

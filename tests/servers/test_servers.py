@@ -76,6 +76,7 @@ SERVERS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("make", "client"), SERVERS)
 def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(
     make: Callable[[], Server], client: Callable[[Server], AbstractFileSystem], start_server: StartServer
@@ -96,6 +97,7 @@ def test_a_server_keeps_its_data_over_a_restart_and_is_gone_when_stopped(
         _ = server.pid
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("make", "client"), [param for param in SERVERS if param.id != "azurite"]
 )  # Azurite writes its tables every five seconds only

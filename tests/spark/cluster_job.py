@@ -1,4 +1,4 @@
-"""The job of `test_cluster`: counts a tier's messages on `local-cluster`, in executors of their own."""
+"""The job of `test_cluster`: counts a tier's messages on `local-cluster`, in an executor of its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 builder = (
-    SparkSession.builder.master("local-cluster[2,1,1024]")
+    SparkSession.builder.master("local-cluster[1,1,1024]")
     .config("spark.ui.enabled", "false")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
     .config("spark.log.level", "ERROR")
+    .config("spark.sql.shuffle.partitions", "2")
 )
 if "EXECUTORS_PYTHONPATH" in os.environ:
     builder = builder.config("spark.executorEnv.PYTHONPATH", os.environ["EXECUTORS_PYTHONPATH"])

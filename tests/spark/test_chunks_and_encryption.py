@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from tiers import lay_out
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 SPARK_PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 MESSAGES = [

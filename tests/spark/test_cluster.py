@@ -14,7 +14,7 @@ from commands import install_into
 from golden import TOPICS, topic_rows
 from tiers import lay_out_broker_objects
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parents[1] / "examples" / "third_party_driver"

@@ -15,6 +15,7 @@ from offload_hooks.errors import FormatError
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
 def test_spark_exports_as_threads_do(spark: SparkSession, kind: str, tmp_path: Path) -> None:
     tier = two_partitions(tmp_path / "tier")

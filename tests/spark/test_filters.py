@@ -55,6 +55,7 @@ def published(tier: Path) -> list[datetime]:
         return sorted(opened.scan(columns=["__publishTime"]).to_table()["__publishTime"].to_pylist())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("condition", "is_pruned"),
     [

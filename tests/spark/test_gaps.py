@@ -6,9 +6,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from effort import effort
 from entries import entry
 from filtered_topics import FilteredLedger, FilteredTopic, filtered_topics
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from streams import Query
@@ -20,7 +21,7 @@ from offload_core.metadata import pack_managed_ledger_info
 PLACE = ("__ledgerId", "__entryId")
 
 
-@settings(max_examples=40, deadline=None)
+@effort(0.4)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
 def test_a_stream_over_gaps_gives_each_entry_once_and_comes_to_the_end(
     topic: FilteredTopic, data: st.DataObject

@@ -26,6 +26,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_spark_tells_what_this_process_tells(spark: SparkSession, command: Command, root: Path) -> None:
     assert_same(command, SparkExecutor(spark), root)

@@ -32,6 +32,7 @@ def rows_of(frame: DataFrame) -> list[dict[str, object]]:
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("topic", FILESYSTEM_TOPICS)
 def test_a_topic_on_this_machine_is_what_a_client_read(spark: SparkSession, topic: str) -> None:
     frame = read(spark, f"file://{FILESYSTEM_OBJECTS}", topic)

@@ -10,7 +10,7 @@ from tiers import lay_out_broker_objects
 from offload_core import open_tier
 from offload_core.spark import PulsarOffloadDataSource, measure_reads
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 OPTIONS = {"topic": "acme/cold/json", "isolation": "uncommitted", "minPartitions": "2"}
 

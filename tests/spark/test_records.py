@@ -20,7 +20,7 @@ from offload_core.spark import PulsarOffloadDataSource
 from offload_core.spark.reader import OffloadReader
 from offload_core.tier import open_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(2)]
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,7 @@ def nameless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("topic", ["json", "nobatch", "comp-lz4"])
 def test_a_topic_is_read_by_its_record_as_a_client_read_it(spark, nameless, topic):
     reader = spark.read.format("pulsar_offload").option("records", str(MANAGED_LEDGERS))

@@ -12,7 +12,7 @@ from offload_core.executors import ThreadExecutor
 from offload_core.repair import Action
 from offload_core.spark.executor import SparkExecutor
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 
 def test_spark_plans_what_threads_plan(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from schemas import record
 from tiers import lay_out, lay_out_broker_objects
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 KINDS = record(
     at={"type": "int", "logicalType": "time-millis"},

@@ -11,7 +11,7 @@ from relocated import World, half_moved
 
 from offload_core.spark import PulsarOffloadDataSource
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 TOPIC = "persistent://acme/cold/orders"
 

@@ -45,6 +45,7 @@ def arrow_rows(frame: DataFrame) -> list[dict[str, object]]:
     return frame.toArrow().to_pylist(maps_as_pydicts="strict")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("topic", [topic for topic in TOPICS if topic != "chunk"])
 def test_every_golden_topic_is_what_a_client_read_in_every_column(spark, tier, topic):
     frame = read(spark, tier, topic=f"acme/cold/{topic}", columns=",".join(EVERYTHING))

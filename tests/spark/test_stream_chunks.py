@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from chunked import SentMessage, Stored, interleaved, readable
+from effort import effort
 from entries import CODECS, LedgerPart, entry, marker, pip17_object, streaming_object
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from streams import Query
 from tiers import lay_out
@@ -58,7 +59,7 @@ MESSAGES = st.lists(
 LIMITS = st.lists(st.tuples(st.sampled_from([1, 2, 5, 1000]), st.booleans()), max_size=3)
 
 
-@settings(max_examples=25, deadline=None)
+@effort(0.4)
 @given(MESSAGES, st.lists(st.integers(0, 2), max_size=40), st.booleans(), st.data())
 def test_a_growing_topic_gives_each_complete_message_once(
     drawn: list[Any], order: list[int], is_segmented: bool, data: st.DataObject

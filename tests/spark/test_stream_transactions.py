@@ -8,9 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from effort import effort
 from entries import WrittenObject
 from histories import History, histories
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
@@ -58,7 +59,7 @@ def arrivals(history: History) -> list[tuple[WrittenObject, list[tuple[Position,
 LIMITS = st.lists(st.tuples(st.sampled_from([1, 2, 5, 1000]), st.booleans()), max_size=2)
 
 
-@settings(max_examples=25, deadline=None)
+@effort(0.4)
 @given(histories(late=True), st.data())
 def test_a_growing_topic_is_read_as_a_broker_serves_it(history: History, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -77,7 +78,7 @@ def test_a_growing_topic_is_read_as_a_broker_serves_it(history: History, data: s
             assert query.rows == simulate(there, (0, 0), (99, 0)).committed
 
 
-@settings(max_examples=10, deadline=None)
+@effort(0.2)
 @given(histories(late=True))
 def test_uncommitted_everything_is_read_at_once_with_what_is_known_then(history: History) -> None:
     with tempfile.TemporaryDirectory() as folder:

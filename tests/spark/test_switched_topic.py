@@ -82,6 +82,7 @@ def test_a_scan_reads_what_is_cold_of_it(switched: SwitchedTopic, task_bytes: in
     assert switched.entries[: len(read)] == read
 
 
+@pytest.mark.sampled(2)
 def test_spark_reads_what_is_cold_of_it(spark, switched: SwitchedTopic) -> None:
     reader = spark.read.format("pulsar_offload").options(**switched.store.spark_options())
     frame = (
@@ -97,6 +98,7 @@ def test_what_is_hot_only_is_missing_where_only_cold_copies_are_read(switched: S
         read_all(switched, ReadPriority.OFFLOADED_ONLY)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("store_name", ["local", "s3"])
 def test_a_stream_sees_a_segment_as_soon_as_it_is_complete(
     spark, request: pytest.FixtureRequest, tmp_path: Path, store_name: str

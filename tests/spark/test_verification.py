@@ -18,7 +18,7 @@ from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Finding, Sealing, Summary, Verification
 from offload_hooks.errors import StoreError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.sampled(3)]
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from tiers import put_broker_objects
 
 from offload_core.scan import read_task
 
+pytestmark = pytest.mark.sampled(3)
+
 
 def kind_of(request: Request) -> str:
     if request.method == "HEAD":

@@ -25,6 +25,8 @@ from offload_core.export.iceberg_target import IcebergTarget
 from offload_core.tier import Tier
 from offload_hooks.errors import StoreError
 
+pytestmark = pytest.mark.sampled(3)
+
 KILLED = f"""
 import json, os, signal, sys
 from offload_core import open_tier

@@ -23,6 +23,8 @@ from offload_core import TierReader
 from offload_core.tier import MemoryBudget, Tier, upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, OffloadError, StoreError
 
+pytestmark = pytest.mark.sampled(6)
+
 MIB = 1 << 20
 BLOCKS = [random.Random(i).randbytes(5 * MIB) for i in range(3)] + [b"the last block is small"]
 RETRY = ["retry:attempts=8,budget_s=60"]

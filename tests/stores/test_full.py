@@ -16,6 +16,8 @@ from webhdfs import WebHdfs
 from offload_core.tier import upload_blocks
 from offload_hooks.errors import ObjectNotFoundError, StoreFullError
 
+pytestmark = pytest.mark.sampled(3)
+
 MIB = 1 << 20
 HDFS_BLOCK_BYTES = 128 * MIB
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from rollback_topics import put_segment
 from stores import Store
 from tiers import TOPIC, put_broker_objects
@@ -14,6 +15,8 @@ from offload_core.inventory import By, Level, measure, recorded_ledgers, rows_of
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.recover import recover_records
 from offload_hooks.testing import MemoryMetadataStore
+
+pytestmark = pytest.mark.sampled(3)
 
 CLASSES = {"s3": {"STANDARD"}, "gcs": {"STANDARD"}, "azure": {"Hot"}}
 """What the servers of the tests call it; the other stores have none."""

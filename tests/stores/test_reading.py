@@ -15,6 +15,8 @@ from records import golden_record
 from stores import Store
 from tiers import put, put_broker_objects
 
+pytestmark = pytest.mark.sampled(3)
+
 READABLE = [topic for topic in TOPICS if topic != "chunk"]
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from relocated import World
 from stores import Store
 
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.relocate import throttled
+
+pytestmark = pytest.mark.sampled(3)
 
 
 def test_copies_go_there_and_come_back_in_another_format(store: Store, tmp_path: Path) -> None:

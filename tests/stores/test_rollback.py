@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
+import pytest
 from offered import NAMES, Part, begin_of, offer, offloader_of, plain_object
 from records import managed_ledger, segment
 from rollback_topics import keys
@@ -28,6 +29,8 @@ from offload_core.rollback import (
     release_recorded,
 )
 from offload_core.tier import Tier
+
+pytestmark = pytest.mark.sampled(3)
 
 SOON_S = 120
 OTHER = "acme/cold/persistent/others"

@@ -12,6 +12,8 @@ from stores import Store, new_store
 
 from offload_hooks.errors import OffloadError
 
+pytestmark = pytest.mark.sampled(3)
+
 SECRET = "hunter2secret"  # of characters that base64 and URLs leave alone
 
 

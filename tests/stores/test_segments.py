@@ -10,6 +10,8 @@ from stores import Store
 
 from offload_hooks.errors import ObjectNotFoundError, UploadError
 
+pytestmark = pytest.mark.sampled(3)
+
 SOON_S = 120
 MIB = 1 << 20
 LEAST_PART_BYTES = 5 * MIB

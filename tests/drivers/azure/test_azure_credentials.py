@@ -60,15 +60,21 @@ def tls(tmp_path_factory):
     return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
+@pytest.fixture(scope="module")
+def secure_server(azurite, tls, tmp_path_factory):
+    with SecureAzurite(*tls).start(tmp_path_factory.mktemp("secure")) as server:
+        yield server
+
+
 @pytest.fixture
-def secure(start_server, tls):
-    """Azurite with https, which checks tokens; and its container."""
-    server = start_server(SecureAzurite(*tls))
+def secure(secure_server, tls):
+    """Azurite with https, which checks tokens; and its container, which is empty."""
     with BlobServiceClient.from_connection_string(
-        server.connection_string, connection_verify=str(tls[0])
+        secure_server.connection_string, connection_verify=str(tls[0])
     ) as service:
         service.create_container("tier").close()
-    return server
+        yield secure_server
+        service.delete_container("tier")
 
 
 @pytest.fixture

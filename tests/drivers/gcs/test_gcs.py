@@ -118,7 +118,9 @@ def test_ranges_come_in_their_order_and_one_bad_range_is_an_error(driver):
 # --- composing ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("blocks", "requests"), [(1, 1), (32, 1), (33, 3), (1025, 36)])
+@pytest.mark.parametrize(
+    ("blocks", "requests"), [(1, 1), (32, 1), (33, 3), pytest.param(1025, 36, marks=pytest.mark.nightly)]
+)
 def test_many_blocks_are_composed_in_steps_of_32(fronted, front, rest, blocks, requests):
     upload = fronted.begin_data("k", "a/b", {"n": str(blocks)})
     parts = [f"{number},".encode() for number in range(blocks)]

@@ -8,6 +8,8 @@ import textwrap
 import pytest
 from gcs import PREFIX, Rest
 
+pytestmark = pytest.mark.sampled(2)
+
 
 def run(program, *arguments, **environment):
     """Run a program where warnings are errors; its output, once it ended well and without a complaint."""

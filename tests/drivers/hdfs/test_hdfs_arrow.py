@@ -12,6 +12,8 @@ import pytest
 from offload_drivers.hdfs import HdfsDriver
 from offload_hooks.errors import OptionError
 
+pytestmark = pytest.mark.sampled(3)
+
 BEGIN = """
     import json, os, sys
     from offload_drivers.hdfs import HdfsDriver

@@ -36,6 +36,7 @@ def crashes(minihdfs):
     return run
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("had_old", [True, False])
 @pytest.mark.parametrize("what", ["upload", "index"])
 def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metadata(crashes, what, had_old):
@@ -51,6 +52,7 @@ def test_a_crash_at_any_step_leaves_the_old_object_or_the_new_one_with_its_metad
     assert NEW in found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("had_old", [True, False])
 @pytest.mark.parametrize("what", ["commit", "commit pieces"])
 def test_a_commit_can_be_made_again_after_a_crash_at_any_step(crashes, what, had_old):

@@ -185,6 +185,7 @@ def test_connections_that_break_are_said_by_every_call(open_driver, minihdfs, sp
         all_fail(open_driver(url=proxy.url), StoreUnavailableError)
 
 
+@pytest.mark.nightly  # clusters that are killed: tests/stores/test_faults.py, too
 def test_an_upload_goes_on_after_the_cluster_was_killed_and_came_back(start_server):
     server = start_server(MiniHdfs())
     driver = HdfsDriver(url=f"{server.url}/tier", user=server.superuser, timeout_s=60)

@@ -30,5 +30,6 @@ class TestS3(OnVersitygw, DriverConformance):
     pass
 
 
+@pytest.mark.sampled(3)
 class TestS3WithObstore(OnVersitygw, ProcessCases, ReadingCases):
     client = "obstore"

@@ -11,6 +11,8 @@ import textwrap
 import pytest
 from s3 import PREFIX, Boto, new_bucket, options
 
+pytestmark = pytest.mark.sampled(2)
+
 HEAD = """
     import json, os, sys, threading
     from offload_drivers.s3 import S3Driver
