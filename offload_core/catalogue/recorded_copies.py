@@ -54,26 +54,23 @@ class RecordedCopy:
 
 def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") -> Iterator[RecordedCopy]:
     """The attempts that a topic's record names for a ledger, in its order; `folder` is what their keys begin with."""
-    context = record.context
-    if context is None:
-        return
     begin = 0
-    for segment in context.segments:
-        stop = None if segment.end_entry_id is None else segment.end_entry_id + 1
-        yield RecordedCopy(
-            topic=topic,
-            ledger_id=record.ledger_id,
-            key=ObjectKey(folder=folder, uuid=segment.uuid, ledger_id=None, is_index=False),
-            begin_entry_id=begin,
-            stop_entry_id=stop,
-            unfinished=_UNFINISHED.get(segment.status),
-            driver=segment.driver or context.driver,
-        )
-        begin = max(begin, stop or 0)
-    if context.uuid is not None and not context.segments:
-        driver = context.driver
+    for copy in record.copies:
+        driver = copy.driver
+        if copy.segment is not None:
+            yield RecordedCopy(
+                topic=topic,
+                ledger_id=record.ledger_id,
+                key=ObjectKey(folder=folder, uuid=copy.uuid, ledger_id=None, is_index=False),
+                begin_entry_id=begin,
+                stop_entry_id=copy.stop_entry_id,
+                unfinished=_UNFINISHED.get(copy.segment.status),
+                driver=driver,
+            )
+            begin = max(begin, copy.stop_entry_id or 0)
+            continue
         object_key = ObjectKey(
-            folder=folder, uuid=context.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
+            folder=folder, uuid=copy.uuid, ledger_id=record.ledger_id, is_index=False, is_mapfile=False
         )
         mapfile_key = replace(
             object_key, folder=f"{folder}{managed_ledger_of_topic(topic)}/", is_mapfile=True
@@ -84,7 +81,7 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
             key=mapfile_key if driver is not None and driver.name == MAPFILE_DRIVER else object_key,
             begin_entry_id=0,
             stop_entry_id=None,
-            unfinished=None if context.complete else "by its record this attempt did not finish",
+            unfinished=None if copy.complete else "by its record this attempt did not finish",
             driver=driver,
             mapfile_key=mapfile_key if driver is None else None,
         )

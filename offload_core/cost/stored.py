@@ -10,18 +10,17 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from itertools import islice
 
 from offload_core.catalogue import UNKNOWN_TOPIC, Records, StoredObject, record_catalogues
 from offload_core.catalogue.concurrency import in_batches, look_at
 from offload_core.catalogue.listing import Pair, describe_pair, stream_pairs
+from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.mapfile.checksums import CHECKSUM_BYTES, CHUNK_BYTES, HEAD_BYTES
 from offload_core.cost.prices import StorageClass
 from offload_core.executors import Executor
 from offload_core.tier import Tier
 
-_TOPICS_AT_ONCE = 256
 _DAY = timedelta(days=1)
 
 
@@ -182,8 +181,7 @@ def _recorded(
     executor: Executor | None,
 ) -> Iterator[tuple[str, StoredObject]]:
     with opened() as records:
-        topics = iter(records.topics())
-        parts = (records.read(some) for some in iter(lambda: list(islice(topics, _TOPICS_AT_ONCE)), []))
+        parts = map(records.read, in_parts(records.topics()))
         for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
             for topic in catalogue.topics:
                 copies: Mapping[str, StoredObject] = {

@@ -16,6 +16,7 @@ from uuid import UUID
 from offload_core.catalogue import RecordedCopy, Records, TopicName, concurrently, read_each
 from offload_core.catalogue.concurrency import AT_ONCE, batch_size, look_at
 from offload_core.catalogue.listing import stream_attempts
+from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, parse_key
 from offload_core.executors import Executor
@@ -38,7 +39,6 @@ from offload_core.verify.objects import Examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
-_TOPICS_AT_ONCE = 256
 _SAMPLES = 256
 """Objects that are asked for their cluster, each of another topic."""
 
@@ -103,8 +103,7 @@ class Finder:
     def read_records(self, records: Records, topics: Sequence[TopicName]) -> None:
         """Note what all records name. `StoreError`: they cannot be read."""
         self._topics = frozenset(topics)
-        for begin in range(0, len(topics), _TOPICS_AT_ONCE):
-            some = topics[begin : begin + _TOPICS_AT_ONCE]
+        for some in in_parts(topics):
             found = dict(read_each(records, some))
             self.unrecorded += [topic for topic in some if topic not in found]
             for topic, info in found.items():

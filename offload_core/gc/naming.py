@@ -21,7 +21,6 @@ from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
-    SegmentStatus,
     abandon_attempt,
     abandon_replacement,
     abandon_segment,
@@ -98,21 +97,14 @@ def naming_of(info: ManagedLedgerInfo | None, uuid: UUID) -> NamedAttempt | None
 
 
 def _of_ledger(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
-    context = ledger.context
-    if context is None:
-        return
     for each in _attempts(ledger):
         yield replace(each, naming=Naming.CONDEMNED) if ledger.is_condemned else each
 
 
 def _attempts(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
-    context, ledger_id = ledger.context, ledger.ledger_id
-    assert context is not None
-    for share in shares_of(ledger):
-        driver = share.driver or context.driver
-        yield _attempt(share.uuid, ledger_id, driver, complete=share.status is SegmentStatus.OFFLOADED)
-    if context.uuid is not None and not context.segments:
-        yield _attempt(context.uuid, ledger_id, context.driver, complete=context.complete)
+    ledger_id = ledger.ledger_id
+    for copy in ledger.copies:
+        yield _attempt(copy.uuid, ledger_id, copy.driver, complete=copy.complete)
     for other in others_of(ledger):
         if other.role is OtherRole.REPLACED:
             yield NamedAttempt(

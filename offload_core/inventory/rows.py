@@ -17,6 +17,7 @@ from itertools import groupby
 from typing import Generic, TypeVar
 
 from offload_core.catalogue import UNKNOWN_TOPIC, Ledger, Records, StoredObject, TopicName, record_catalogues
+from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.survey import FoundLedger
 from offload_core.catalogue.temporary_tables import TemporaryTables
 from offload_core.catalogue.topics import managed_ledger_of_topic
@@ -245,9 +246,6 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern.rstrip('/')}/*")
 
 
-_TOPICS_AT_ONCE = 64
-
-
 def recorded_ledgers(
     tier: Tier,
     records: Records,
@@ -265,8 +263,7 @@ def recorded_ledgers(
         StoreError, FormatError: of the records or the tier.
     """
     topics = sorted((each for each in records.topics() if wanted(each)), key=lambda each: each.full)
-    starts = range(0, len(topics), _TOPICS_AT_ONCE)
-    parts = (records.read(topics[start : start + _TOPICS_AT_ONCE]) for start in starts)
+    parts = map(records.read, in_parts(topics))
     for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
         for topic in catalogue.topics:
             name = None if topic.name is None else managed_ledger_of_topic(topic.name)

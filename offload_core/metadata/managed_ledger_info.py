@@ -27,6 +27,7 @@ from offload_core.metadata.offload_context import (
     BOOKKEEPER_DELETED_PROPERTY,
     DriverMetadata,
     EntryPosition,
+    NamedCopy,
     OffloadContext,
     OffloadSegment,
 )
@@ -245,6 +246,16 @@ class LedgerRecord:
         return context is None or not (
             context.bookkeeper_deleted or any(segment.bookkeeper_deleted for segment in context.segments)
         )
+
+    @property
+    def copies(self) -> tuple[NamedCopy, ...]:
+        """The copies that its record names to be read, complete or not, in the order of their entries."""
+        return () if self.context is None else self.context.copies()
+
+    @property
+    def copy_uuids(self) -> tuple[UUID, ...]:
+        """Their attempts."""
+        return tuple(copy.uuid for copy in self.copies)
 
     @property
     def is_condemned(self) -> bool:

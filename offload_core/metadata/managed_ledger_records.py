@@ -71,6 +71,13 @@ class ManagedLedgerRecords:
         found = read_record(self.store, name)
         return None if found is None else VersionedInfo(info=found[0], version=found[1])
 
+    def require(self, name: str) -> VersionedInfo:
+        """A record that must be there: `UnknownTopicError` if there is none."""
+        found = self.read(name)
+        if found is None:
+            raise no_record(name)
+        return found
+
     def write(self, name: str, info: ManagedLedgerInfo, expected: VersionedInfo | None) -> VersionedInfo:
         """Store a record in place of `expected`; None: there is none yet.
 
@@ -104,9 +111,7 @@ class ManagedLedgerRecords:
         """
 
         def turn() -> VersionedInfo:
-            known = self.read(name)
-            if known is None:
-                raise UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+            known = self.require(name)
             changed = as_written(change(known.info))
             return known if changed == known.info else self.write(name, changed, known)
 
@@ -120,6 +125,11 @@ class ManagedLedgerRecords:
             OutcomeUnknownError: see `write`.
         """
         delete_resolved(self.store, record_path(name), expected.version)
+
+
+def no_record(name: str) -> UnknownTopicError:
+    """The error of all who need a record that there is none of."""
+    return UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
 
 
 CLAIM_PROPERTY = "pulsar-offload.claim"

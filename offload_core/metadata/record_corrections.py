@@ -15,7 +15,7 @@ from uuid import UUID
 
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import DAMAGED_PROPERTY, DriverMetadata, OffloadContext
-from offload_core.metadata.segment_shares import ledger_of, shares_of
+from offload_core.metadata.segment_shares import ledger_of
 from offload_hooks.errors import AttemptError
 
 
@@ -79,13 +79,9 @@ def counts_of(ledger: LedgerRecord) -> LedgerCounts:
 
 def copies_read(ledger: LedgerRecord) -> tuple[UUID, ...]:
     """The attempts that a ledger is read from, in their order; none if one of them is not complete."""
-    context = ledger.context
-    if context is None or context.uuid is None or ledger.is_condemned:
+    if ledger.context is None or ledger.context.uuid is None or ledger.is_condemned:
         return ()
-    shares = shares_of(ledger)
-    if not shares:
-        return (context.uuid,) if context.complete else ()
-    return tuple(share.uuid for share in shares) if all(share.complete for share in shares) else ()
+    return ledger.copy_uuids if all(copy.complete for copy in ledger.copies) else ()
 
 
 def correct_counts(

@@ -23,7 +23,6 @@ from offload_core.metadata.offload_context import (
     STATUS_PROPERTY,
     DriverMetadata,
 )
-from offload_core.metadata.segment_shares import shares_of
 from offload_hooks.errors import AttemptError, MetadataError, placed
 from offload_hooks.json_text import JsonObject, read_json
 
@@ -143,7 +142,7 @@ def check_reads(info: ManagedLedgerInfo, ledger_ids: Sequence[int], uuids: Seque
 
 def read_copies(info: ManagedLedgerInfo) -> frozenset[UUID]:
     """The attempts that ledgers which are not condemned name as their copies, complete or not."""
-    return frozenset(uuid for ledger in info.ledgers if not ledger.is_condemned for uuid in _own(ledger))
+    return frozenset(uuid for ledger in info.ledgers if not ledger.is_condemned for uuid in ledger.copy_uuids)
 
 
 def with_replacement(ledger: LedgerRecord, copy: OtherCopy | None) -> LedgerRecord:
@@ -155,12 +154,6 @@ def with_replaced(ledger: LedgerRecord, copies: Iterable[OtherCopy]) -> LedgerRe
     """The ledger, which has a copy, with these as the ones that it replaced."""
     fields = [_fields(copy) for copy in copies]
     return _with_property(ledger, REPLACED_PROPERTY, _dumps(fields) if fields else None)
-
-
-def _own(ledger: LedgerRecord) -> list[UUID]:
-    uuid = None if ledger.context is None else ledger.context.uuid
-    shares = [share.uuid for share in shares_of(ledger)]
-    return shares if shares or uuid is None else [uuid]
 
 
 def _property(ledger: LedgerRecord, name: str) -> str | None:

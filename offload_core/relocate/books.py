@@ -27,11 +27,11 @@ from offload_core.metadata import (
     other_copies,
     switch_replacement,
 )
+from offload_core.metadata.managed_ledger_records import no_record
 from offload_core.metadata.relocations import MappingFile, Relocation, relocated
 from offload_core.metadata.replacement_record import check_reads
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S
 from offload_core.relocate.planning import Move
-from offload_hooks.errors import UnknownTopicError
 
 _MOVED = "a copy is moved"
 _VERIFIED = "a copy was moved, and is verified"
@@ -105,10 +105,7 @@ class RecordBook:
 
     def info(self, name: str) -> ManagedLedgerInfo:
         """See `Book`."""
-        known = self._records.read(name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
-        return known.info
+        return self._records.require(name).info
 
     def attempt(
         self, move: Move, copy: OtherCopy, audit: AuditLog
@@ -168,7 +165,7 @@ class MappingBook:
         """See `Book`."""
         found = self._read(name)
         if found is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
+            raise no_record(name)
         return relocated(found, self._file.mapped.of(name))
 
     @contextmanager

@@ -8,7 +8,6 @@ through the same filter, or none.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -283,7 +282,9 @@ class _Planning:
         *,
         segment: UUID | None = None,
     ) -> None:
-        replaces = [segment] if segment is not None else [uuid for each in ledgers for uuid in _copies(each)]
+        replaces = (
+            [segment] if segment is not None else [uuid for each in ledgers for uuid in each.copy_uuids]
+        )
         self._moves.append(
             Move(
                 topic=self._topic,
@@ -304,15 +305,6 @@ class _Planning:
 
     def _leave_why(self, ledger: LedgerRecord, why: str) -> None:
         self._left.append(Left(topic=self._topic, ledger_ids=(ledger.ledger_id,), why=why))
-
-
-def _copies(ledger: LedgerRecord) -> Iterator[UUID]:
-    context = ledger.context
-    assert context is not None
-    if context.segments:
-        yield from (share.uuid for share in context.segments)
-    elif context.uuid is not None:
-        yield context.uuid
 
 
 def _filters(ledger: LedgerRecord) -> set[tuple[str, str]]:

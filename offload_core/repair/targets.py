@@ -5,13 +5,12 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import islice
 from uuid import UUID
 
-from offload_core.catalogue import Records, TopicName, parse_topic
+from offload_core.catalogue import Records, TopicName, parse_topic, read_each
 from offload_core.catalogue.listing import find_pair, stream_pairs
 from offload_core.catalogue.topics import is_wanted, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.ledger_info import LedgerInfo
@@ -23,8 +22,6 @@ from offload_core.repair.quarantine import is_put_aside
 from offload_core.tier import Tier
 from offload_core.verify.objects import examine
 from offload_hooks.errors import FormatError, MetadataError, OptionError
-
-_TOPICS_AT_ONCE = 256
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,56 +60,40 @@ def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
         StoreError: the records cannot be read.
     """
     found: dict[UUID, Known] = {}
-    topics = iter(records.topics())
-    while some := list(islice(topics, _TOPICS_AT_ONCE)):
-        for topic, info in read_some(records, some):
-            for ledger in info.ledgers:
-                _take(found, uuids, topic, ledger)
+    for topic, info in readable(records, records.topics()):
+        for ledger in info.ledgers:
+            _take(found, uuids, topic, ledger)
     return found
 
 
-def read_some(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+def readable(records: Records, topics: Iterable[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
     """The records of these topics that can be read. `StoreError`."""
-    try:
-        yield from records.read(topics).items()
-    except FormatError:
-        if len(topics) > 1:
-            for topic in topics:
-                yield from read_some(records, [topic])
+    for topic, info in read_each(records, topics):
+        if not isinstance(info, FormatError):
+            yield topic, info
 
 
 def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord) -> None:
-    context, info = ledger.context, ledger.info
-    if context is None:
-        return
-    for copy in _replaced(ledger):
-        if copy.uuid in uuids:
-            known = found.setdefault(
-                copy.uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic))
-            )
-            known.was_replaced = True
-    shares = [
-        (
-            share.uuid,
-            share.complete,
-            first,
-            None if share.end_entry_id is None else share.end_entry_id + 1,
-            share.driver,
-        )
-        for share, first in zip(context.segments, context.first_entry_ids(), strict=True)
-    ]
-    if not shares and context.uuid is not None:
-        stop = info.entries if info.is_closed else None
-        shares = [(context.uuid, context.complete, 0, stop, context.driver)]
-    for uuid, is_complete, first, stop, driver in shares:
-        if uuid not in uuids:
+    info = ledger.info
+
+    def known_as(uuid: UUID) -> Known:
+        return found.setdefault(uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic)))
+
+    for replaced in _replaced(ledger):
+        if replaced.uuid in uuids:
+            known_as(replaced.uuid).was_replaced = True
+    for copy in ledger.copies:
+        if copy.uuid not in uuids:
             continue
-        known = found.setdefault(uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic)))
-        known.is_complete |= is_complete
-        known.expected[info.ledger_id] = Expected(first=first, stop=stop)
+        stop = copy.stop_entry_id
+        if copy.segment is None and info.is_closed:
+            stop = info.entries
+        known = known_as(copy.uuid)
+        known.is_complete |= copy.complete
+        known.expected[info.ledger_id] = Expected(first=copy.begin_entry_id, stop=stop)
         known.infos[info.ledger_id] = info
-        known.driver = driver or context.driver
-        known.is_marked &= known.driver is not None and known.driver.get(DAMAGED_PROPERTY) == str(uuid)
+        known.driver = copy.driver
+        known.is_marked &= copy.driver is not None and copy.driver.get(DAMAGED_PROPERTY) == str(copy.uuid)
         if ledger.has_hot_copy:
             known.hot.append(info.ledger_id)
 
@@ -211,13 +192,13 @@ def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
 
 def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
     """Take out what records have."""
-    names = iter(records.topics())
-    while some := list(islice(names, _TOPICS_AT_ONCE)):
-        topics[:] = [each for each in topics if not any(is_wanted(topic, [each]) for topic in some)]
-        if ledger_ids:
-            for _, info in read_some(records, some):
-                ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
-        if not topics and not ledger_ids:
+    names = records.topics()
+    topics[:] = [each for each in topics if not any(is_wanted(topic, [each]) for topic in names)]
+    if not ledger_ids:
+        return
+    for _, info in readable(records, names):
+        ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
+        if not ledger_ids:
             return
 
 

@@ -36,8 +36,6 @@ STALE_AFTER = timedelta(days=1)
 INDEX_BYTES_AT_ONCE = 4 << 20
 """Indexes are decoded together up to so many bytes, one at least; what they are decoded to is many times larger."""
 
-_TOPICS_AT_ONCE = 256
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnderWay:
@@ -232,19 +230,17 @@ class Verification:
         folder = f"{self._prefix.removesuffix('/')}/" if self._prefix else ""
         check = RecordCheck(tier=self._tier, survey=survey, folder=folder, now_ms=self._now_ms)
         with opened() as records:
-            topics = iter(records.topics())
-            while some := list(islice(topics, _TOPICS_AT_ONCE)):
-                for topic, info in read_each(records, some):
-                    if isinstance(info, FormatError):
-                        yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
-                        continue
-                    self._known.add(topic)
-                    self.summary.topics += 1
-                    self.summary.ledgers += len(info.ledgers)
-                    try:
-                        yield from check.check(topic, info)
-                    except FormatError as error:
-                        yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
+            for topic, info in read_each(records, records.topics()):
+                if isinstance(info, FormatError):
+                    yield of_error(Code.RECORD_UNREADABLE, info, topic=str(topic))
+                    continue
+                self._known.add(topic)
+                self.summary.topics += 1
+                self.summary.ledgers += len(info.ledgers)
+                try:
+                    yield from check.check(topic, info)
+                except FormatError as error:
+                    yield of_error(Code.RECORD_UNREADABLE, error, topic=str(topic))
 
     # --- what no record names ------------------------------------------------------------------
 
