@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager, suppress
 import managed_ledgers
 import pytest
 from ledger_files import all_entries
-from managed_ledgers import NAME, environment_of
+from managed_ledgers import NAME, environment_in
 
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.managed_ledger.owned_record import claim_record
@@ -261,7 +261,7 @@ def another_owner(folder):
 
 
 def test_a_topic_is_taken_from_another_process_and_back(tmp_path):
-    environment = environment_of(tmp_path)
+    environment = environment_in(tmp_path)
     with another_owner(tmp_path) as first:
         assert first.add("one").endswith(":0")
         with another_owner(tmp_path) as second:
@@ -284,7 +284,7 @@ def test_what_a_killed_process_added_is_there(tmp_path):
         positions = [owner.add(str(i)) for i in range(5)]
         owner.process.kill()
         owner.process.wait()
-    environment = environment_of(tmp_path)
+    environment = environment_in(tmp_path)
     topic = open_managed_ledger(environment, NAME)
     assert str(topic.last_position) == positions[-1]
     topic.close()
