@@ -20,8 +20,8 @@ from offload_core.doctor.probe import NAME
 from offload_core.executors import Executor
 from offload_core.gc.finding import Finder
 from offload_core.gc.garbage import Garbage, Outcome, Scope, Summary
+from offload_core.gc.garbage_survey import GarbageSurvey
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
-from offload_core.gc.survey import Survey
 from offload_core.metadata.managed_ledger_records import release_claim
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError
@@ -87,7 +87,7 @@ class Collection:
 
     def _run(self, audit: AuditLog | None, limit: int | None, at_once: int) -> Iterator[Outcome]:
         summary = self.summary
-        with Survey() as survey:
+        with GarbageSurvey() as survey:
             finder = Finder(
                 self._tier,
                 survey,

@@ -21,6 +21,7 @@ from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_mana
 from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, parse_key
 from offload_core.executors import Executor
 from offload_core.gc.garbage import Garbage, Kind, Scope, Summary, objects_of
+from offload_core.gc.garbage_survey import GarbageSurvey, ListedPair, Named
 from offload_core.gc.judging import ELSEWHERE, Kept, Owners, copies_asked_of, judge_named, judge_unnamed
 from offload_core.gc.naming import (
     Asked,
@@ -31,7 +32,6 @@ from offload_core.gc.naming import (
     is_under_way,
     namings,
 )
-from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
@@ -54,7 +54,7 @@ class Finder:
     def __init__(
         self,
         tier: Tier,
-        survey: Survey,
+        survey: GarbageSurvey,
         scope: Scope,
         summary: Summary,
         listener: Callable[[Summary], None],
@@ -120,7 +120,7 @@ class Finder:
     def _clusters(self) -> frozenset[str]:
         """The clusters that objects name which records need, and which say that they are of that topic."""
 
-        def look(needed: tuple[Surveyed, Named]) -> str | None:
+        def look(needed: tuple[ListedPair, Named]) -> str | None:
             found, named = needed
             data = found.pair.data
             assert data is not None
@@ -182,7 +182,7 @@ class Finder:
                 self._add(due, found, topic, (named.ledger_id,) if is_asked else ())
             yield due
 
-    def _add(self, due: _ToJudge, found: Surveyed, topic: TopicName, ledger_ids: Sequence[int]) -> None:
+    def _add(self, due: _ToJudge, found: ListedPair, topic: TopicName, ledger_ids: Sequence[int]) -> None:
         """Take objects; the copies of these ledgers are going to be asked for."""
         due.objects.append((found, topic))
         asked = copies_asked_of(self._tier, topic, due.infos[topic], ledger_ids, self.owners.folder)
@@ -224,7 +224,7 @@ class Finder:
     def _unnamed_to_judge(self, records: Records) -> Iterator[_ToJudge]:
         """What no record names, and is ours; some at a time, with its topics' records now."""
         for some in self._survey.described(batch_size(self._executor)):
-            ours: list[tuple[Surveyed, TopicName]] = []
+            ours: list[tuple[ListedPair, TopicName]] = []
             for found in some:
                 if not found.topic:
                     self._summary.nameless += 1
@@ -244,7 +244,7 @@ class Finder:
             yield due
 
     def _judged(self, records: Records, due: _ToJudge, copies: NamedCopies) -> Iterator[Garbage]:
-        def judge(each: tuple[Surveyed, TopicName]) -> Garbage | Kept | OffloadError:
+        def judge(each: tuple[ListedPair, TopicName]) -> Garbage | Kept | OffloadError:
             found, topic = each
             try:
                 return judge_unnamed(found, topic, due.infos[topic], self.owners.folder, copies.holds)
@@ -302,7 +302,7 @@ class Finder:
         infos = {topic: found.get(topic) for topic in asked}
         return {topic: info for topic, info in infos.items() if not isinstance(info, FormatError)}
 
-    def _counted(self, judged: Garbage | Kept, found: Surveyed) -> Iterator[Garbage]:
+    def _counted(self, judged: Garbage | Kept, found: ListedPair) -> Iterator[Garbage]:
         if isinstance(judged, Garbage):
             yield judged
         elif judged.is_unknown:
@@ -317,7 +317,7 @@ class _ToJudge:
     """Objects with their topics, whose records are these; and the recorded copies that they are held against."""
 
     infos: Mapping[TopicName, ManagedLedgerInfo | None]
-    objects: list[tuple[Surveyed, TopicName]] = field(default_factory=list)
+    objects: list[tuple[ListedPair, TopicName]] = field(default_factory=list)
     copies: dict[Asked, tuple[RecordedCopy, LedgerRecord]] = field(default_factory=dict)
 
 
@@ -328,7 +328,7 @@ class _Look:
     tier: Tier
     takes_stand_ins: bool
 
-    def __call__(self, found: Surveyed) -> Surveyed | OffloadError | None:
+    def __call__(self, found: ListedPair) -> ListedPair | OffloadError | None:
         examined = Examine(tier=self.tier)(found.pair)
         if examined is None or isinstance(examined, StoreError):
             return examined

@@ -16,8 +16,8 @@ from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
 from offload_core.gc.garbage import Garbage, Kind, objects_of
+from offload_core.gc.garbage_survey import ListedPair
 from offload_core.gc.naming import Naming, naming_of, namings
-from offload_core.gc.survey import Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.tier import Tier
 
@@ -66,7 +66,7 @@ class Owners:
             return key.folder != self.folder
         return managed_ledger_of_topic(topic_of_managed_ledger(name)) != name
 
-    def why_not_ours(self, found: Surveyed) -> str | None:
+    def why_not_ours(self, found: ListedPair) -> str | None:
         """Why objects may be another's, in words; None if they are the records' cluster's."""
         if self.is_elsewhere(found.pair.key):
             return ELSEWHERE
@@ -82,7 +82,7 @@ Holds = Callable[[RecordedCopy, LedgerRecord], bool]
 
 
 def judge_unnamed(
-    found: Surveyed, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
+    found: ListedPair, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
 ) -> Garbage | Kept:
     """Objects whose topic and cluster are known, by the topic's record; None if it has none."""
     if info is None:
@@ -115,7 +115,7 @@ def judge_unnamed(
 
 def judge_named(
     tier: Tier,
-    found: Surveyed,
+    found: ListedPair,
     topic: TopicName,
     info: ManagedLedgerInfo | None,
     *,
@@ -145,17 +145,17 @@ def judge_named(
     return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
 
 
-def _may_stand_in(found: Surveyed, info: ManagedLedgerInfo) -> bool:
+def _may_stand_in(found: ListedPair, info: ManagedLedgerInfo) -> bool:
     """Whether a ledger is there that it may be needed for."""
     ledgers = [info.ledger(ledger_id) for ledger_id in found.ledger_ids]
     return not ledgers or any(ledger is not None and not ledger.is_condemned for ledger in ledgers)
 
 
-def _names(ledger: LedgerRecord, found: Surveyed) -> bool:
+def _names(ledger: LedgerRecord, found: ListedPair) -> bool:
     return any(each.uuid == found.pair.key.uuid for each in namings(ManagedLedgerInfo(ledgers=(ledger,))))
 
 
-def _half(found: Surveyed) -> Kind | None:
+def _half(found: ListedPair) -> Kind | None:
     if found.pair.is_lone:
         return Kind.CHECKSUMS
     if found.pair.index is None:
@@ -200,7 +200,7 @@ def _lies_elsewhere(tier: Tier, copy: RecordedCopy) -> bool:
 
 
 def _garbage(
-    kind: Kind, found: Surveyed, topic: TopicName, ledger_ids: tuple[int, ...] | None = None
+    kind: Kind, found: ListedPair, topic: TopicName, ledger_ids: tuple[int, ...] | None = None
 ) -> Garbage:
     return Garbage(
         kind=kind,

@@ -27,9 +27,9 @@ from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectKey, parse_key
 from offload_core.gc.garbage import Garbage, Kind, Outcome, Scope
+from offload_core.gc.garbage_survey import ListedPair
 from offload_core.gc.judging import Kept, judge_named, judge_unnamed
 from offload_core.gc.naming import NamedCopies, Naming, forget, give_up, naming_of
-from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.managed_ledger_records import claimed, is_claim
 from offload_core.offload.attempt_objects import delete_attempt, delete_unless
@@ -242,7 +242,7 @@ class Removal:
         topic, pair = garbage.topic, garbage.pair
         assert topic is not None
         assert pair is not None
-        found = Surveyed(
+        found = ListedPair(
             number=0, pair=pair, is_sound=True, ledger_ids=garbage.ledger_ids, stands_in=garbage.stands_in
         )
         if garbage.kind in _NAMED:

@@ -18,8 +18,7 @@ from typing import Generic, TypeVar
 
 from offload_core.catalogue import UNKNOWN_TOPIC, Ledger, Records, StoredObject, TopicName, record_catalogues
 from offload_core.catalogue.record_source import in_parts
-from offload_core.catalogue.survey import FoundLedger
-from offload_core.catalogue.temporary_tables import TemporaryTables
+from offload_core.catalogue.survey import FoundLedger, TemporaryTables
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.executors import Executor
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord

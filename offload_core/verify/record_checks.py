@@ -32,7 +32,7 @@ from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Doubtful, Finding
 from offload_core.verify.objects import LedgerExtent
-from offload_core.verify.survey import Survey, Surveyed
+from offload_core.verify.verification_survey import StoredPair, VerificationSurvey
 
 RECENT_MS = 600_000
 """A broker's attempt has no lease; if its objects are younger, it may be about to be recorded as complete."""
@@ -48,7 +48,7 @@ class RecordCheck:
     """
 
     tier: Tier
-    survey: Survey
+    survey: VerificationSurvey
     folder: str
     now_ms: Callable[[], int]
 
@@ -87,7 +87,9 @@ class RecordCheck:
                 yield from self._check_complete(say, copy, named)
         yield from _check_coverage(say)
 
-    def _check_unfinished(self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]) -> Iterator[Finding]:
+    def _check_unfinished(
+        self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
+    ) -> Iterator[Finding]:
         """An attempt that is not to be read: whether something was left of it."""
         lease = lease_of(copy.driver)
         if lease is not None and lease.until_ms > self.now_ms():
@@ -104,7 +106,7 @@ class RecordCheck:
                 yield say.finding(code, key=each.key.data_key)
 
     def _check_complete(
-        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
+        self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
     ) -> Iterator[Finding | Doubtful]:
         keys = {copy.key, copy.mapfile_key}
         right = [each for each in named if each.key in keys or _same_but_folder(each, copy)]
@@ -118,7 +120,7 @@ class RecordCheck:
             yield from _told(say, stored, mismatch)
 
     def _without_object(
-        self, say: _Saying, copy: RecordedCopy, named: list[Surveyed]
+        self, say: _Saying, copy: RecordedCopy, named: list[StoredPair]
     ) -> Iterator[Finding | Doubtful]:
         """Nothing has the key that a complete copy must have."""
         for other in named:
@@ -178,12 +180,12 @@ class _Saying:
         )
 
 
-def _same_but_folder(stored: Surveyed, copy: RecordedCopy) -> bool:
+def _same_but_folder(stored: StoredPair, copy: RecordedCopy) -> bool:
     key = stored.key
     return (key.ledger_id, key.is_mapfile) == (copy.key.ledger_id, copy.key.is_mapfile) and not key.is_mapfile
 
 
-def _told(say: _Saying, stored: Surveyed, mismatch: Mismatch) -> Iterator[Finding | Doubtful]:
+def _told(say: _Saying, stored: StoredPair, mismatch: Mismatch) -> Iterator[Finding | Doubtful]:
     """What a mismatch of a complete copy is in a report."""
     kind, key = mismatch.kind, stored.key.data_key
     if kind is Kind.NO_DATA:
@@ -226,7 +228,7 @@ _CODES = {
 """Of kinds that have none, what is wrong is told of the objects themselves."""
 
 
-def _code_of_first(stored: Surveyed, mismatch: Mismatch) -> Code:
+def _code_of_first(stored: StoredPair, mismatch: Mismatch) -> Code:
     """Of a copy that begins with another entry than its record says: it lacks entries, or has more."""
     if stored.key.ledger_id is not None:
         return Code.RECORD_ENTRIES
@@ -252,7 +254,7 @@ def _check_coverage(say: _Saying) -> Iterator[Finding]:
         )
 
 
-Copy = tuple[Surveyed, LedgerExtent]
+Copy = tuple[StoredPair, LedgerExtent]
 """A ledger's entries in one object."""
 
 HasBroken = Callable[[str | None, str | None], bool]

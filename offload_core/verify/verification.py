@@ -27,7 +27,7 @@ from offload_core.verify.objects import Examine, Examined
 from offload_core.verify.record_checks import RECENT_MS, RecordCheck, check_copies
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
-from offload_core.verify.survey import Survey, Surveyed
+from offload_core.verify.verification_survey import StoredPair, VerificationSurvey
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
 
 STALE_AFTER = timedelta(days=1)
@@ -112,7 +112,7 @@ class Verification:
             yield finding
 
     def _all(self) -> Iterator[Finding]:
-        with Survey() as survey:
+        with VerificationSurvey() as survey:
             yield from self._objects(survey)
             if self._records is not None:
                 yield from self._settled(self._recorded(survey, self._records))
@@ -121,7 +121,7 @@ class Verification:
 
     # --- objects -------------------------------------------------------------------------------
 
-    def _objects(self, survey: Survey) -> Iterator[Finding]:
+    def _objects(self, survey: VerificationSurvey) -> Iterator[Finding]:
         if self._deep:
             executor = ThreadExecutor() if self._executor is None else self._executor
             for result in executor.run(DeepCheck(tier=self._tier), self._tasks(survey)):
@@ -137,7 +137,7 @@ class Verification:
         while self._found:
             yield self._found.popleft()
 
-    def _surveyed(self, survey: Survey) -> Iterator[tuple[int, Examined]]:
+    def _surveyed(self, survey: VerificationSurvey) -> Iterator[tuple[int, Examined]]:
         """The objects of the tier, each in the survey, with its number there, and its findings in `_found`."""
         executor = None if self._deep else self._executor  # which has the bytes to read, then
         look = Examine(tier=self._tier, keeps_indexes=self._deep)
@@ -154,20 +154,20 @@ class Verification:
                     self._listener(self.summary)
                     yield number, examined
 
-    def _listed(self, survey: Survey, executor: Executor | None) -> Iterator[list[Pair]]:
+    def _listed(self, survey: VerificationSurvey, executor: Executor | None) -> Iterator[list[Pair]]:
         """The pairs of the tier, some at a time; checksums beside nothing are noted."""
         attempts = stream_attempts(self._tier, self._prefix)
         for listed in _in_batches(attempts, batch_size(executor), self._deep):
             survey.add_lone_checksums([pair for pair in listed if pair.is_lone])
             yield [pair for pair in listed if not pair.is_lone]
 
-    def _tasks(self, survey: Survey) -> Iterator[DeepTask]:
+    def _tasks(self, survey: VerificationSurvey) -> Iterator[DeepTask]:
         """Those of the objects that can be verified deeply, and were not before."""
         for number, examined in self._surveyed(survey):
             if examined.index is not None:
                 yield from self._task(survey, number, examined)
 
-    def _task(self, survey: Survey, number: int, examined: Examined) -> Iterator[DeepTask]:
+    def _task(self, survey: VerificationSurvey, number: int, examined: Examined) -> Iterator[DeepTask]:
         pair, index = examined.pair, examined.index
         seals = self._sealing is not None and is_sealable(examined)
         if self._state is not None and not seals:
@@ -187,7 +187,7 @@ class Verification:
         )
         yield DeepTask.of(number, examined, by_checksums=compares, makes_checksums=seals)
 
-    def _take(self, survey: Survey, result: DeepResult) -> None:
+    def _take(self, survey: VerificationSurvey, result: DeepResult) -> None:
         under_way = self._under_way.pop(result.number)
         pair = under_way.examined.pair
         self._found.extend(result.findings)
@@ -225,7 +225,7 @@ class Verification:
     # --- records -------------------------------------------------------------------------------
 
     def _recorded(
-        self, survey: Survey, opened: Callable[[], AbstractContextManager[Records]]
+        self, survey: VerificationSurvey, opened: Callable[[], AbstractContextManager[Records]]
     ) -> Iterator[Finding | Doubtful]:
         folder = f"{self._prefix.removesuffix('/')}/" if self._prefix else ""
         check = RecordCheck(tier=self._tier, survey=survey, folder=folder, now_ms=self._now_ms)
@@ -244,10 +244,10 @@ class Verification:
 
     # --- what no record names ------------------------------------------------------------------
 
-    def _unrecorded(self, survey: Survey) -> Iterator[Finding | Doubtful]:
+    def _unrecorded(self, survey: VerificationSurvey) -> Iterator[Finding | Doubtful]:
         clusters = survey.clusters_of_recorded()
 
-        def is_orphan(stored: Surveyed) -> bool:
+        def is_orphan(stored: StoredPair) -> bool:
             if stored.managed_ledger is None or not self._known:
                 return False
             ours = stored.cluster is None or stored.cluster in clusters
@@ -338,13 +338,13 @@ def _in_batches(pairs: Iterator[Pair], most: int, deep: bool) -> Iterator[list[P
         yield some
 
 
-def _set_stops(survey: Survey, number: int, counts: Sequence[LedgerCount]) -> None:
+def _set_stops(survey: VerificationSurvey, number: int, counts: Sequence[LedgerCount]) -> None:
     for count in counts:
         if count.stop_entry_id is not None:
             survey.set_stop(number, count.ledger_id, count.stop_entry_id)
 
 
-def _about(code: Code, stored: Surveyed) -> Finding:
+def _about(code: Code, stored: StoredPair) -> Finding:
     topic = None if stored.managed_ledger is None else str(topic_of_managed_ledger(stored.managed_ledger))
     return Finding(
         code=code, what=code.meaning, topic=topic, key=stored.key.data_key, ledger_id=stored.key.ledger_id
