@@ -89,7 +89,7 @@ class StoreRecords:
             }
 
     def _is_claim(self, name: str) -> bool:
-        """Whether a topic has no record of this name, but a placeholder."""
+        """Return whether a topic has no record of this name, but a placeholder."""
         try:
             record = read_record(self._store, name)
         except FormatError:

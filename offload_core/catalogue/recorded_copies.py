@@ -88,7 +88,7 @@ def recorded_copies(topic: TopicName, record: LedgerRecord, folder: str = "") ->
 
 
 def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
-    """Where the data object is of a copy that a topic's record names beside those that are read."""
+    """Return where the data object is of a copy that a topic's record names beside those that are read."""
     is_mapfile = copy.form is CopyForm.LEDGER and copy.driver.name == MAPFILE_DRIVER
     return ObjectKey(
         folder=f"{managed_ledger_of_topic(topic)}/" if is_mapfile else "",
@@ -100,7 +100,7 @@ def other_copy_key(topic: TopicName, copy: OtherCopy) -> ObjectKey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryRange:
+class RecordedRange:
     """Entries of one ledger that follow one another and lie in the same places.
 
     Attributes:
@@ -121,11 +121,11 @@ class EntryRange:
 
     @property
     def entries(self) -> int | None:
-        """How many there are; None where it is not known yet."""
+        """Return how many there are; None where it is not known yet."""
         return None if self.end_entry_id is None else self.end_entry_id + 1 - self.first_entry_id
 
 
-def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[EntryRange]:
+def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[RecordedRange]:
     """All entries of a topic, in their order; without ledgers that are empty or being deleted."""
     return [
         part
@@ -135,7 +135,7 @@ def layout_of(topic: TopicName, info: ManagedLedgerInfo) -> list[EntryRange]:
     ]
 
 
-def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryRange]:
+def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[RecordedRange]:
     stop = ledger.info.entries if ledger.info.is_closed else None
     is_hot = ledger.has_hot_copy
     first = 0
@@ -155,8 +155,8 @@ def _ranges(ledger: LedgerRecord, copies: list[RecordedCopy]) -> Iterator[EntryR
 
 def _range(
     ledger: LedgerRecord, first: int, stop: int | None, copy: RecordedCopy | None, *, is_hot: bool
-) -> EntryRange:
-    return EntryRange(
+) -> RecordedRange:
+    return RecordedRange(
         ledger_id=ledger.ledger_id,
         first_entry_id=first,
         end_entry_id=None if stop is None else stop - 1,

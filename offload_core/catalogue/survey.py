@@ -254,7 +254,7 @@ class _Describe:
     keeps_blocks: bool
 
     def __call__(self, pair: Pair) -> tuple[SurveyRow, tuple[int, ...]] | None:
-        """What is known of a pair; None if it vanished, or is not wanted."""
+        """Return what is known of a pair; None if it vanished, or is not wanted."""
         stored = describe_pair(self.tier, pair, read_indexes=False)
         if stored is None:
             return None

@@ -1,4 +1,4 @@
-"""What is stored, by topic and month: counted from a listing or from records, and each object's index.
+"""Stored objects by topic and month: counted from a listing or from records, and each object's index.
 
 Memory grows with topics and months, not with objects: they are looked at some at a time, and added up.
 """
@@ -26,7 +26,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(slots=True, kw_only=True)
 class Stored:
-    """What was stored of a topic in a month, or of several together.
+    """Objects of a topic that were stored in a month, or of several together.
 
     Attributes:
         copies: data objects with their indexes; `mapfiles` those of them that were not written as uploads of parts.
@@ -126,14 +126,14 @@ def by_class(found: StoredBy) -> dict[str, dict[str, Stored]]:
 
 @dataclass(frozen=True, slots=True)
 class _Measure:
-    """What counts of an object, and where; picklable."""
+    """Measure of an object, and where it counts; picklable."""
 
     classes: tuple[StorageClass, ...]
     topics: tuple[str, ...]
     now: datetime
 
     def __call__(self, topic: str, stored: StoredObject) -> tuple[_Place, Stored | None]:
-        """Where it counts, and what; None if its topic is not asked for."""
+        """Return where it counts, and what; None if its topic is not asked for."""
         month = "" if stored.modified_at is None else f"{stored.modified_at.astimezone(UTC):%Y-%m}"
         place = (topic, month, stored.storage_class or "")
         if self.topics and not any(

@@ -20,9 +20,16 @@ from offload_core.catalogue.record_source import in_parts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, parse_key
 from offload_core.executors import Executor
-from offload_core.gc.garbage import Garbage, Kind, Scope, Summary, objects_of
+from offload_core.gc.garbage import CollectionSummary, Garbage, GarbageKind, Scope, objects_of
+from offload_core.gc.garbage_judging import (
+    ELSEWHERE,
+    Kept,
+    Owners,
+    copies_asked_of,
+    judge_named,
+    judge_unnamed,
+)
 from offload_core.gc.garbage_survey import GarbageSurvey, ListedPair, Named
-from offload_core.gc.judging import ELSEWHERE, Kept, Owners, copies_asked_of, judge_named, judge_unnamed
 from offload_core.gc.naming import (
     Asked,
     InspectCopy,
@@ -35,7 +42,7 @@ from offload_core.gc.naming import (
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path
 from offload_core.tier import Tier
-from offload_core.verify.objects import Examine
+from offload_core.verify.pair_checks import Examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, OptionError, StoreError
 from offload_hooks.values import StaleUpload
 
@@ -56,8 +63,8 @@ class Finder:
         tier: Tier,
         survey: GarbageSurvey,
         scope: Scope,
-        summary: Summary,
-        listener: Callable[[Summary], None],
+        summary: CollectionSummary,
+        listener: Callable[[CollectionSummary], None],
         *,
         elsewhere: Sequence[Tier] = (),
         executor: Executor | None = None,
@@ -162,7 +169,7 @@ class Finder:
                 yield from self._counted(judged, found)
 
     def _named_to_judge(self, records: Records) -> Iterator[_ToJudge]:
-        """What records name and do not need, that is here and nobody is at; some at a time, with its records now."""
+        """Yield what records name and do not need, that is here and under no lease, with its records now."""
         for some in self._survey.not_needed(self._before, batch_size(self._executor)):
             topics = {named.topic: topic_of_managed_ledger(named.topic) for _, named in some}
             wanted = {name: topic for name, topic in topics.items() if self._scope.is_wanted(topic)}
@@ -222,7 +229,7 @@ class Finder:
             yield from self._judged(records, due, copies)
 
     def _unnamed_to_judge(self, records: Records) -> Iterator[_ToJudge]:
-        """What no record names, and is ours; some at a time, with its topics' records now."""
+        """Yield what no record names, and is ours; some at a time, with its topics' records now."""
         for some in self._survey.described(batch_size(self._executor)):
             ours: list[tuple[ListedPair, TopicName]] = []
             for found in some:
@@ -256,7 +263,7 @@ class Finder:
                 self._summary.fail(judged)
             elif (
                 isinstance(judged, Garbage)
-                and judged.kind is Kind.DELETED_TOPIC
+                and judged.kind is GarbageKind.DELETED_TOPIC
                 and records.why_incomplete is not None
             ):
                 self._summary.unknown["its topic has no record here, which may be elsewhere"] += 1
@@ -273,20 +280,20 @@ class Finder:
             elif not self._scope.is_wanted(None):
                 continue
             elif not stale.upload.key or not (self._scope.is_shared or key is None):
-                yield _upload(Kind.UPLOAD, stale, None, ())
+                yield _upload(GarbageKind.UPLOAD, stale, None, ())
             else:
                 self._summary.unknown["an upload of an attempt that no record names"] += 1
 
     def _upload_of_attempt(
         self, records: Records, stale: StaleUpload, topic: TopicName, named: Named, uuid: UUID
     ) -> Iterator[Garbage]:
-        kind = Kind.UPLOAD
+        kind = GarbageKind.UPLOAD
         if named.naming is Naming.UNFINISHED:
             info = self._read(records, [topic]).get(topic)
             if info is not None and is_under_way(info, uuid, self._scope.now_ms()):
                 self._summary.live += 1
                 return
-            kind = Kind.UNFINISHED
+            kind = GarbageKind.UNFINISHED
         yield _upload(kind, stale, topic, (named.ledger_id,))
 
     def _read(
@@ -345,7 +352,9 @@ class _Look:
         )
 
 
-def _upload(kind: Kind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]) -> Garbage:
+def _upload(
+    kind: GarbageKind, stale: StaleUpload, topic: TopicName | None, ledger_ids: tuple[int, ...]
+) -> Garbage:
     return Garbage(
         kind=kind,
         why=kind.meaning,

@@ -46,13 +46,13 @@ class ListedPair:
 
     @property
     def youngest(self) -> datetime:
-        """When the younger of the two was written."""
+        """Return when the younger of the two was written."""
         return max(each.modified_at for each in objects_of(self.pair))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """How records name an attempt."""
+    """The naming of an attempt by records."""
 
     naming: Naming
     topic: str
@@ -98,7 +98,7 @@ class GarbageSurvey(Survey[ListedPair]):
     # --- asking --------------------------------------------------------------------------------
 
     def count_younger(self, than: datetime) -> int:
-        """How many that no record needs are younger."""
+        """Return how many that no record needs are younger."""
         return self._count(
             "SELECT count(*) FROM objects LEFT JOIN named USING (uuid) "  # noqa: S608
             f"WHERE at > ? AND coalesce(naming, 0) != {_NEEDED}",
@@ -106,7 +106,7 @@ class GarbageSurvey(Survey[ListedPair]):
         )
 
     def latest(self) -> datetime | None:
-        """When the youngest object was written."""
+        """Return when the youngest object was written."""
         (found,) = self._file.execute("SELECT max(at) FROM objects").fetchone()
         return None if found is None else _time(found)
 

@@ -44,7 +44,7 @@ from offload_hooks.errors import AttemptError, LiveAttemptError, StoreError
 
 
 class Naming(enum.IntEnum):
-    """How a record names an attempt; of several ledgers the highest counts."""
+    """State of an attempt by its record; of several ledgers the highest counts."""
 
     CONDEMNED = 1
     """Its ledgers are being deleted."""
@@ -87,7 +87,7 @@ def namings(info: ManagedLedgerInfo) -> list[NamedAttempt]:
 
 
 def naming_of(info: ManagedLedgerInfo | None, uuid: UUID) -> NamedAttempt | None:
-    """How a record names this attempt; None if it does not. Errors as `namings`."""
+    """Return how a record names this attempt; None if it does not. Errors as `namings`."""
     found = [] if info is None else [each for each in namings(info) if each.uuid == uuid]
     if not found:
         return None
@@ -139,7 +139,7 @@ def check_not_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> Non
 
 
 def is_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> bool:
-    """Whether somebody is at an attempt."""
+    """Return whether somebody is at an attempt."""
     try:
         check_not_under_way(info, uuid, now_ms)
     except LiveAttemptError:
@@ -213,7 +213,7 @@ class InspectCopy:
     tier: Tier
 
     def __call__(self, asked: tuple[RecordedCopy, LedgerRecord]) -> bool | StoreError:
-        """Whether another copy may go because of this one; an error if the tier cannot be read."""
+        """Return whether another copy may go because of this one; an error if the tier cannot be read."""
         copy, record = asked
         try:
             return is_deletable_for(check_stored(self.tier, record, copy))
@@ -247,7 +247,7 @@ class NamedCopies:
         }
 
     def holds(self, copy: RecordedCopy, record: LedgerRecord) -> bool:
-        """Whether a copy is there, can be read, has what the ledger's record says and lost nothing. `StoreError`."""
+        """Return whether a copy is readable, has what the ledger's record says and lost nothing. `StoreError`."""
         driver = copy.driver
         if driver is None or is_same_place(self._here, driver):
             return self._holds(self._tier, copy, record)

@@ -1,4 +1,4 @@
-"""How many bytes lie in a tier, and whose or of what kind they are, from one listing.
+"""Bytes in a tier by owner or kind, from one listing.
 
 Format, age and storage class are in the listing. Whose an object is stands in its user metadata, which is a request for
 each pair, many at once; or in managed ledgers' records, which name it by its UUID. A MapFile has it in its key.
@@ -39,7 +39,7 @@ _AGES = (
 
 
 class By(enum.Enum):
-    """What bytes are counted by."""
+    """Grouping of bytes."""
 
     PLACE = "place"
     """Tenant, namespace and topic."""
@@ -131,7 +131,7 @@ def measure(
 
 
 class _Others:
-    """What is listed and belongs to no pair."""
+    """Objects that are listed and belong to no pair."""
 
     def __init__(self) -> None:
         self.listed = 0

@@ -136,13 +136,13 @@ CLAIM_PROPERTY = "pulsar-offload.claim"
 
 
 def is_claim(info: ManagedLedgerInfo) -> bool:
-    """Whether a record is a placeholder, so that its managed ledger has no record."""
+    """Return whether a record is a placeholder, so that its managed ledger has no record."""
     names = [name for name, _ in info.properties]
     return not info.ledgers and info.terminated_at is None and names == [CLAIM_PROPERTY]
 
 
 def placeholder(now_ms: int) -> ManagedLedgerInfo:
-    """What is in the place of a record while it is claimed (ms since 1970, UTC)."""
+    """Return what is in the place of a record while it is claimed (ms since 1970, UTC)."""
     return ManagedLedgerInfo(properties=((CLAIM_PROPERTY, str(now_ms)),))
 
 

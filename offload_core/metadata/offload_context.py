@@ -50,7 +50,7 @@ class EntryPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverMetadata:
-    """Which of Pulsar's drivers wrote a copy, and where: names and values in stored order."""
+    """Driver of Pulsar's that wrote a copy, and its place: names and values in stored order."""
 
     name: str
     properties: tuple[tuple[str, str], ...] = ()
@@ -69,7 +69,7 @@ class DriverMetadata:
 
 
 class SegmentStatus(enum.Enum):
-    """How far a segment's offload has come (PIP-76)."""
+    """Status of a segment's offload (PIP-76)."""
 
     ASSIGNED = "assigned"
     OFFLOADED = "offloaded"
@@ -123,7 +123,7 @@ class OffloadSegment:
 
     @property
     def filter_record(self) -> str | None:
-        """What a filter did to the ledger's entries in it, in short; None if none ran."""
+        """Return what a filter did to the ledger's entries in it, in short; None if none ran."""
         return self._property(FILTER_PROPERTY)
 
     def with_filter_record(self, record: str | None) -> Self:

@@ -25,7 +25,7 @@ def mark_damaged(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
 
 
 def is_marked_damaged(ledger: LedgerRecord) -> bool:
-    """Whether a ledger's record says of a copy which it names that it is damaged."""
+    """Return whether a ledger's record says of a copy which it names that it is damaged."""
     context = ledger.context
     if context is None:
         return False
@@ -63,7 +63,7 @@ def _with_mark(driver: DriverMetadata | None, uuid: UUID) -> DriverMetadata | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerCounts:
-    """How many entries a ledger has, and the bytes of them all; None where a record does not say it."""
+    """Entries of a ledger, and the bytes of them all; None where a record does not say it."""
 
     entries: int | None
     size_bytes: int | None
@@ -73,7 +73,7 @@ class LedgerCounts:
 
 
 def counts_of(ledger: LedgerRecord) -> LedgerCounts:
-    """What a record says."""
+    """Return what a record says."""
     return LedgerCounts(entries=ledger.info.entries, size_bytes=ledger.info.size)
 
 

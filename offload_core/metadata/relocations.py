@@ -83,7 +83,7 @@ def relocated(info: ManagedLedgerInfo, relocations: Iterable[Relocation]) -> Man
 
 @dataclass(frozen=True, kw_only=True)
 class Mapped:
-    """What a mapping says: the relocations that are done, in order, and those that were begun and did not end."""
+    """Contents of a mapping: relocations that are done, in order, and those that were begun and did not end."""
 
     done: tuple[Relocation, ...]
     under_way: tuple[Relocation, ...]
@@ -102,7 +102,7 @@ class Mapped:
 
 
 def read_mapping(path: str | os.PathLike[str]) -> Mapped:
-    """What a mapping file says.
+    """Return what a mapping file says.
 
     Raises:
         FormatError: it is none, with the line. UnsupportedVersionError: a newer one.

@@ -1,4 +1,4 @@
-"""What a record says of copies beside the one that is read: of one to take its place, and of those that it replaced.
+"""Copies that a record names beside the one that is read: to take its place, or replaced by it.
 
 They stand in the driver metadata of the ledger's offload context as two properties, which Pulsar keeps and passes over:
 `pulsar-offload.replacement`, a JSON object, while another copy is under way, and `pulsar-offload.replaced`, a list of
@@ -28,7 +28,7 @@ from offload_hooks.json_text import JsonObject, read_json
 
 
 class CopyForm(enum.Enum):
-    """What a copy's objects hold, and so what their keys are made of."""
+    """Form of a copy's objects, which their keys are made of."""
 
     LEDGER = "ledger"
     """One whole ledger: `<uuid>-ledger-<id>`, or a MapFile if the driver is `filesystem`."""
@@ -37,7 +37,7 @@ class CopyForm(enum.Enum):
 
 
 class OtherRole(enum.Enum):
-    """Why a record names a copy that is not read."""
+    """Role of a copy that is named and not read."""
 
     REPLACEMENT = "replacement"
     """It is being written, to take the place of the one that is read; or was abandoned."""
@@ -66,7 +66,7 @@ class OtherCopy:
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether it is a replacement that never takes the place of a copy."""
+        """True if it is a replacement that never takes the place of a copy."""
         return self.driver.get(STATUS_PROPERTY) == FAILED
 
 

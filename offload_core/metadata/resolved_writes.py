@@ -56,7 +56,7 @@ def delete_resolved(store: WritableMetadataStore, path: str, version: int) -> No
 
 
 def until_first(turn: Callable[[], T]) -> T:
-    """What a turn of reading and writing gives, made again as often as somebody else was faster.
+    """Return what a turn of reading and writing gives, made again as often as somebody else was faster.
 
     Raises:
         VersionConflictError: somebody else was faster every time. Others: those of the turn.
@@ -85,7 +85,7 @@ def _read_back(
 def _unresolved(
     path: str, found: tuple[bytes, int] | None, version: int | None, unknown: OutcomeUnknownError
 ) -> VersionConflictError | OutcomeUnknownError:
-    """What to raise when neither was written what should be, nor may it be written again."""
+    """Return what to raise when neither was written what should be, nor may it be written again."""
     there = None if found is None else found[1]
     if there == version:
         return unknown

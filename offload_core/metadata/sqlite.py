@@ -217,7 +217,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int | str:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether no program has written anything to the file."""
+    """Return whether no program has written anything to the file."""
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     return (tables, _pragma(connection, "application_id"), _pragma(connection, "user_version")) == (0, 0, 0)
 

@@ -177,7 +177,7 @@ class ZooKeeperWriter:
     def _find_out(
         self, at: str, generation: int, node: _Node, marker: str, number: bytes, lost: Exception
     ) -> int | None:
-        """What became of a change whose answer was lost, now that it is not made any more; as `_commit`."""
+        """Return what became of a change whose answer was lost, now that it is not made any more; as `_commit`."""
         try:
             found = self._connection.ask(lambda client: client.get_async(marker), marker)
             if found is not None:
@@ -259,7 +259,7 @@ class ZooKeeperWriter:
 
 
 def _failure(results: Sequence[Any]) -> KazooException | None:
-    """What the first operation of a transaction that failed says; None if there is none."""
+    """Return what the first operation of a transaction that failed says; None if there is none."""
     failures = (each for each in results if isinstance(each, KazooException))
     return next((each for each in failures if not isinstance(each, RolledBackError)), None)
 

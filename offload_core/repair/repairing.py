@@ -25,12 +25,19 @@ from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.record_corrections import mark_damaged
 from offload_core.offload.clock import system_now_ms
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.repair.counts import CountCorrection
-from offload_core.repair.judging import Judged, JudgedPair, JudgePairs, JudgeTask, copies_of, judge_pair
+from offload_core.repair.count_correction import CountCorrection
+from offload_core.repair.damage_judging import (
+    Judged,
+    JudgedPair,
+    JudgePairs,
+    JudgeTask,
+    copies_of,
+    judge_pair,
+)
 from offload_core.repair.offloading_again import HotCopies, find_hot
 from offload_core.repair.pair_changes import PairChanges, can_name, replacement_for
-from offload_core.repair.plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
-from offload_core.repair.targets import Known, OpenRecords, Wanted, known_of
+from offload_core.repair.repair_plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
+from offload_core.repair.repair_targets import OpenRecords, RecordedAttempt, RepairTargets, known_of
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import AttemptError
@@ -77,7 +84,9 @@ class Repair:
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
         self._tier = tier
-        self._wanted = Wanted(prefix=prefix, keys=keys, ledger_ids=frozenset(ledger_ids), topics=topics)
+        self._wanted = RepairTargets(
+            prefix=prefix, keys=keys, ledger_ids=frozenset(ledger_ids), topics=topics
+        )
         self._records = records
         self._ours = ours
         self._again = hot if offload_again else None
@@ -97,7 +106,7 @@ class Repair:
         )
 
     def plan(self) -> Iterator[PlannedRepair]:
-        """What there is to be done; nothing is changed.
+        """Yield what there is to be done; nothing is changed.
 
         Raises:
             OptionError: there is nothing of what was asked for by name.
@@ -206,13 +215,15 @@ class Repair:
                 by_key[key].append(Finding(code=code, what=code.meaning, key=key.data_key))
         return dict(by_key), counts, others
 
-    def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, Known]:
+    def _known(self, by_key: dict[ObjectKey, list[Finding]]) -> dict[UUID, RecordedAttempt]:
         if self._records is None or not by_key:
             return {}
         with self._records() as records:
             return dict(known_of(records, {key.uuid for key in by_key}))
 
-    def _task(self, key: ObjectKey, findings: list[Finding], known: Mapping[UUID, Known]) -> JudgeTask:
+    def _task(
+        self, key: ObjectKey, findings: list[Finding], known: Mapping[UUID, RecordedAttempt]
+    ) -> JudgeTask:
         copies = () if key.ledger_id is None else self._copies.get(key.ledger_id, ())
         return JudgeTask(key=key, findings=tuple(findings), known=known.get(key.uuid), copies=tuple(copies))
 
@@ -252,7 +263,7 @@ class Repair:
         )
 
     def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
-        """Whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
+        """Return whether a copy that is damaged or gone is one whose hot copy is offloaded again."""
         known, ledger_id = task.known, task.key.ledger_id
         is_lost = not _LOST_CODES.isdisjoint(each.code for each in task.findings)
         if choice.action not in (Action.SALVAGE, Action.NOT_SAVABLE, Action.KEEP_HOT) and not (
@@ -267,8 +278,10 @@ class Repair:
         ledger = None if read is None else read.info.ledger(ledger_id)
         return ledger is not None and self._again.why_not(known.managed_ledger, ledger) is None
 
-    def _loses_hot_entries(self, known: Known | None, choice: Choice, lost: LostEntries | None) -> bool:
-        """Whether a record of ours names a copy of which entries are lost that a hot copy has."""
+    def _loses_hot_entries(
+        self, known: RecordedAttempt | None, choice: Choice, lost: LostEntries | None
+    ) -> bool:
+        """Return whether a record of ours names a copy of which entries are lost that a hot copy has."""
         if self._accept_loss or not self._is_read_with_hot(known):
             return False
         assert known is not None
@@ -279,7 +292,7 @@ class Repair:
         return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
 
     def _differs_from_hot(self, task: JudgeTask, judged: JudgedPair) -> bool:
-        """Whether messages are not right that may be as they were written, and by the hot copy are not.
+        """Return whether messages are not right that may be as they were written, and by the hot copy are not.
 
         Raises:
             StoreError, FormatError: of either side.
@@ -307,19 +320,19 @@ class Repair:
                         return True
         return False
 
-    def _is_to_be_marked(self, known: Known | None, judged: JudgedPair) -> bool:
-        """Whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
+    def _is_to_be_marked(self, known: RecordedAttempt | None, judged: JudgedPair) -> bool:
+        """Return whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
         if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
             return False
         return judged.failure is None and judged.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
 
-    def _is_read_with_hot(self, known: Known | None) -> bool:
-        """Whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
+    def _is_read_with_hot(self, known: RecordedAttempt | None) -> bool:
+        """Return whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
         if self._ours is None or known is None:
             return False
         return known.is_complete and self._is_here(known) and bool(self._hot_ledgers(known))
 
-    def _hot_ledgers(self, known: Known) -> list[int]:
+    def _hot_ledgers(self, known: RecordedAttempt) -> list[int]:
         """The ledgers whose hot copies are there by their records, and by the hot tier where that is known."""
         store, name = self._hot_store, known.managed_ledger
         return [each for each in known.hot if store is None or find_hot(store, name, each) is not None]
@@ -348,7 +361,7 @@ class Repair:
             steps.forget_old()
         return Repaired(planned=planned, written=written, moved=moved)
 
-    def _mark_damaged(self, known: Known, key: ObjectKey, audit: AuditLog) -> None:
+    def _mark_damaged(self, known: RecordedAttempt, key: ObjectKey, audit: AuditLog) -> None:
         """Have the record say that a copy is damaged; until another takes its place, its hot copies stay."""
         assert self._ours is not None
         audit.record(
@@ -379,18 +392,18 @@ class Repair:
             steps.forget_old()
         return Repaired(planned=planned, written=(new.data_key, new.index_key), moved=moved)
 
-    def _can_switch(self, key: ObjectKey, known: Known | None, new: ObjectKey | None) -> bool:
-        """Whether a record of ours reads it, and can name what takes its place."""
+    def _can_switch(self, key: ObjectKey, known: RecordedAttempt | None, new: ObjectKey | None) -> bool:
+        """Return whether a record of ours reads it, and can name what takes its place."""
         if self._ours is None or known is None or not known.is_complete or new is None:
             return False
         return self._is_here(known) and can_name(self._ours, known, key, new)
 
-    def _is_here(self, known: Known) -> bool:
-        """Whether a record that names a copy means this tier; what lies here under its key may be another's."""
+    def _is_here(self, known: RecordedAttempt) -> bool:
+        """Return whether a record that names a copy means this tier; what lies here under its key may be another's."""
         return known.driver is None or not is_another_place(tier_record(self._tier), known.driver)
 
-    def _moves(self, choice: Choice, known: Known | None) -> bool:
-        """Whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
+    def _moves(self, choice: Choice, known: RecordedAttempt | None) -> bool:
+        """Return whether the original goes: it was replaced, or nothing can be saved of it, and no record names it."""
         is_named = known is not None and not known.is_replaced
         return self._quarantine and choice.action in _OF_DAMAGE and not is_named
 

@@ -23,7 +23,7 @@ from offload_core.tier import Tier
 from offload_core.verify.codes import Code
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
 from offload_core.verify.findings import Doubtful, Finding, Summary, of_error
-from offload_core.verify.objects import Examine, Examined
+from offload_core.verify.pair_checks import Examine, Examined
 from offload_core.verify.record_checks import RECENT_MS, RecordCheck, check_copies
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
@@ -39,7 +39,7 @@ INDEX_BYTES_AT_ONCE = 4 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _UnderWay:
-    """What is kept of an object while it is read.
+    """Facts of an object that are kept while it is read.
 
     Attributes:
         is_whole: its data object is as long as its index says.
@@ -52,7 +52,7 @@ class _UnderWay:
     is_compared: bool
 
     def is_sound(self, result: DeepResult) -> bool:
-        """Whether every byte of it was decoded, counted, and found to be right."""
+        """Return whether every byte of it was decoded, counted, and found to be right."""
         return self.is_whole and not self.is_compared and not result.findings
 
 

@@ -15,7 +15,7 @@ from offload_core.catalogue.listing import Pair
 from offload_core.catalogue.survey import Survey, SurveyRow, packed, unpacked
 from offload_core.codec.index import LedgerIndex, ObjectIndex
 from offload_core.codec.object_format import ObjectKey, parse_key
-from offload_core.verify.objects import Examined, LedgerExtent
+from offload_core.verify.pair_checks import Examined, LedgerExtent
 
 _TABLES = """
     CREATE TABLE lone_checksums (key TEXT, checksums TEXT);
@@ -129,7 +129,7 @@ class VerificationSurvey(Survey[StoredPair]):
         return list(self._values("WHERE uuid = ?", uuid.bytes))
 
     def copy(self, stored: StoredPair, ledger_id: int) -> tuple[CopyStat | None, ObjectIndex | None]:
-        """What a pair has of a ledger, for `check_copy`: its data object, and its index, None if it is not sound."""
+        """Return a pair's data object and a ledger's index there, for `check_copy`; no index if it is not sound."""
         if stored.data_length is None:
             return stored.stat, None
         found = self._ledger(stored.number, ledger_id)
@@ -149,7 +149,7 @@ class VerificationSurvey(Survey[StoredPair]):
         return {cluster for (cluster,) in self._file.execute(query)}
 
     def has_broken(self, cluster: str | None, managed_ledger: str | None) -> bool:
-        """Whether a topic has objects of which nobody knows what they hold."""
+        """Return whether a topic has objects of which nobody knows what they hold."""
         query = "SELECT 1 FROM objects WHERE NOT is_whole AND managed_ledger IS ? AND cluster IS ? LIMIT 1"
         return self._file.execute(query, (managed_ledger, cluster)).fetchone() is not None
 

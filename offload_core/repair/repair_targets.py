@@ -17,16 +17,16 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OtherCopy, replaced_of
 from offload_core.metadata.offload_context import DAMAGED_PROPERTY
-from offload_core.repair.contents import Expected
+from offload_core.repair.damaged_contents import Expected
 from offload_core.repair.quarantine import is_put_aside
 from offload_core.tier import Tier
-from offload_core.verify.objects import examine
+from offload_core.verify.pair_checks import examine
 from offload_hooks.errors import FormatError, MetadataError, OptionError
 
 
 @dataclass(slots=True, kw_only=True)
-class Known:
-    """What records say of one attempt.
+class RecordedAttempt:
+    """One attempt as records have it.
 
     Attributes:
         is_complete: a record says that it may be read.
@@ -49,17 +49,17 @@ class Known:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another copy took its place, and no record reads it."""
+        """True if another copy took its place, and no record reads it."""
         return self.was_replaced and not self.is_complete
 
 
-def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
-    """What records say of these attempts; a record that cannot be read says nothing.
+def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, RecordedAttempt]:
+    """Return what records say of these attempts; a record that cannot be read says nothing.
 
     Raises:
         StoreError: the records cannot be read.
     """
-    found: dict[UUID, Known] = {}
+    found: dict[UUID, RecordedAttempt] = {}
     for topic, info in readable(records, records.topics()):
         for ledger in info.ledgers:
             _take(found, uuids, topic, ledger)
@@ -73,11 +73,15 @@ def readable(records: Records, topics: Iterable[TopicName]) -> Iterator[tuple[To
             yield topic, info
 
 
-def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord) -> None:
+def _take(
+    found: dict[UUID, RecordedAttempt], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord
+) -> None:
     info = ledger.info
 
-    def known_as(uuid: UUID) -> Known:
-        return found.setdefault(uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic)))
+    def known_as(uuid: UUID) -> RecordedAttempt:
+        return found.setdefault(
+            uuid, RecordedAttempt(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic))
+        )
 
     for replaced in _replaced(ledger):
         if replaced.uuid in uuids:
@@ -110,8 +114,8 @@ OpenRecords = Callable[[], AbstractContextManager[Records]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be looked at.
+class RepairTargets:
+    """Targets of a repair.
 
     Attributes:
         prefix: only objects whose keys begin so.
@@ -127,27 +131,27 @@ class Wanted:
 
     @property
     def prefixes(self) -> list[str]:
-        """What the keys begin with of all that is wanted."""
+        """Return what the keys begin with of all that is wanted."""
         return sorted({stem_of(key) for key in self.keys}) or [self.prefix]
 
     def has_key(self, key: ObjectKey) -> bool:
-        """Whether an object may be of these, by its key."""
+        """Return whether an object may be of these, by its key."""
         if self.keys and key.data_key not in {each.data_key for each in self.keys}:
             return False
         return not self.ledger_ids or key.ledger_id is None or key.ledger_id in self.ledger_ids
 
     def has_ledger(self, topic: str | None, ledger_id: int | None) -> bool:
-        """Whether it is about one of these, by a topic's record."""
+        """Return whether it is about one of these, by a topic's record."""
         return self.has_topic(topic) and (
             not self.ledger_ids or ledger_id is None or ledger_id in self.ledger_ids
         )
 
     def has_topic(self, topic: str | None) -> bool:
-        """Whether a topic is one of these."""
+        """Return whether a topic is one of these."""
         return not self.topics or (topic is not None and is_wanted(parse_topic(topic), self.topics))
 
     def has_object(self, tier: Tier, key: ObjectKey) -> bool:
-        """Whether an object says that it is of one of these topics. `StoreError`."""
+        """Return whether an object says that it is of one of these topics. `StoreError`."""
         name = None
         pair = find_pair(tier, key)
         if pair is not None:
@@ -179,7 +183,7 @@ class Wanted:
 
 
 def stem_of(key: ObjectKey) -> str:
-    """What all objects of a pair begin with."""
+    """Return what all objects of a pair begin with."""
     return key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
 
 

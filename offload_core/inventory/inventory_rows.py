@@ -31,7 +31,7 @@ _DOMAIN = "persistent://"
 
 
 class Level(enum.Enum):
-    """What has a row."""
+    """Level of the rows."""
 
     TENANT = "tenant"
     NAMESPACE = "namespace"
@@ -232,7 +232,7 @@ class TopicPatterns:
     patterns: Sequence[str]
 
     def __call__(self, topic: TopicName | None) -> bool:
-        """Whether a topic is meant; None are objects that name none, which only no pattern means."""
+        """Return whether a topic is meant; None are objects that name none, which only no pattern means."""
         if not self.patterns:
             return True
         if topic is None:
@@ -253,7 +253,7 @@ def recorded_ledgers(
     wanted: Callable[[TopicName | None], bool] = lambda _: True,
     executor: Executor | None = None,
 ) -> Iterator[FoundLedger]:
-    """What `record_catalogue` has, of the wanted topics; memory depends on some topics' records only.
+    """Yield what `record_catalogue` has, of the wanted topics; memory depends on some topics' records only.
 
     Args:
         executor: who looks copies up; None for this process.

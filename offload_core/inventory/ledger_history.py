@@ -23,7 +23,7 @@ from offload_hooks.errors import FormatError
 
 
 class Happened(enum.Enum):
-    """What happened."""
+    """Kind of an event."""
 
     OPENED = "opened"
     CLOSED = "closed"
@@ -68,7 +68,7 @@ def history_of(
     audits: Iterable[AuditLine] = (),
     strays: Iterable[StoredObject] = (),
 ) -> list[Event]:
-    """What is known of the life of a managed ledger, in the order of time.
+    """Return what is known of the life of a managed ledger, in the order of time.
 
     Args:
         name: the managed ledger's.

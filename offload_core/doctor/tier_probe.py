@@ -53,7 +53,7 @@ class Subject:
     is_sample: bool
 
 
-class Probe:
+class TierProbe:
     """A Tier under examination; the methods are those of the Tier.
 
     Attributes:
