@@ -171,7 +171,9 @@ class FileAuditLog:
 
     def _open(self) -> int:
         descriptor = open_file(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
-        if not self._is_synced:  # whoever created the file may have been killed before its name was durable
+        if (
+            not self._is_synced
+        ):  # the process that created the file may have been killed before its name was durable
             try:
                 sync_directory(self._path.absolute().parent)
             except BaseException:

@@ -89,7 +89,7 @@ def look_at(
 
 @dataclass(frozen=True, slots=True)
 class _Looks:
-    """The work of an executor: a whole batch, whose first error is its result, so that nobody tries it all again."""
+    """The work of an executor: a whole batch, whose first error is its result, so that it is not all tried again."""
 
     look: Callable[[Any], Any]
 

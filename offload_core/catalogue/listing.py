@@ -40,7 +40,7 @@ class Pair:
     """An attempt's two objects as a listing has them, None for what is not there; and what lies beside them.
 
     `data_checksums` and `index_checksums` are a MapFile's `.crc` files, `block_checksums` are those of both objects.
-    `user_metadata` is None as long as nobody has asked for it.
+    `user_metadata` is None until it is asked for.
     """
 
     key: ObjectKey

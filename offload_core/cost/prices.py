@@ -1,6 +1,6 @@
 """A file of prices, TOML or JSON: what a store charges for keeping, asking and taking away. Source: docs/cost.md.
 
-Prices are whoever writes the file's. The examples that come along are dated, say so in their names, and are to be
+Prices are those of the file's author. The examples that come along are dated, say so in their names, and are to be
 checked before anything is decided by them.
 """
 

@@ -155,7 +155,7 @@ def create_only(probe: TierProbe) -> CheckFinding:
 
 
 def uploads(probe: TierProbe) -> CheckFinding:
-    """An upload that nobody commits is listed, can be dropped, and is then gone."""
+    """Check that an upload without a commit is listed, can be dropped, and is then gone."""
     key = probe.key(SPARE)
     upload, _ = _small_upload(probe, key)
     listed = probe.capabilities.stale_uploads

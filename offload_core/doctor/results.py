@@ -193,7 +193,7 @@ def permission(driver: str, hook: str) -> str:
 
 
 def stale_uploads_advice(driver: str) -> str:
-    """Return how to get rid of uploads that nobody goes on with."""
+    """Return how to get rid of uploads that were abandoned."""
     by_hand = "Drop them: tier.abort_data(found.upload) for each found of tier.list_uploads()."
     return " ".join(part for part in (by_hand, _UPLOADS.get(driver)) if part)
 

@@ -185,7 +185,7 @@ class CollectionSummary:
         topics: whose records were read.
         garbage, garbage_bytes: how much of each kind; `deleted`, `deleted_bytes` of it that went.
         younger: that no record needs, and that are not old enough to be looked at.
-        live: attempts that somebody is at.
+        live: attempts whose leases are held.
         kept: that may be needed all the same, by the reason; `kept_bytes` how large these are.
         unknown: of the wanted topics, that may be another cluster's, by the reason.
         nameless: that no record names, and that name no topic.

@@ -126,7 +126,7 @@ def _attempt(uuid: UUID, ledger_id: int, driver: DriverMetadata | None, *, compl
 
 
 def check_not_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> None:
-    """Refuse an attempt that somebody is at (`LiveAttemptError`)."""
+    """Refuse an attempt whose lease is held (`LiveAttemptError`)."""
     segment = find_segment(info, uuid)
     if segment is not None and not segment.is_finished:
         check_over(uuid, segment.driver, now_ms, segment.begin.ledger_id)
@@ -139,7 +139,7 @@ def check_not_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> Non
 
 
 def is_under_way(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> bool:
-    """Return whether somebody is at an attempt."""
+    """Return whether an attempt's lease is held."""
     try:
         check_not_under_way(info, uuid, now_ms)
     except LiveAttemptError:
@@ -151,7 +151,7 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
     """Record that an attempt never becomes complete, before its objects are deleted.
 
     Raises:
-        LiveAttemptError: somebody is at it. AttemptError: it is complete, or not recorded any more.
+        LiveAttemptError: its lease is held. AttemptError: it is complete, or not recorded any more.
     """
     check_not_under_way(info, uuid, now_ms)
     if find_segment(info, uuid) is not None:
@@ -167,8 +167,8 @@ def give_up(info: ManagedLedgerInfo, uuid: UUID, now_ms: int) -> ManagedLedgerIn
 def forget(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
     """Forget an attempt that was given up or replaced, now that its objects are deleted.
 
-    One at a segment stays recorded as failed: whoever goes on takes its positions. So does what ledgers name that are
-    being deleted, until they are. Of an attempt that is read by now nothing is forgotten.
+    One at a segment stays recorded as failed: the process that goes on takes its positions. So does what ledgers name
+    that are being deleted, until they are. Of an attempt that is read by now nothing is forgotten.
     """
     if uuid in read_copies(info) and _ledger_of(info, uuid) is None:
         return info

@@ -67,7 +67,7 @@ class TopicDeletion:
             return [topic for topic, _ in read_each(records, wanted)]  # not those of which it is only claimed
 
     def check_deleted(self) -> None:
-        """Refuse topics that have a managed ledger (`OptionError`): somebody reads and writes them."""
+        """Refuse topics that have a managed ledger (`OptionError`): they are read and written."""
         live = self.live_topics()
         if live:
             more = f" and {len(live) - _SHOWN} more" if len(live) > _SHOWN else ""

@@ -100,13 +100,13 @@ class ManagedLedgerRecords:
         """Change a record, however many others change it at the same time; the record as it is then.
 
         Args:
-            change: gives the new record for one that was read; it is called again for each that somebody else wrote in
-                between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
+            change: gives the new record for one that was read; it is called again for each that another process wrote
+                in between. It has no effects, and to its own result it does nothing. It may raise; then nothing is
                 written. Nothing is written either where it changes nothing, and the record has today's form.
 
         Raises:
             UnknownTopicError: there is no record of this managed ledger.
-            VersionConflictError: somebody else was faster every time.
+            VersionConflictError: another process was faster every time.
             OutcomeUnknownError: see `write`.
         """
 

@@ -6,7 +6,7 @@ transaction of three: the root's count of deletions is still what it was when th
 of this session that one write at a time uses, gets the write's number. When an answer is lost, the same transaction is
 sent again: it can succeed only if the first did not, and if it fails, the marker tells whether the first did. If the
 session is lost as well, the marker is, too: then a node that is as it was tells that nothing was written, and
-otherwise nobody knows. Source: docs/metadata-stores.md.
+otherwise the outcome is unknown. Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from offload_hooks.option_text import as_choice, as_count, as_flag, as_seconds, 
 from offload_hooks.tls_options import tls_context
 
 MAX_VALUE_BYTES = 1_000_000
-"""ZooKeeper closes the connection on whoever sends 1 MiB (`jute.maxbuffer`), all else of the request included."""
+"""ZooKeeper closes the connection of a client that sends 1 MiB (`jute.maxbuffer`), all else of the request included."""
 
 MARKERS = ".writers"
 _TURNS = 200
@@ -223,7 +223,7 @@ class ZooKeeperWriter:
     # --- markers -------------------------------------------------------------------------------
 
     def _marker(self) -> str:
-        """A marker that nobody else uses."""
+        """A marker that no other write uses."""
         with suppress(IndexError):
             return self._free_markers.setdefault(os.getpid(), []).pop()
         marker = f"{self._root.path}/{MARKERS}/{uuid.uuid4().hex}"

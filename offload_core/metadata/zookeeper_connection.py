@@ -301,7 +301,7 @@ class ZooKeeperRoot:
 
     @property
     def acl(self) -> list[Any]:
-        """Return who may do what with nodes of ours: with a login nobody else may write, without one all may."""
+        """Return who may do what with nodes of ours: with a login no other user may write, without one all may."""
         found: list[Any] = (
             [*CREATOR_ALL_ACL, *READ_ACL_UNSAFE] if self._connection.has_login else OPEN_ACL_UNSAFE
         )

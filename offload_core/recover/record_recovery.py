@@ -273,7 +273,7 @@ def _write(
             records.delete(name, claim)
             return RecoveryOutcome.GONE
         records.write(name, info, claim)
-    except VersionConflictError:  # somebody else made one since, or objects are deleted
+    except VersionConflictError:  # another process made one since, or objects are deleted
         there = _compared(records, name, info)
         return RecoveryOutcome.GONE if there is RecoveryOutcome.NEW else there
     return RecoveryOutcome.NEW

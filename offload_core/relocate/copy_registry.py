@@ -1,7 +1,7 @@
 """Registry of moved copies: in records that are ours, or in a mapping beside those that are not.
 
 Both do the same steps: an attempt is written down before its first byte, and the new copy when it is verified. Those in
-records are `managed_ledger.replacement_steps`; a mapping is locked by whoever adds to it.
+records are `managed_ledger.replacement_steps`; a mapping is locked by the process that adds to it.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class CopyRegistry(Protocol):
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """Write down that what was left of an attempt is never read, before its objects are deleted.
 
-        `LiveAttemptError` if somebody is at it.
+        `LiveAttemptError` if its lease is held.
         """
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
@@ -201,7 +201,7 @@ class MappingRegistry:
             del self._begun[copy.uuid]  # not before: what may be done is none that was left
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """Nobody else is at it: the mapping is locked. What is not done is never read."""
+        """No other process works on it: the mapping is locked. What is not done is never read."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:  # noqa: ARG002
         """Always: what is not done is never read."""

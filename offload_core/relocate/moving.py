@@ -2,7 +2,7 @@
 
     begin     the attempt is written down, then its objects are written
     verify    every byte of the new copy, and its entries against those of the old one
-    switch    from now on the new copy is read; whoever has the old one open goes on with that
+    switch    from now on the new copy is read; readers that have the old one open go on with that
     delete    if asked for, when the grace is over: the old copy's objects, then it is forgotten
 
 A crash between any two lines leaves the old copy as it was, or the new one in its place. What it leaves of an attempt
@@ -216,7 +216,7 @@ class Begun:
     """A move that is written down, and under way.
 
     Attributes:
-        order: for whoever makes the new copy.
+        order: for the process that makes the new copy.
         check: raises if it was taken over.
     """
 
@@ -276,7 +276,7 @@ class Mover:
         """Make a move; when it returns, the new copy is verified, and the one that is read.
 
         Raises:
-            LiveAttemptError: somebody else is at a new copy of these ledgers; nothing was changed.
+            LiveAttemptError: another process works on a new copy of these ledgers; nothing was changed.
             AttemptError: the ledgers have other copies by now, or another attempt, or are to be deleted.
             DataLossError: the new copy is not what the old one was.
             StoreError, FormatError: of either tier or of where it is written down.
@@ -351,13 +351,13 @@ class Mover:
         try:
             yield
         except OutcomeUnknownError:
-            raise  # it may be the one that is read, or somebody writes it: nothing is deleted on a guess
+            raise  # it may be the one that is read, or one being written: nothing is deleted on a guess
         except Exception as error:
             self._give_up(order, error)
             raise
 
     def clean(self, topic: TopicName) -> int:
-        """Delete what attempts have left that nobody is at any more; how many there were.
+        """Delete what attempts have left whose leases are over; how many there were.
 
         Errors of one that is alive, or lies elsewhere, are logged, and of it nothing is touched.
         """

@@ -72,7 +72,7 @@ def identify(
 
 
 def _ascending(frames: Sequence[FoundFrame], stop: int | None) -> list[FoundFrame]:
-    """Those below `stop` whose ids ascend: of two that do not, nobody knows which is wrong."""
+    """Those below `stop` whose ids ascend: of two that do not, either may be wrong."""
     found = [frame for frame in frames if frame.entry_id >= 0 and (stop is None or frame.entry_id < stop)]
     while wrong := {i for i, (one, two) in enumerate(pairwise(found)) if two.entry_id <= one.entry_id}:
         found = [frame for i, frame in enumerate(found) if i not in wrong and i - 1 not in wrong]
@@ -293,7 +293,7 @@ def _owners(
 
     In a streaming object ledgers ascend, and all but the first begin with entry 0. What the index and the frames agree
     on is believed first, then a header that fits, then that a ledger goes on. `known` are the ledgers that may be
-    there; none: nobody knows.
+    there; none: unknown.
     """
     if key.ledger_id is not None:
         return [key.ledger_id] * len(stretches)
@@ -396,7 +396,7 @@ def settle(
     *,
     gaps: bool = False,
 ) -> None:
-    """Put entries in their order, each once: of one that is there in two ways nobody knows which is right."""
+    """Put entries in their order, each once: of one that is there in two ways, either may be right."""
     by_id: dict[int, FoundEntry | None] = {}
     for entry in contents.entries:
         known = by_id.setdefault(entry.entry_id, entry)

@@ -137,7 +137,7 @@ class HotCopies:
             old: the copy that is damaged, which the record names.
 
         Raises:
-            LiveAttemptError: somebody else is at another copy of it; nothing was changed.
+            LiveAttemptError: another process works on another copy of it; nothing was changed.
             AttemptError: the record, or the hot copy, is not such that it can be.
             DataLossError: the new copy is not what the hot one is; it was deleted.
             StoreError, FormatError, PluginError, UnresolvedTransactionError: of tiers, records, or the filter.

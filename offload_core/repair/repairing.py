@@ -142,7 +142,7 @@ class Repair:
         """Do what was planned of one pair, or one record, if it still is to be done: it is judged once more.
 
         Raises:
-            LiveAttemptError: somebody else is at a new copy of the same ledger.
+            LiveAttemptError: another process works on a new copy of the same ledger.
             AttemptError: the record does not allow it any more.
             DataLossError: what was written is not what it must be; the original was not touched.
             StoreError: a store fails, or the audit log. It can be called again, as after each of these.

@@ -259,7 +259,7 @@ class Salvage:
         return user_metadata(role, f"pulsar-offload {version('pulsar-offload')}", extra)
 
     def write(self, tier: Tier) -> None:
-        """Write data object and index; nobody reads the one before the other is there.
+        """Write data object and index; neither is read before the other is there.
 
         Raises:
             StoreError: of either.

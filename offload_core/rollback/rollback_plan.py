@@ -87,7 +87,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackPlan:
-    """All topics with their ledgers. Without records nobody knows what is hot.
+    """All topics with their ledgers. Without records it is not known what is hot.
 
     Attributes:
         unread: streaming objects that cannot be read, so that their ledgers are not known; only without records.

@@ -62,8 +62,8 @@ def delete_judged(
     After a failure no further one is begun.
 
     Args:
-        allowed: what may go besides what nobody needs.
-        read_again: None where nobody else writes the records.
+        allowed: what may go besides what is not needed.
+        read_again: None where no other process writes the records.
         listener: may be called from several threads.
 
     Raises:

@@ -1,7 +1,7 @@
 """The streaming objects of a tier, told apart by key and magic, and a ledger's record of its streaming segments.
 
 The key has no `-ledger-` (`<uuid>`, `<uuid>-index`), and the index begins with its magic; where there is no index, the
-data object begins with that of a streaming block. What has such a key and another magic is somebody else's: it is
+data object begins with that of a streaming block. What has such a key and another magic is another program's: it is
 listed, and never deleted. Source: docs/formats/streaming.md.
 """
 

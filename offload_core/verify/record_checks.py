@@ -263,7 +263,7 @@ HasBroken = Callable[[str | None, str | None], bool]
 def check_copies(copies: Iterable[Copy], has_broken: HasBroken) -> Iterator[Finding]:
     """Yield what is wrong with the copies of ledgers; those of one ledger together, segments by their first entries.
 
-    `has_broken` tells of cluster and managed ledger whether there are objects of which nobody knows what they hold.
+    `has_broken` tells of cluster and managed ledger whether there are objects with unknown contents.
     """
     topic_before: tuple[str | None, str | None] | None = None
     for (cluster, managed_ledger, _), of_ledger in groupby(copies, key=_ledger_of):

@@ -111,7 +111,7 @@ class Sealing:
             if is_ours:
                 self._tier.delete(
                     [key]
-                )  # whoever wrote it anew knows its bytes, or the next verification does
+                )  # the process that wrote it anew knows its bytes, or the next verification does
             return None
         stat = self._tier.stat(key)
         listed = ListedObject(key=key, size_bytes=stat.size_bytes, modified_at=stat.modified_at)

@@ -1,6 +1,6 @@
 """Objects that were verified to the last byte, in a file, so that the next time they are skipped.
 
-An SQLite file: whoever is killed leaves what was committed before. A pair is passed over if both objects, and what
+An SQLite file: a process that is killed leaves what was committed before. A pair is skipped if both objects, and what
 lies beside them, have the sizes and times that they had; one of which something was wrong is not kept, and verified
 again. Described in docs/verify.md.
 """

@@ -149,7 +149,7 @@ class VerificationSurvey(Survey[StoredPair]):
         return {cluster for (cluster,) in self._file.execute(query)}
 
     def has_broken(self, cluster: str | None, managed_ledger: str | None) -> bool:
-        """Return whether a topic has objects of which nobody knows what they hold."""
+        """Return whether a topic has objects with unknown contents."""
         query = "SELECT 1 FROM objects WHERE NOT is_whole AND managed_ledger IS ? AND cluster IS ? LIMIT 1"
         return self._file.execute(query, (managed_ledger, cluster)).fetchone() is not None
 
