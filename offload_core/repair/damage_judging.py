@@ -35,7 +35,7 @@ from offload_core.metadata.filter_record import indexed_filter
 from offload_core.repair.damaged_contents import Contents, Expected, read_contents, read_mapfile_contents
 from offload_core.repair.found_frames import ObjectBytes
 from offload_core.repair.mapfile_scan import MapFileScan
-from offload_core.repair.repair_plan import OF_INDEX_METADATA, Action, Choice, Evidence, choose
+from offload_core.repair.repair_plan import OF_INDEX_METADATA, Action, Choice, Evidence, PlannedRepair, choose
 from offload_core.repair.repair_targets import RecordedAttempt
 from offload_core.repair.salvage import Salvage, has_entries, index_of, mapfile_index, pip17_metadata_in
 from offload_core.tier import Tier
@@ -425,58 +425,36 @@ class JudgeTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPair:
-    """Decision about a pair.
-
-    Attributes:
-        target: the data object that its entries are to be saved to.
-        other: another copy that makes that needless.
-        is_saved: the target is there as a whole.
-        failure: why it could not be judged.
-    """
-
-    choice: Choice
-    entries: int | None = None
-    lost: LostEntries | None = None
-    target: ObjectKey | None = None
-    other: ObjectKey | None = None
-    is_saved: bool = False
-    failure: OffloadError | None = None
-
-    @property
-    def replacement(self) -> ObjectKey | None:
-        """Return what takes its place."""
-        return self.target or self.other
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePairs:
     """Judges pairs of a tier; what is raised of one is said of that one."""
 
     tier: Tier
     now_ms: int
 
-    def __call__(self, task: JudgeTask) -> JudgedPair:
-        """Judge one pair."""
+    def __call__(self, task: JudgeTask) -> PlannedRepair:
+        """Judge one pair; what records and the hot tier have to say of it is added later."""
+        why = task.findings[0].code.helps
+        left = PlannedRepair(
+            key=task.key.data_key, findings=task.findings, choice=Choice(action=Action.LEAVE, why=why)
+        )
         try:
             judged = judge_pair(self.tier, task, self.now_ms)
             if judged is None:
-                why = task.findings[0].code.helps
-                return JudgedPair(choice=Choice(action=Action.LEAVE, why=why))
+                return left
             salvage = judged.salvage if judged.choice.action is Action.SALVAGE else None
-            return JudgedPair(
+            return replace(
+                left,
                 choice=judged.choice,
                 entries=judged.entries,
                 lost=judged.lost,
-                target=None if salvage is None else salvage.target,
-                other=judged.other,
-                is_saved=salvage is not None and is_whole(self.tier, salvage),
+                target=None if salvage is None else salvage.target.data_key,
+                other=None if judged.other is None else judged.other.data_key,
+                is_done=salvage is not None and is_whole(self.tier, salvage),
             )
         except OffloadError as error:
             why = f"it could not be looked at: {error}"
-            return JudgedPair(
-                choice=Choice(action=Action.LEAVE, why=why), failure=error.at(key=task.key.data_key)
-            )
+            choice = Choice(action=Action.LEAVE, why=why)
+            return replace(left, choice=choice, failure=error.at(key=task.key.data_key))
 
 
 def judge_pair(tier: Tier, task: JudgeTask, now_ms: int) -> Judged | None:

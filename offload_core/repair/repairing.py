@@ -28,7 +28,6 @@ from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.repair.count_correction import CountCorrection
 from offload_core.repair.damage_judging import (
     Judged,
-    JudgedPair,
     JudgePairs,
     JudgeTask,
     copies_of,
@@ -227,39 +226,37 @@ class Repair:
         copies = () if key.ledger_id is None else self._copies.get(key.ledger_id, ())
         return JudgeTask(key=key, findings=tuple(findings), known=known.get(key.uuid), copies=tuple(copies))
 
-    def _planned(self, task: JudgeTask, judged: JudgedPair) -> PlannedRepair:
-        key, known = task.key, task.known
-        if known is not None and known.is_replaced and judged.choice.action in _OF_DAMAGE:
-            why = "another copy took its place, as its record says"
-            judged = JudgedPair(choice=Choice(action=Action.OTHER_COPY, why=why))
-        if judged.failure is None and self._differs_from_hot(task, judged):
-            why = "it has another entry than the hot copy, which has the one that was written"
-            judged = replace(judged, choice=Choice(action=Action.KEEP_HOT, why=why))
-        if judged.failure is None and self._is_offloaded_again(task, judged.choice):
-            why = "its copy is damaged or gone, and its hot copy has all of it"
-            judged = JudgedPair(choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
-        if judged.failure is None and self._loses_hot_entries(known, judged.choice, judged.lost):
-            why = "its record must not name a copy that lacks entries while its hot copy has them"
-            judged = replace(judged, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
-        switches = judged.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
-            key, known, judged.replacement
+    def _planned(self, task: JudgeTask, planned: PlannedRepair) -> PlannedRepair:
+        """Add what records and the hot tier say of a pair that was judged."""
+        known, bare = (
+            task.known,
+            PlannedRepair(key=planned.key, findings=task.findings, choice=planned.choice),
         )
-        moves = self._moves(judged.choice, known)
-        return PlannedRepair(
-            key=key.data_key,
-            findings=task.findings,
-            choice=judged.choice,
-            entries=judged.entries,
-            lost=judged.lost,
-            target=None if judged.target is None else judged.target.data_key,
-            other=None if judged.other is None else judged.other.data_key,
-            is_done=judged.is_saved and not moves and not switches,
+        if known is not None and known.is_replaced and planned.choice.action in _OF_DAMAGE:
+            why = "another copy took its place, as its record says"
+            planned = replace(bare, choice=Choice(action=Action.OTHER_COPY, why=why))
+        if planned.failure is None and self._differs_from_hot(task, planned):
+            why = "it has another entry than the hot copy, which has the one that was written"
+            planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why))
+        if planned.failure is None and self._is_offloaded_again(task, planned.choice):
+            why = "its copy is damaged or gone, and its hot copy has all of it"
+            planned = replace(bare, choice=Choice(action=Action.OFFLOAD_AGAIN, why=why))
+        if planned.failure is None and self._loses_hot_entries(known, planned.choice, planned.lost):
+            why = "its record must not name a copy that lacks entries while its hot copy has them"
+            planned = replace(planned, choice=Choice(action=Action.KEEP_HOT, why=why), target=None)
+        new = planned.target or planned.other
+        switches = planned.choice.action is Action.OFFLOAD_AGAIN or self._can_switch(
+            task.key, known, None if new is None else parse_key(new)
+        )
+        moves = self._moves(planned.choice, known)
+        return replace(
+            planned,
+            is_done=planned.is_done and not moves and not switches,
             recorded=known.topic if known is not None and known.is_complete else None,
             hot=tuple(sorted(known.hot)) if known is not None else (),
             is_moved=moves,
             is_switched=switches,
-            is_marked=not switches and self._is_to_be_marked(known, judged),
-            failure=judged.failure,
+            is_marked=not switches and self._is_to_be_marked(known, planned),
         )
 
     def _is_offloaded_again(self, task: JudgeTask, choice: Choice) -> bool:
@@ -291,16 +288,16 @@ class Repair:
             return False
         return any(lost.touches(ledger_id, 0, None) for ledger_id in self._hot_ledgers(known))
 
-    def _differs_from_hot(self, task: JudgeTask, judged: JudgedPair) -> bool:
+    def _differs_from_hot(self, task: JudgeTask, planned: PlannedRepair) -> bool:
         """Return whether messages are not right that may be as they were written, and by the hot copy are not.
 
         Raises:
             StoreError, FormatError: of either side.
         """
-        store, lost, known = self._hot_store, judged.lost, task.known
+        store, lost, known = self._hot_store, planned.lost, task.known
         if not all(each.code in OF_MESSAGES for each in task.findings):
             return False
-        if judged.choice.action is not Action.LEAVE or lost is None or not lost.count:
+        if planned.choice.action is not Action.LEAVE or lost is None or not lost.count:
             return False
         if store is None or self._ours is None or known is None or not self._is_read_with_hot(known):
             return False
@@ -320,11 +317,11 @@ class Repair:
                         return True
         return False
 
-    def _is_to_be_marked(self, known: RecordedAttempt | None, judged: JudgedPair) -> bool:
+    def _is_to_be_marked(self, known: RecordedAttempt | None, planned: PlannedRepair) -> bool:
         """Return whether a record of ours goes on naming a copy that is damaged, and does not say so yet."""
         if known is None or known.is_marked or known.driver is None or not self._is_read_with_hot(known):
             return False
-        return judged.failure is None and judged.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
+        return planned.failure is None and planned.choice.action in (*_OF_DAMAGE, Action.KEEP_HOT)
 
     def _is_read_with_hot(self, known: RecordedAttempt | None) -> bool:
         """Return whether a record of ours reads a copy in this tier, and hot copies of its ledgers are there."""
