@@ -1,4 +1,4 @@
-"""Where each ledger's copies are."""
+"""Places of each ledger's copies."""
 
 from offload_core.catalogue.concurrency import concurrently
 from offload_core.catalogue.listing import list_catalogue, with_index
@@ -10,7 +10,7 @@ from offload_core.catalogue.record_source import (
     read_each,
     require_complete,
 )
-from offload_core.catalogue.recorded import record_catalogue, record_catalogues
+from offload_core.catalogue.recorded_catalogue import record_catalogue, record_catalogues
 from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 

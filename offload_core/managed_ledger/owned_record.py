@@ -20,8 +20,7 @@ from offload_core.managed_ledger.record_changes import (
     release_ownership,
 )
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.managed_ledger_records import Change, VersionedInfo, is_claim
-from offload_core.metadata.record_paths import record_path
+from offload_core.metadata.managed_ledger_records import Change, VersionedInfo, is_claim, no_record
 from offload_hooks.errors import OffloadError, UnknownTopicError, VersionConflictError
 
 _log = logging.getLogger(__name__)
@@ -106,7 +105,7 @@ def claim_record(
 
     def claim(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
         if is_claim(info):
-            raise UnknownTopicError("there is no record of this managed ledger", key=record_path(name))
+            raise no_record(name)
         return claim_ownership(info, owner, name, only_free=only_free)
 
     for is_last in (*[False] * _CREATIONS, True):

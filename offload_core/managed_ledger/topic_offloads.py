@@ -23,7 +23,7 @@ from offload_core.managed_ledger.prefix_offload import (
 )
 from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_hooks.errors import OffloadError, UnknownTopicError
+from offload_hooks.errors import OffloadError
 
 
 class _DueError(Exception):
@@ -143,9 +143,6 @@ def topic_offloads(environment: Environment, name: str) -> TopicOffloads:
     """
 
     def read() -> ManagedLedgerInfo:
-        known = environment.records.read(name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
-        return known.info
+        return environment.records.require(name).info
 
     return TopicOffloads(environment, name, read, lambda _: None)

@@ -318,7 +318,7 @@ def _moved(share: OffloadSegment, copy: OtherCopy, filter_record: str | None, no
 
 
 def _old_copies(ledger: LedgerRecord, copy: OtherCopy, now_ms: int) -> list[OtherCopy]:
-    """What the ledger reads until now, and does not any more."""
+    """Return what the ledger reads until now, and does not any more."""
     context = ledger.context
     assert context is not None
     assert context.uuid is not None
@@ -345,7 +345,7 @@ def _old_copies(ledger: LedgerRecord, copy: OtherCopy, now_ms: int) -> list[Othe
 
 
 def _only_filter_record(ledger: LedgerRecord) -> str | None:
-    """What a filter did to the ledger's one copy; None if none ran. Of several copies nobody has said it."""
+    """Return what a filter did to the ledger's one copy; None if none ran. Of several copies nobody has said it."""
     context = ledger.context
     assert context is not None
     if not context.segments:

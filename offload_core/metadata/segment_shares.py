@@ -139,7 +139,7 @@ def _stop_of(shares: Sequence[OffloadSegment]) -> int:
 
 
 def place_of(driver: DriverMetadata) -> DriverMetadata:
-    """Where a copy is, without what is said of its attempt."""
+    """Return where a copy is, without what is said of its attempt."""
     for name in _OF_ATTEMPT + _OTHERS:
         driver = driver.with_property(name, None)
     return driver
@@ -272,7 +272,7 @@ class Segment:
 
     @property
     def is_finished(self) -> bool:
-        """Whether its copy is complete; else it is being offloaded, or has to be."""
+        """True if its copy is complete; else it is being offloaded, or has to be."""
         return self.status is SegmentStatus.OFFLOADED
 
 

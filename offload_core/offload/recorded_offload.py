@@ -323,10 +323,7 @@ class RecordedOffloads:
         delete_attempt(self._tiers.find(copy.driver), other_copy_key(topic_of_managed_ledger(name), copy))
 
     def _ledger(self, name: str, ledger_id: int) -> LedgerRecord:
-        known = self._records.read(name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
-        ledger = known.info.ledger(ledger_id)
+        ledger = self._records.require(name).info.ledger(ledger_id)
         if ledger is None:
             raise UnknownLedgerError(f"{name} has no such ledger", ledger_id=ledger_id)
         return ledger

@@ -21,7 +21,7 @@ DEFAULT_PARALLEL = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a move.
+    """Result of a move.
 
     Attributes:
         uuid: the new copy's; None if it failed.
@@ -86,7 +86,7 @@ class _Round:
         self._not_begun: list[Outcome] = []
 
     def __iter__(self) -> Iterator[Outcome]:
-        """What became of each."""
+        """Yield what became of each."""
         try:
             for made in self._executor.run(self._mover.maker, self._orders()):
                 yield self._end(made)

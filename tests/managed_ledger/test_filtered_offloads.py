@@ -15,7 +15,7 @@ from managed_ledgers import NAME
 from verified import findings
 
 from offload_core.api import TierReader
-from offload_core.catalogue.reading import read_index
+from offload_core.catalogue.index_reading import read_index
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterMode, parse_filter_record

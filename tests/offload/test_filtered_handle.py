@@ -15,8 +15,8 @@ from offered import NAMES, UUID_1, LimitedDriver, Part, begin_of, offer, offload
 from records import segment
 
 from offload_core import TierReader
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.reading import read_index
 from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY, has_gaps
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, FilterRun, parse_filter_record

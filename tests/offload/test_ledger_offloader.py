@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offload_core import TierReader, open_tier
+from offload_core.catalogue.index_reading import read_index
 from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.reading import read_index
 from offload_core.codec.block_header import BlockHeader
 from offload_core.codec.blocks import write_block
 from offload_core.codec.byte_arrays import Bytes

@@ -29,7 +29,7 @@ from offload_core.metadata import (
     ManagedLedgerRecords,
 )
 from offload_core.read_handles import ColdReaders, TieredReaders
-from offload_core.recover import Outcome
+from offload_core.recover import RecoveryOutcome
 from offload_hooks.testing import MemoryMetadataStore
 
 # --- ours: records -> objects -> wipe -> recover -----------------------------------------------
@@ -92,10 +92,10 @@ def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[s
         if not expected.ledgers:
             assert back is None
             return
-        assert [each.outcome for each in done] == [Outcome.NEW]
+        assert [each.outcome for each in done] == [RecoveryOutcome.NEW]
         assert back is not None
         assert knowable(back.info, partly=partly_offloaded(original)) == expected
-        assert [each.outcome for each in recover(cold.store, empty.records)] == [Outcome.SAME]
+        assert [each.outcome for each in recover(cold.store, empty.records)] == [RecoveryOutcome.SAME]
         cold_entries = offloaded_entries(topic, original)
         assert entries_of(empty, cold) == cold_entries
         assert not findings(cold.store, {NAME: back.info})

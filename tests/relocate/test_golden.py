@@ -19,7 +19,7 @@ from offload_core.catalogue.listing import list_pairs
 from offload_core.catalogue.topics import managed_ledger_of_topic, parse_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import DriverMetadata, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
 from offload_core.tier import open_store
 from offload_hooks.testing import MemoryMetadataStore
 
@@ -48,7 +48,7 @@ def relocate(
     ):
         wanted = Wanted(source=tier_record(source), target=tier_record(target), format=format_)
         mover = Mover(
-            RecordBook(records, Clock()),
+            RecordRegistry(records, Clock()),
             source,
             target,
             Audit(),  # type: ignore[arg-type]

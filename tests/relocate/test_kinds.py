@@ -18,7 +18,7 @@ from offload_core.catalogue.listing import stream_pairs
 from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.relocate import Mover, RecordBook, Wanted, make_moves, plan_topic
+from offload_core.relocate import Mover, RecordRegistry, Wanted, make_moves, plan_topic
 from offload_core.repair import Repair
 from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Verification
@@ -73,7 +73,7 @@ class Moving:
     @property
     def mover(self) -> Mover:
         return Mover(
-            RecordBook(self.records, self.clock),
+            RecordRegistry(self.records, self.clock),
             self.source,
             self.target,
             Audit(),  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from offload_core.cli.shared import (
     reported,
     table_of,
 )
-from offload_core.inventory.history import Event, history_of
+from offload_core.inventory.ledger_history import Event, history_of
 from offload_core.metadata import LedgerRecord
 from offload_hooks.errors import FormatError, UnknownTopicError
 

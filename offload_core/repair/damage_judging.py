@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from offload_core.catalogue.index_reading import MAX_INDEX_BYTES
 from offload_core.catalogue.listing import Pair, find_pair, stream_pairs
-from offload_core.catalogue.reading import MAX_INDEX_BYTES
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.entry_directory import STRIDE_BYTES
 from offload_core.codec.filtered_objects import has_gaps, is_filtered
@@ -32,16 +32,16 @@ from offload_core.codec.object_format import (
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.codec.salvaged_objects import LostEntries, lost_of, skips_ids
 from offload_core.metadata.filter_record import indexed_filter
-from offload_core.repair.contents import Contents, Expected, read_contents, read_mapfile_contents
+from offload_core.repair.damaged_contents import Contents, Expected, read_contents, read_mapfile_contents
 from offload_core.repair.found_frames import ObjectBytes
 from offload_core.repair.mapfile_scan import MapFileScan
-from offload_core.repair.plan import OF_INDEX_METADATA, Action, Choice, Seen, choose
+from offload_core.repair.repair_plan import OF_INDEX_METADATA, Action, Choice, Evidence, PlannedRepair, choose
+from offload_core.repair.repair_targets import RecordedAttempt
 from offload_core.repair.salvage import Salvage, has_entries, index_of, mapfile_index, pip17_metadata_in
-from offload_core.repair.targets import Known
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding
 from offload_core.verify.deep import DeepCheck, DeepTask
-from offload_core.verify.objects import Examined, examine
+from offload_core.verify.pair_checks import Examined, examine
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError
 
 YOUNG = timedelta(minutes=10)
@@ -72,7 +72,7 @@ class Judged:
 
     pair: Pair
     choice: Choice
-    known: Known | None
+    known: RecordedAttempt | None
     codes: Set[Code]
     index: bytes | None = None
     index_metadata: Mapping[str, str] | None = None
@@ -88,13 +88,15 @@ class Judged:
 
     @property
     def replacement(self) -> ObjectKey | None:
-        """What takes its place: another copy, or what is saved of it."""
+        """Return what takes its place: another copy, or what is saved of it."""
         if self.choice.action is Action.SALVAGE and self.salvage is not None:
             return self.salvage.target
         return self.other
 
 
-def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, *, now_ms: int) -> Judged:
+def judge(
+    tier: Tier, pair: Pair, findings: list[Finding], known: RecordedAttempt | None, *, now_ms: int
+) -> Judged:
     """Look at all that is there of a pair, and decide.
 
     Raises:
@@ -105,7 +107,7 @@ def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, 
     index_codes = {finding.code for finding in findings if finding.key == key.index_key}
     said = _said(tier, pair)
     if pair.data is None:
-        seen = Seen(codes=codes, index_codes=index_codes, has_data=False)
+        seen = Evidence(codes=codes, index_codes=index_codes, has_data=False)
         return Judged(pair=pair, choice=choose(seen), known=known, codes=codes)
     examined = examine(tier, pair)
     index = None if examined is None else examined.index
@@ -150,7 +152,7 @@ def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, 
     checksums_only = (
         is_right and scan is not None and codes == {Code.MAPFILE_CHECKSUM} and _is_sure(scan, contents)
     )
-    seen = Seen(
+    seen = Evidence(
         codes=codes,
         index_codes=index_codes,
         has_data=True,
@@ -175,7 +177,7 @@ def judge(tier: Tier, pair: Pair, findings: list[Finding], known: Known | None, 
 
 
 def is_whole(tier: Tier, salvage: Salvage) -> bool:
-    """Whether what was saved is there, and right to the last byte: each entry is that of the damaged object.
+    """Return whether what was saved is there, and right to the last byte: each entry is that of the damaged object.
 
     Raises:
         StoreError: the tier fails.
@@ -213,9 +215,9 @@ def _old_index(tier: Tier, pair: Pair) -> bytes:
 
 
 def _expected(
-    key: ObjectKey, index: ObjectIndex | None, old: bytes, known: Known | None
+    key: ObjectKey, index: ObjectIndex | None, old: bytes, known: RecordedAttempt | None
 ) -> dict[int, Expected]:
-    """Which entries must be there: by the records, else by what is left of the index."""
+    """Return which entries must be there: by the records, else by what is left of the index."""
     found: dict[int, Expected] = {}
     if key.object_format is ObjectFormat.PIP17 and key.ledger_id is not None:
         metadata = pip17_metadata_in(old)
@@ -238,7 +240,7 @@ def _expected(
 
 
 def _lost(contents: Contents, index: ObjectIndex | None, said: Mapping[str, str]) -> LostEntries:
-    """What is missing; of an object with gaps only how many, as far as its index counts what was kept."""
+    """Return what is missing; of an object with gaps only how many, as far as its index counts what was kept."""
     if not has_gaps(said):
         return contents.lost()
     lost = sum(len(ledger.damaged) for ledger in contents.ledgers)
@@ -288,7 +290,7 @@ def _made(
 
 
 def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[str, str]) -> bool:
-    """Whether an index that was made anew is one, and all of the data object is as it says."""
+    """Return whether an index that was made anew is one, and all of the data object is as it says."""
     key, prior = pair.key, lost_of(said)
     try:
         if key.is_mapfile:
@@ -315,7 +317,7 @@ def _fits(tier: Tier, pair: Pair, made: bytes, data: ObjectBytes, said: Mapping[
 
 
 def _is_sure(scan: MapFileScan, contents: Contents) -> bool:
-    """Whether the data's own checksums cover it, so that the `.crc` file must be what is wrong."""
+    """Return whether the data's own checksums cover it, so that the `.crc` file must be what is wrong."""
     unsure = any(ledger.unsure for ledger in contents.ledgers)
     compressed = scan.header is not None and scan.header.compression is not FileCompression.NONE
     return compressed and not unsure
@@ -327,7 +329,7 @@ def _is_young(pair: Pair, now_ms: int) -> bool:
 
 
 def _metadata_of(scan: MapFileScan | None, old: bytes) -> bytes:
-    """What is left of an index, for a PIP-17 object that is made of a MapFile: one that has its ledger's metadata."""
+    """Return what is left of a MapFile's index, for a PIP-17 object made of it: one with its ledger's metadata."""
     if scan is None:
         return old
     return b"" if scan.metadata is None else pack_pip17_index(scan.metadata, [], 0)
@@ -374,7 +376,7 @@ def find_other(
 
 
 def _is_right(tier: Tier, examined: Examined) -> bool:
-    """Whether nothing at all is wrong with a copy, and it has every entry of its ledger."""
+    """Return whether nothing at all is wrong with a copy, and it has every entry of its ledger."""
     if not examined.is_sound or examined.findings or examined.has_gaps or examined.is_filtered:
         return False
     result = DeepCheck(tier=tier)(DeepTask.of(0, examined))
@@ -418,33 +420,8 @@ class JudgeTask:
 
     key: ObjectKey
     findings: tuple[Finding, ...]
-    known: Known | None = None
+    known: RecordedAttempt | None = None
     copies: tuple[ObjectKey, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedPair:
-    """What is decided of a pair.
-
-    Attributes:
-        target: the data object that its entries are to be saved to.
-        other: another copy that makes that needless.
-        is_saved: the target is there as a whole.
-        failure: why it could not be judged.
-    """
-
-    choice: Choice
-    entries: int | None = None
-    lost: LostEntries | None = None
-    target: ObjectKey | None = None
-    other: ObjectKey | None = None
-    is_saved: bool = False
-    failure: OffloadError | None = None
-
-    @property
-    def replacement(self) -> ObjectKey | None:
-        """What takes its place."""
-        return self.target or self.other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,31 +431,34 @@ class JudgePairs:
     tier: Tier
     now_ms: int
 
-    def __call__(self, task: JudgeTask) -> JudgedPair:
-        """Judge one pair."""
+    def __call__(self, task: JudgeTask) -> PlannedRepair:
+        """Judge one pair; what records and the hot tier have to say of it is added later."""
+        why = task.findings[0].code.helps
+        left = PlannedRepair(
+            key=task.key.data_key, findings=task.findings, choice=Choice(action=Action.LEAVE, why=why)
+        )
         try:
             judged = judge_pair(self.tier, task, self.now_ms)
             if judged is None:
-                why = task.findings[0].code.helps
-                return JudgedPair(choice=Choice(action=Action.LEAVE, why=why))
+                return left
             salvage = judged.salvage if judged.choice.action is Action.SALVAGE else None
-            return JudgedPair(
+            return replace(
+                left,
                 choice=judged.choice,
                 entries=judged.entries,
                 lost=judged.lost,
-                target=None if salvage is None else salvage.target,
-                other=judged.other,
-                is_saved=salvage is not None and is_whole(self.tier, salvage),
+                target=None if salvage is None else salvage.target.data_key,
+                other=None if judged.other is None else judged.other.data_key,
+                is_done=salvage is not None and is_whole(self.tier, salvage),
             )
         except OffloadError as error:
             why = f"it could not be looked at: {error}"
-            return JudgedPair(
-                choice=Choice(action=Action.LEAVE, why=why), failure=error.at(key=task.key.data_key)
-            )
+            choice = Choice(action=Action.LEAVE, why=why)
+            return replace(left, choice=choice, failure=error.at(key=task.key.data_key))
 
 
 def judge_pair(tier: Tier, task: JudgeTask, now_ms: int) -> Judged | None:
-    """What there is of a pair, and what is done about it; None if there is nothing.
+    """Return what there is of a pair, and what is done about it; None if there is nothing.
 
     Raises:
         StoreError: the tier fails.

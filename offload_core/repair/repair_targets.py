@@ -5,31 +5,28 @@ there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from itertools import islice
 from uuid import UUID
 
-from offload_core.catalogue import Records, TopicName, parse_topic
+from offload_core.catalogue import Records, TopicName, parse_topic, read_each
 from offload_core.catalogue.listing import find_pair, stream_pairs
 from offload_core.catalogue.topics import is_wanted, managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, OtherCopy, replaced_of
 from offload_core.metadata.offload_context import DAMAGED_PROPERTY
-from offload_core.repair.contents import Expected
+from offload_core.repair.damaged_contents import Expected
 from offload_core.repair.quarantine import is_put_aside
 from offload_core.tier import Tier
-from offload_core.verify.objects import examine
+from offload_core.verify.pair_checks import examine
 from offload_hooks.errors import FormatError, MetadataError, OptionError
-
-_TOPICS_AT_ONCE = 256
 
 
 @dataclass(slots=True, kw_only=True)
-class Known:
-    """What records say of one attempt.
+class RecordedAttempt:
+    """One attempt as records have it.
 
     Attributes:
         is_complete: a record says that it may be read.
@@ -52,67 +49,55 @@ class Known:
 
     @property
     def is_replaced(self) -> bool:
-        """Whether another copy took its place, and no record reads it."""
+        """True if another copy took its place, and no record reads it."""
         return self.was_replaced and not self.is_complete
 
 
-def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, Known]:
-    """What records say of these attempts; a record that cannot be read says nothing.
+def known_of(records: Records, uuids: Collection[UUID]) -> dict[UUID, RecordedAttempt]:
+    """Return what records say of these attempts; a record that cannot be read says nothing.
 
     Raises:
         StoreError: the records cannot be read.
     """
-    found: dict[UUID, Known] = {}
-    topics = iter(records.topics())
-    while some := list(islice(topics, _TOPICS_AT_ONCE)):
-        for topic, info in read_some(records, some):
-            for ledger in info.ledgers:
-                _take(found, uuids, topic, ledger)
+    found: dict[UUID, RecordedAttempt] = {}
+    for topic, info in readable(records, records.topics()):
+        for ledger in info.ledgers:
+            _take(found, uuids, topic, ledger)
     return found
 
 
-def read_some(records: Records, topics: list[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
+def readable(records: Records, topics: Iterable[TopicName]) -> Iterator[tuple[TopicName, ManagedLedgerInfo]]:
     """The records of these topics that can be read. `StoreError`."""
-    try:
-        yield from records.read(topics).items()
-    except FormatError:
-        if len(topics) > 1:
-            for topic in topics:
-                yield from read_some(records, [topic])
+    for topic, info in read_each(records, topics):
+        if not isinstance(info, FormatError):
+            yield topic, info
 
 
-def _take(found: dict[UUID, Known], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord) -> None:
-    context, info = ledger.context, ledger.info
-    if context is None:
-        return
-    for copy in _replaced(ledger):
-        if copy.uuid in uuids:
-            known = found.setdefault(
-                copy.uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic))
-            )
-            known.was_replaced = True
-    shares = [
-        (
-            share.uuid,
-            share.complete,
-            first,
-            None if share.end_entry_id is None else share.end_entry_id + 1,
-            share.driver,
+def _take(
+    found: dict[UUID, RecordedAttempt], uuids: Collection[UUID], topic: TopicName, ledger: LedgerRecord
+) -> None:
+    info = ledger.info
+
+    def known_as(uuid: UUID) -> RecordedAttempt:
+        return found.setdefault(
+            uuid, RecordedAttempt(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic))
         )
-        for share, first in zip(context.segments, context.first_entry_ids(), strict=True)
-    ]
-    if not shares and context.uuid is not None:
-        stop = info.entries if info.is_closed else None
-        shares = [(context.uuid, context.complete, 0, stop, context.driver)]
-    for uuid, is_complete, first, stop, driver in shares:
-        if uuid not in uuids:
+
+    for replaced in _replaced(ledger):
+        if replaced.uuid in uuids:
+            known_as(replaced.uuid).was_replaced = True
+    for copy in ledger.copies:
+        if copy.uuid not in uuids:
             continue
-        known = found.setdefault(uuid, Known(managed_ledger=managed_ledger_of_topic(topic), topic=str(topic)))
-        known.is_complete |= is_complete
-        known.expected[info.ledger_id] = Expected(first=first, stop=stop)
+        stop = copy.stop_entry_id
+        if copy.segment is None and info.is_closed:
+            stop = info.entries
+        known = known_as(copy.uuid)
+        known.is_complete |= copy.complete
+        known.expected[info.ledger_id] = Expected(first=copy.begin_entry_id, stop=stop)
         known.infos[info.ledger_id] = info
-        known.driver = driver or context.driver
-        known.is_marked &= known.driver is not None and known.driver.get(DAMAGED_PROPERTY) == str(uuid)
+        known.driver = copy.driver
+        known.is_marked &= copy.driver is not None and copy.driver.get(DAMAGED_PROPERTY) == str(copy.uuid)
         if ledger.has_hot_copy:
             known.hot.append(info.ledger_id)
 
@@ -129,8 +114,8 @@ OpenRecords = Callable[[], AbstractContextManager[Records]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be looked at.
+class RepairTargets:
+    """Targets of a repair.
 
     Attributes:
         prefix: only objects whose keys begin so.
@@ -146,27 +131,27 @@ class Wanted:
 
     @property
     def prefixes(self) -> list[str]:
-        """What the keys begin with of all that is wanted."""
+        """Return what the keys begin with of all that is wanted."""
         return sorted({stem_of(key) for key in self.keys}) or [self.prefix]
 
     def has_key(self, key: ObjectKey) -> bool:
-        """Whether an object may be of these, by its key."""
+        """Return whether an object may be of these, by its key."""
         if self.keys and key.data_key not in {each.data_key for each in self.keys}:
             return False
         return not self.ledger_ids or key.ledger_id is None or key.ledger_id in self.ledger_ids
 
     def has_ledger(self, topic: str | None, ledger_id: int | None) -> bool:
-        """Whether it is about one of these, by a topic's record."""
+        """Return whether it is about one of these, by a topic's record."""
         return self.has_topic(topic) and (
             not self.ledger_ids or ledger_id is None or ledger_id in self.ledger_ids
         )
 
     def has_topic(self, topic: str | None) -> bool:
-        """Whether a topic is one of these."""
+        """Return whether a topic is one of these."""
         return not self.topics or (topic is not None and is_wanted(parse_topic(topic), self.topics))
 
     def has_object(self, tier: Tier, key: ObjectKey) -> bool:
-        """Whether an object says that it is of one of these topics. `StoreError`."""
+        """Return whether an object says that it is of one of these topics. `StoreError`."""
         name = None
         pair = find_pair(tier, key)
         if pair is not None:
@@ -198,7 +183,7 @@ class Wanted:
 
 
 def stem_of(key: ObjectKey) -> str:
-    """What all objects of a pair begin with."""
+    """Return what all objects of a pair begin with."""
     return key.data_key.removesuffix("data") if key.is_mapfile else key.data_key
 
 
@@ -211,13 +196,13 @@ def _is_recorded(key: ObjectKey, records: OpenRecords | None) -> bool:
 
 def _take_recorded(records: Records, topics: list[TopicName], ledger_ids: set[int]) -> None:
     """Take out what records have."""
-    names = iter(records.topics())
-    while some := list(islice(names, _TOPICS_AT_ONCE)):
-        topics[:] = [each for each in topics if not any(is_wanted(topic, [each]) for topic in some)]
-        if ledger_ids:
-            for _, info in read_some(records, some):
-                ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
-        if not topics and not ledger_ids:
+    names = records.topics()
+    topics[:] = [each for each in topics if not any(is_wanted(topic, [each]) for topic in names)]
+    if not ledger_ids:
+        return
+    for _, info in readable(records, names):
+        ledger_ids.difference_update(ledger.ledger_id for ledger in info.ledgers)
+        if not ledger_ids:
             return
 
 

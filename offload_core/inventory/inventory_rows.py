@@ -17,8 +17,8 @@ from itertools import groupby
 from typing import Generic, TypeVar
 
 from offload_core.catalogue import UNKNOWN_TOPIC, Ledger, Records, StoredObject, TopicName, record_catalogues
-from offload_core.catalogue.survey import FoundLedger
-from offload_core.catalogue.temporary_tables import TemporaryTables
+from offload_core.catalogue.record_source import in_parts
+from offload_core.catalogue.survey import FoundLedger, TemporaryTables
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.executors import Executor
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
@@ -31,7 +31,7 @@ _DOMAIN = "persistent://"
 
 
 class Level(enum.Enum):
-    """What has a row."""
+    """Level of the rows."""
 
     TENANT = "tenant"
     NAMESPACE = "namespace"
@@ -232,7 +232,7 @@ class TopicPatterns:
     patterns: Sequence[str]
 
     def __call__(self, topic: TopicName | None) -> bool:
-        """Whether a topic is meant; None are objects that name none, which only no pattern means."""
+        """Return whether a topic is meant; None are objects that name none, which only no pattern means."""
         if not self.patterns:
             return True
         if topic is None:
@@ -245,9 +245,6 @@ def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern.rstrip('/')}/*")
 
 
-_TOPICS_AT_ONCE = 64
-
-
 def recorded_ledgers(
     tier: Tier,
     records: Records,
@@ -256,7 +253,7 @@ def recorded_ledgers(
     wanted: Callable[[TopicName | None], bool] = lambda _: True,
     executor: Executor | None = None,
 ) -> Iterator[FoundLedger]:
-    """What `record_catalogue` has, of the wanted topics; memory depends on some topics' records only.
+    """Yield what `record_catalogue` has, of the wanted topics; memory depends on some topics' records only.
 
     Args:
         executor: who looks copies up; None for this process.
@@ -265,8 +262,7 @@ def recorded_ledgers(
         StoreError, FormatError: of the records or the tier.
     """
     topics = sorted((each for each in records.topics() if wanted(each)), key=lambda each: each.full)
-    starts = range(0, len(topics), _TOPICS_AT_ONCE)
-    parts = (records.read(topics[start : start + _TOPICS_AT_ONCE]) for start in starts)
+    parts = map(records.read, in_parts(topics))
     for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
         for topic in catalogue.topics:
             name = None if topic.name is None else managed_ledger_of_topic(topic.name)

@@ -1,4 +1,4 @@
-"""What a rollback would lose: which ledgers lie in streaming segments, and what each of them needs before.
+"""Losses of a rollback: ledgers in streaming segments, and what each of them needs before.
 
 An old version reads a ledger from BookKeeper, or from the one object that its record names; it passes over segments.
 Where segments make a record complete, it looks for an object that is not there, and takes the hot copy for one that can
@@ -36,7 +36,7 @@ from offload_hooks.errors import ObjectNotFoundError
 
 
 class Need(enum.Enum):
-    """What a ledger with segments needs before an old version may have it."""
+    """Step that a ledger with segments needs before an old version may have it."""
 
     NOTHING = "nothing"
     RELEASE = "release"
@@ -87,7 +87,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackPlan:
-    """All topics with their ledgers. Without records nobody knows what is hot.
+    """All topics with their ledgers. Without records it is not known what is hot.
 
     Attributes:
         unread: streaming objects that cannot be read, so that their ledgers are not known; only without records.
@@ -103,7 +103,7 @@ class RollbackPlan:
 
     @property
     def loses_nothing(self) -> bool:
-        """Whether an old version finds every entry and keeps it, as things are, and that is known."""
+        """True if an old version finds every entry and keeps it, as things are, and that is known."""
         return not self.unread and all(
             ledger.need is Need.NOTHING for topic in self.topics for ledger in topic.streamed
         )
@@ -112,7 +112,7 @@ class RollbackPlan:
 def plan_rollback(
     tier: Tier, records: Mapping[TopicName, ManagedLedgerInfo] | None = None, *, prefix: str = ""
 ) -> RollbackPlan:
-    """What of these topics, or without records of what the tier has, a rollback would lose.
+    """Return what of these topics, or without records of what the tier has, a rollback would lose.
 
     `prefix` is the folder in the tier that the objects lie in.
 

@@ -1,4 +1,4 @@
-"""Which streaming objects may be deleted: each is judged by the records of all ledgers that it has to do with.
+"""Judgement of streaming objects, by the records of all ledgers that each has to do with: may it be deleted?
 
 An object may go if no ledger needs it: the ledger has a hot copy, or one in an object of its own that is there, or it
 is to be deleted or was. What the records do not tell of stays in any case, for a bucket may be shared; so does an
@@ -36,7 +36,7 @@ from offload_hooks.errors import UnknownTopicError
 
 
 class Verdict(enum.Enum):
-    """Whether an object may be deleted, the worst of what its ledgers say: from `FREE` to `FOREIGN`."""
+    """Permission to delete an object, the worst of what its ledgers say: from `FREE` to `FOREIGN`."""
 
     FREE = "free"
     HOT = "hot"
@@ -48,7 +48,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed:
-    """What may be deleted besides what is `FREE`.
+    """Objects that may be deleted besides those that are `FREE`.
 
     Attributes:
         recorded: what a record still names, while the hot copy is there.
@@ -59,7 +59,7 @@ class Allowed:
     loss: bool = False
 
     def allows(self, verdict: Verdict) -> bool:
-        """Whether an object of this verdict is deleted; what is not known, under way or another's never is."""
+        """Return whether an object of this verdict is deleted; what is not known, under way or another's never is."""
         return {
             Verdict.FREE: True,
             Verdict.HOT: self.recorded,
@@ -67,7 +67,7 @@ class Allowed:
         }.get(verdict, False)
 
     def leaves(self, verdict: Verdict) -> bool:
-        """Whether a streaming object of this verdict stays; what is none is not to be deleted at all."""
+        """Return whether a streaming object of this verdict stays; what is none is not to be deleted at all."""
         return verdict is not Verdict.FOREIGN and not self.allows(verdict)
 
 
@@ -86,7 +86,7 @@ class JudgedLedger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class JudgedObject:
     """A streaming object, what becomes of it and why, and its ledgers; none of these where nothing tells which.
 
     Attributes:
@@ -106,7 +106,7 @@ def judge_tier(
     *,
     prefix: str = "",
     topics: Sequence[TopicName] = (),
-) -> list[Judged]:
+) -> list[JudgedObject]:
     """The streaming objects of a tier, or only those of these topics; without records none is known not to be needed.
 
     The tier is listed before the records are read: who writes an object has recorded it before.
@@ -137,7 +137,7 @@ Holds = Callable[[RecordedCopy, LedgerRecord], bool]
 
 def judge(
     listing: StreamingListing, records: Mapping[TopicName, ManagedLedgerInfo], holds: Holds
-) -> list[Judged]:
+) -> list[JudgedObject]:
     """All objects of a listing, by records that were read after it."""
     known = _Records(listing, records, holds)
     return [known.judge(each) for each in listing.objects]
@@ -170,7 +170,7 @@ class _Records:
                 for segment in shares_of(ledger):
                     self._shares.setdefault(segment.uuid, []).append(_Share(topic, ledger, segment))
 
-    def judge(self, found: StreamingObject) -> Judged:
+    def judge(self, found: StreamingObject) -> JudgedObject:
         """One object."""
         if found.foreign is not None:
             return _unrecorded(found)
@@ -188,7 +188,7 @@ class _Records:
         if not ledgers:
             return self._without_ledgers(found, owner)
         worst = max(ledgers, key=lambda ledger: _ORDER.index(ledger.verdict))
-        return Judged(
+        return JudgedObject(
             object=found,
             verdict=worst.verdict,
             why=f"ledger {worst.ledger_id}: {worst.why}",
@@ -203,7 +203,7 @@ class _Records:
         name = found.stored.managed_ledger
         return None if name is None else topic_of_managed_ledger(name)
 
-    def _without_ledgers(self, found: StreamingObject, owner: TopicName | None) -> Judged:
+    def _without_ledgers(self, found: StreamingObject, owner: TopicName | None) -> JudgedObject:
         """No record names it, and no index can be read."""
         if owner is None or owner not in self._records:
             verdict, why = Verdict.UNKNOWN, "whose it is, no record tells"
@@ -211,7 +211,7 @@ class _Records:
             verdict, why = Verdict.FREE, "one half of an attempt that no record of its topic names"
         else:
             verdict, why = Verdict.UNKNOWN, "no record names it, and it cannot be read"
-        return Judged(object=found, verdict=verdict, why=why, topics=_distinct([owner]))
+        return JudgedObject(object=found, verdict=verdict, why=why, topics=_distinct([owner]))
 
     def _judge_unnamed(self, found: StreamingObject, ledger_id: int, owner: TopicName | None) -> JudgedLedger:
         """A ledger that the object's index lists, and whose record does not name the object."""
@@ -252,7 +252,7 @@ class _Records:
         return is_listed and self._has_its_copies(topic, record, found)
 
     def _has_its_copies(self, topic: TopicName, record: LedgerRecord, found: StreamingObject) -> bool:
-        """Whether the copies that a record names are here, and have all that it says."""
+        """Return whether the copies that a record names are here, and have all that it says."""
         copies = [
             copy for copy in recorded_copies(topic, record, found.key.folder) if copy.unfinished is None
         ]
@@ -265,32 +265,32 @@ class _Records:
         return bool(copies)
 
 
-def _unrecorded(found: StreamingObject) -> Judged:
+def _unrecorded(found: StreamingObject) -> JudgedObject:
     if found.foreign is not None:
-        return Judged(object=found, verdict=Verdict.FOREIGN, why=found.foreign)
+        return JudgedObject(object=found, verdict=Verdict.FOREIGN, why=found.foreign)
     name = found.stored.managed_ledger
     topic = None if name is None else topic_of_managed_ledger(name)
     return _unknown(found, topic, "whether it is needed, only records tell")
 
 
-def _of_a_cluster(found: StreamingObject, cluster: str, topic: TopicName | None) -> Judged:
-    """What names a cluster was not written by this program; a topic and ledgers there may have the same names."""
+def _of_a_cluster(found: StreamingObject, cluster: str, topic: TopicName | None) -> JudgedObject:
+    """Judge an object that names a cluster: another program wrote it; names there may be the same."""
     return _unknown(found, topic, f"it is of cluster {cluster}, and no record names it")
 
 
-def _replacement(found: StreamingObject, topic: TopicName) -> Judged:
-    """What a relocation or a repair is about to have the record name."""
+def _replacement(found: StreamingObject, topic: TopicName) -> JudgedObject:
+    """Return what a relocation or a repair is about to have the record name."""
     why = "by the record it is to take the place of another copy"
     return _alike(found, topic, Verdict.UNFINISHED, why)
 
 
-def _unknown(found: StreamingObject, topic: TopicName | None, why: str) -> Judged:
+def _unknown(found: StreamingObject, topic: TopicName | None, why: str) -> JudgedObject:
     return _alike(found, topic, Verdict.UNKNOWN, why)
 
 
-def _alike(found: StreamingObject, topic: TopicName | None, verdict: Verdict, why: str) -> Judged:
+def _alike(found: StreamingObject, topic: TopicName | None, verdict: Verdict, why: str) -> JudgedObject:
     """An object all of whose ledgers are judged alike, whatever their records."""
-    return Judged(
+    return JudgedObject(
         object=found,
         verdict=verdict,
         why=why,

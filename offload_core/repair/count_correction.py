@@ -19,14 +19,14 @@ from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.executors import Executor
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.record_corrections import LedgerCounts, copies_read, correct_counts, counts_of
-from offload_core.repair.judging import AS_WRITTEN
+from offload_core.repair.damage_judging import AS_WRITTEN
 from offload_core.repair.offloading_again import why_hot_forbids
-from offload_core.repair.plan import Action, Choice, CorrectedCounts, PlannedRepair, Repaired
-from offload_core.repair.targets import OpenRecords
+from offload_core.repair.repair_plan import Action, Choice, CorrectedCounts, PlannedRepair, Repaired
+from offload_core.repair.repair_targets import OpenRecords
 from offload_core.tier import Tier
 from offload_core.verify import Finding
 from offload_core.verify.deep import DeepCheck, DeepTask
-from offload_core.verify.objects import Examined, LedgerExtent, examine
+from offload_core.verify.pair_checks import Examined, LedgerExtent, examine
 from offload_hooks.errors import AttemptError, OffloadError, StoreError, UnknownTopicError
 from offload_hooks.ledger_stores import LedgerStore
 
@@ -58,7 +58,7 @@ class CountTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What came of a task.
+    """Result of a task.
 
     Attributes:
         counts: None where the copies do not tell, and `why` not, in words.
@@ -134,7 +134,7 @@ class CountLedgers:
 
 
 def wrong_counts(ledger: LedgerRecord, counted: LedgerCounts) -> CorrectedCounts | None:
-    """What a record must say in place of what it says; None if it says that."""
+    """Return what a record must say in place of what it says; None if it says that."""
     before = counts_of(ledger)
     if before == counted:
         return None
@@ -173,7 +173,7 @@ class CountCorrection:
         self._folder = folder
 
     def plan(self, findings: Sequence[Finding]) -> Iterator[PlannedRepair]:
-        """What there is to be done about these findings of counts. `StoreError` of the records."""
+        """Yield what there is to be done about these findings of counts. `StoreError` of the records."""
         by_ledger: dict[tuple[str, int], list[Finding]] = {}
         for finding in findings:
             assert finding.topic is not None

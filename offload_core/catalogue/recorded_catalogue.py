@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from offload_core.catalogue.concurrency import in_batches, look_at
-from offload_core.catalogue.copy_check import Severity, check_copy, find_ledger, with_end
+from offload_core.catalogue.copy_check import MismatchSeverity, check_copy, find_ledger, with_end
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.catalogue.listing import describe_pair, look_up_pair
 from offload_core.catalogue.model import (
@@ -105,7 +105,7 @@ def _copies_of(records: Mapping[TopicName, ManagedLedgerInfo], folder: str) -> d
 
 
 def _seen(copy: RecordedCopy, seen: Mapping[ObjectKey, StoredObject]) -> StoredObject | None:
-    """What an earlier catalogue has of a copy."""
+    """Return what an earlier catalogue has of a copy."""
     found = seen.get(copy.key)
     return seen.get(copy.mapfile_key) if found is None and copy.mapfile_key is not None else found
 
@@ -118,7 +118,7 @@ class _LookUp:
     read_indexes: bool
 
     def __call__(self, asked: tuple[RecordedCopy, StoredObject | None]) -> StoredObject:
-        """What the tier has of a copy, judged as in a listing; an attempt that did not finish is not read."""
+        """Return what the tier has of a copy, judged as in a listing; an attempt that did not finish is not read."""
         copy, known = asked
         if known is not None and copy.unfinished is None and not known.is_unread:
             return known
@@ -196,7 +196,7 @@ def _build_ledger(
         if stored.is_complete and stored.index is not None:
             ledger = find_ledger(copy, stored.index, gaps=stored.has_gaps)
             mismatch = check_copy(record, copy, stored.stat, stored.index)
-            is_unreadable = mismatch is not None and mismatch.severity is Severity.UNREADABLE
+            is_unreadable = mismatch is not None and mismatch.severity is MismatchSeverity.UNREADABLE
             if ledger is None or is_unreadable:
                 detail = None if mismatch is None else mismatch.what
                 stored = replace(stored, index=None, problem=Problem.RECORD_MISMATCH, detail=detail)

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from offload_core.catalogue.copy_check import TOPIC_OF_METADATA, CopyStat, abridged
-from offload_core.catalogue.listing import Pair, listed_of
-from offload_core.catalogue.reading import (
+from offload_core.catalogue.index_reading import (
     MAX_INDEX_BYTES,
     decode_index,
     read_block_checksums,
     read_index_bytes,
 )
+from offload_core.catalogue.listing import Pair, listed_of
 from offload_core.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
 from offload_core.codec.entry_directory import parse_directory
 from offload_core.codec.filtered_objects import (
@@ -101,7 +101,7 @@ def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -
 
 
 def fits(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: Findings) -> bool:
-    """Whether the checksums are of the blocks that the index has; a MapFile's are of stretches of any length."""
+    """Return whether the checksums are of the blocks that the index has; a MapFile's are of stretches of any length."""
     lengths = block_lengths_of(index)
     if index.object_format is ObjectFormat.MAPFILE or np.array_equal(lengths, checksums.lengths):
         return True
@@ -248,7 +248,7 @@ class Examine:
 
 
 def _stat(tier: Tier, key: str, listed: ListedObject | None, found: Findings) -> ObjectStat | None:
-    """What the tier has under a key, without user metadata if that cannot be read."""
+    """Return what the tier has under a key, without user metadata if that cannot be read."""
     try:
         return tier.stat(key)
     except ObjectNotFoundError:
@@ -322,7 +322,7 @@ def _contradictions(data: Mapping[str, str], index: ObjectStat) -> list[Finding]
 
 
 def _lost(stat: ObjectStat | None) -> list[Finding]:
-    """What an object says that it lacks."""
+    """Return what an object says that it lacks."""
     lost = None if stat is None else lost_of(stat.user_metadata)
     if stat is None or lost is None:
         return []
@@ -383,7 +383,7 @@ def _read(tier: Tier, examined: Examined, found: Findings) -> None:
 
 
 def _judge_index(tier: Tier, key: ObjectKey, index: ListedObject, error: FormatError) -> Finding:
-    """What an error of the index means; of a MapFile it may be one of the data file's beginning."""
+    """Return what an error of the index means; of a MapFile it may be one of the data file's beginning."""
     code = code_of(error, INDEX_CODES, Code.INDEX_MISMATCH)
     if key.is_mapfile and error.key != key.index_key:
         error.key = key.index_key
@@ -433,7 +433,7 @@ def _check_topic(examined: Examined, index: ObjectIndex, found: Findings) -> Non
 
 
 def extent_of(ledger: LedgerIndex) -> LedgerExtent:
-    """What an index says of a ledger's entries in its object."""
+    """Return what an index says of a ledger's entries in its object."""
     metadata = ledger.metadata
     stop = ledger.blocks[-1].end_entry_id
     entries, size = None, ledger.payload_bytes

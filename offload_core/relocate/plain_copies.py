@@ -27,7 +27,7 @@ _PAIRS_AT_ONCE = 2048
 
 
 class PlainStatus(enum.Enum):
-    """What becomes of a pair of objects."""
+    """Status of a pair of objects."""
 
     MISSING = "missing"
     """It is not in the target, and would be copied."""
@@ -45,7 +45,7 @@ class PlainStatus(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlainResult:
-    """What became of a pair of objects; `error` why it failed."""
+    """Result for a pair of objects; `error` why it failed."""
 
     key: ObjectKey
     topic: TopicName | None
@@ -71,7 +71,7 @@ class _PairMaker:
     target: Tier
 
     def __call__(self, task: _Task) -> PlainStatus | OffloadError:
-        """What became of it; what fails of one pair is a value."""
+        """Return what became of it; what fails of one pair is a value."""
         try:
             return self._make(task)
         except ObjectNotFoundError as failure:
@@ -98,7 +98,7 @@ class _PairMaker:
 
 
 @dataclass(slots=True, kw_only=True)
-class _UnderWay:
+class _CopyUnderWay:
     """A pair, and what is known of it by now; `status` None: an executor has it."""
 
     pair: Pair
@@ -149,18 +149,18 @@ class PlainCopy:
         self._executor = ThreadExecutor() if executor is None else executor
 
     def __iter__(self) -> Iterator[PlainResult]:
-        """What becomes of each pair, in the order of keys."""
+        """Yield what becomes of each pair, in the order of keys."""
         wanted = self._wanted()
         while some := list(islice(wanted, _PAIRS_AT_ONCE)):
             yield from self._some(some)
 
-    def _wanted(self) -> Iterator[_UnderWay]:
+    def _wanted(self) -> Iterator[_CopyUnderWay]:
         for pair in stream_pairs(self._source, self._prefix):
             topic = self._topic(pair)
             if self._wants(topic):
-                yield _UnderWay(pair=pair, topic=topic)
+                yield _CopyUnderWay(pair=pair, topic=topic)
 
-    def _some(self, some: list[_UnderWay]) -> Iterator[PlainResult]:
+    def _some(self, some: list[_CopyUnderWay]) -> Iterator[PlainResult]:
         left = iter(some)
         for made in self._executor.run(
             _PairMaker(source=self._source, target=self._target), self._tasks(some)
@@ -173,8 +173,8 @@ class PlainCopy:
                 yield each.result
         yield from (each.result for each in left)
 
-    def _tasks(self, some: list[_UnderWay]) -> Iterator[_Task]:
-        """What an executor is to do; each is recorded before it is given out."""
+    def _tasks(self, some: list[_CopyUnderWay]) -> Iterator[_Task]:
+        """Yield what an executor is to do; each is recorded before it is given out."""
         for each in some:
             try:
                 judged = self._judge(each.pair)
@@ -186,7 +186,7 @@ class PlainCopy:
             else:
                 yield judged
 
-    def _take(self, each: _UnderWay, made: PlainStatus | OffloadError) -> None:
+    def _take(self, each: _CopyUnderWay, made: PlainStatus | OffloadError) -> None:
         try:
             if isinstance(made, OffloadError):
                 raise made
@@ -207,7 +207,7 @@ class PlainCopy:
         return None if name is None else topic_of_managed_ledger(name)
 
     def _judge(self, pair: Pair) -> PlainStatus | _Task:
-        """What is known of a pair already, or what is to be done."""
+        """Return what is known of a pair already, or what is to be done."""
         if pair.data is None or pair.index is None:
             return PlainStatus.HALF
         key = pair.key

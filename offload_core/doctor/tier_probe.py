@@ -1,6 +1,6 @@
 """The Tier as the checks use it: it remembers what was asked last, and everything that was made.
 
-All objects get keys under one prefix that nobody can guess, `offload-doctor-<uuid>-`. It has no slash: a store of
+All objects get keys under one prefix that cannot be guessed, `offload-doctor-<uuid>-`. It has no slash: a store of
 directories would keep an empty one.
 """
 
@@ -44,7 +44,7 @@ class Subject:
         key: its key.
         size_bytes: its size, at least 1.
         middle: an offset in its middle; where two parts meet, if it was made here.
-        is_sample: whether its bytes are those of the sample; nobody knows them otherwise.
+        is_sample: whether its bytes are those of the sample; they are unknown otherwise.
     """
 
     key: str
@@ -53,13 +53,13 @@ class Subject:
     is_sample: bool
 
 
-class Probe:
+class TierProbe:
     """A Tier under examination; the methods are those of the Tier.
 
     Attributes:
         tier: the Tier.
         prefix: what all keys begin with that are made here.
-        hook: the hook that was called last, for whoever wants to know what an error came from.
+        hook: the hook that was called last, to know what an error came from.
         keys: of all objects that may be there because of us.
         uploads: all that were begun here and not seen to be gone.
         receipts: of the parts of the data object that is being made.

@@ -20,15 +20,15 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import BlockEntry, ObjectIndex
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.salvaged_objects import LostEntries
-from offload_core.repair.found_frames import FoundFrame, ObjectBytes, Stretch, Verdict
+from offload_core.repair.found_frames import BlockFrames, EntryVerdict, FoundFrame, ObjectBytes
 from offload_core.repair.frame_scan import FrameScan
 from offload_core.repair.mapfile_scan import MapFileScan
 
-_KEPT = (Verdict.SOUND, Verdict.PLAIN)
+_KEPT = (EntryVerdict.SOUND, EntryVerdict.PLAIN)
 
 
 @dataclass(slots=True)
-class _Run:
+class _FrameRun:
     """Frames that follow one another in bytes, with ids that do as well."""
 
     frames: list[FoundFrame]
@@ -72,25 +72,25 @@ def identify(
 
 
 def _ascending(frames: Sequence[FoundFrame], stop: int | None) -> list[FoundFrame]:
-    """Those below `stop` whose ids ascend: of two that do not, nobody knows which is wrong."""
+    """Those below `stop` whose ids ascend: of two that do not, either may be wrong."""
     found = [frame for frame in frames if frame.entry_id >= 0 and (stop is None or frame.entry_id < stop)]
     while wrong := {i for i, (one, two) in enumerate(pairwise(found)) if two.entry_id <= one.entry_id}:
         found = [frame for i, frame in enumerate(found) if i not in wrong and i - 1 not in wrong]
     return found
 
 
-def _runs(frames: Sequence[FoundFrame]) -> list[_Run]:
-    runs = [_Run([frames[0]], frames[0].entry_id)]
+def _runs(frames: Sequence[FoundFrame]) -> list[_FrameRun]:
+    runs = [_FrameRun([frames[0]], frames[0].entry_id)]
     for before, frame in pairwise(frames):
         if frame.is_linked and before.entry_id >= 0 and frame.entry_id == before.entry_id + 1:
             runs[-1].frames.append(frame)
         else:
-            runs.append(_Run([frame], frame.entry_id))
+            runs.append(_FrameRun([frame], frame.entry_id))
     return runs
 
 
 def _between(
-    runs: Sequence[_Run], lowest: int | None, stop: int | None, *, ends_well: bool
+    runs: Sequence[_FrameRun], lowest: int | None, stop: int | None, *, ends_well: bool
 ) -> list[FoundFrame]:
     """Those of the frames whose entries are known, where all of them lie from `lowest` on and below `stop`."""
     frames = [frame for run in runs for frame in run.frames]
@@ -100,7 +100,7 @@ def _between(
         natural = range(lowest, lowest + len(frames))
         if stop is None and ends_well and [frame.entry_id for frame in frames] == list(natural):
             return frames
-    chosen: list[_Run] = []
+    chosen: list[_FrameRun] = []
     for run in sorted(runs, key=lambda run: -len(run.frames)):
         if run.first < (lowest or 0) or (stop is not None and run.last >= stop):
             continue
@@ -112,8 +112,8 @@ def _between(
     return [frame for run in chosen for frame in run.frames]
 
 
-def _in_order(run: _Run, other: _Run) -> bool:
-    """Whether two runs have their ids in the order of their bytes."""
+def _in_order(run: _FrameRun, other: _FrameRun) -> bool:
+    """Return whether two runs have their ids in the order of their bytes."""
     is_behind = run.frames[0].offset > other.frames[0].offset
     return run.first > other.last if is_behind else run.last < other.first
 
@@ -132,13 +132,13 @@ def _in_place(frames: Sequence[FoundFrame], ids: range) -> list[FoundFrame]:
 
 
 def is_kept(frame: FoundFrame) -> bool:
-    """Whether an entry's bytes are taken for those that were written."""
+    """Return whether an entry's bytes are taken for those that were written."""
     return frame.verdict in _KEPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What is known of a ledger's entries in an object, from elsewhere.
+    """Facts from elsewhere about a ledger's entries in an object.
 
     Attributes:
         first: its first entry here; None if that is not known.
@@ -161,7 +161,7 @@ class FoundEntry:
 
 @dataclass(slots=True, kw_only=True)
 class LedgerContents:
-    """What an object holds of a ledger.
+    """Entries of one ledger in an object.
 
     Attributes:
         entries: those whose bytes are sound, by id.
@@ -188,7 +188,7 @@ class LedgerContents:
 
 @dataclass(slots=True, kw_only=True)
 class Contents:
-    """What an object holds.
+    """Contents of an object.
 
     Attributes:
         ledgers: in the order of their first blocks.
@@ -273,7 +273,7 @@ def read_contents(
 
 
 def _starts(index: ObjectIndex | None) -> dict[int, tuple[int, int]]:
-    """Where an index says that blocks begin: offset → ledger, first entry."""
+    """Return where an index says that blocks begin: offset → ledger, first entry."""
     if index is None:
         return {}
     return {
@@ -284,7 +284,7 @@ def _starts(index: ObjectIndex | None) -> dict[int, tuple[int, int]]:
 
 
 def _owners(
-    stretches: Sequence[Stretch],
+    stretches: Sequence[BlockFrames],
     key: ObjectKey,
     starts: Mapping[int, tuple[int, int]],
     known: Collection[int],
@@ -293,7 +293,7 @@ def _owners(
 
     In a streaming object ledgers ascend, and all but the first begin with entry 0. What the index and the frames agree
     on is believed first, then a header that fits, then that a ledger goes on. `known` are the ledgers that may be
-    there; none: nobody knows.
+    there; none: unknown.
     """
     if key.ledger_id is not None:
         return [key.ledger_id] * len(stretches)
@@ -316,7 +316,7 @@ def _owners(
     return owners
 
 
-def _said(stretch: Stretch) -> tuple[int, int] | None:
+def _said(stretch: BlockFrames) -> tuple[int, int] | None:
     """First entry and ledger as the header of a streaming block says, whatever else of it is damaged."""
     if len(stretch.header_bytes) < BLOCK_HEADER_BYTES:
         return None
@@ -329,7 +329,7 @@ def _fits(
     before: tuple[int, int] | None,
     said: Mapping[int, int],
     known: Collection[int],
-    stretch: Stretch,
+    stretch: BlockFrames,
 ) -> bool:
     first, ledger_id = header
     if known and ledger_id not in known:
@@ -343,7 +343,7 @@ def _fits(
     return ledger_id > before[0] and (first == 0 or said[ledger_id] > 1)
 
 
-def _first_of(stretch: Stretch) -> int | None:
+def _first_of(stretch: BlockFrames) -> int | None:
     """The entry that a stretch begins with, by its frames, of which the first two that agree are believed."""
     for before, frame in pairwise(stretch.frames):
         if before.entry_id >= 0 and frame.entry_id == before.entry_id + 1:
@@ -355,7 +355,7 @@ def _first_of(stretch: Stretch) -> int | None:
 
 
 def _next_first(
-    stretches: Sequence[Stretch], owners: Sequence[int | None], i: int, expected: Expected
+    stretches: Sequence[BlockFrames], owners: Sequence[int | None], i: int, expected: Expected
 ) -> int | None:
     """The entry that follows a stretch: the next one of its ledger begins with it, or what is expected ends there."""
     begin = _first_of(stretches[i])
@@ -368,7 +368,7 @@ def _next_first(
     return expected.stop
 
 
-def _take(contents: LedgerContents, stretch: Stretch, frames: Iterable[FoundFrame]) -> None:
+def _take(contents: LedgerContents, stretch: BlockFrames, frames: Iterable[FoundFrame]) -> None:
     found = list(frames)
     if stretch.begins_block:
         first = found[0].entry_id if found else None
@@ -381,7 +381,7 @@ def _take(contents: LedgerContents, stretch: Stretch, frames: Iterable[FoundFram
             contents.entries.append(
                 FoundEntry(frame.entry_id, frame.offset + FRAME_HEADER_BYTES, frame.length, frame.length)
             )
-        elif frame.verdict is Verdict.UNSURE:
+        elif frame.verdict is EntryVerdict.UNSURE:
             contents.unsure.append(frame.entry_id)
         else:
             contents.damaged.append(frame.entry_id)
@@ -396,7 +396,7 @@ def settle(
     *,
     gaps: bool = False,
 ) -> None:
-    """Put entries in their order, each once: of one that is there in two ways nobody knows which is right."""
+    """Put entries in their order, each once: of one that is there in two ways, either may be right."""
     by_id: dict[int, FoundEntry | None] = {}
     for entry in contents.entries:
         known = by_id.setdefault(entry.entry_id, entry)
@@ -415,8 +415,10 @@ def settle(
     contents.stop = max([*(each + 1 for each in ids), expected.stop or 0, contents.first])
 
 
-def _is_clean(stretches: Sequence[Stretch], size: int, object_format: ObjectFormat, *, gaps: bool) -> bool:
-    """Whether the walk found one block after another, as each declares, and nothing else."""
+def _is_clean(
+    stretches: Sequence[BlockFrames], size: int, object_format: ObjectFormat, *, gaps: bool
+) -> bool:
+    """Return whether the walk found one block after another, as each declares, and nothing else."""
     position = 0
     for stretch in stretches:
         header = stretch.header
@@ -436,7 +438,7 @@ def _is_clean(stretches: Sequence[Stretch], size: int, object_format: ObjectForm
     return position == size and bool(stretches)
 
 
-def _header_rest_is_zero(stretch: Stretch, object_format: ObjectFormat) -> bool:
+def _header_rest_is_zero(stretch: BlockFrames, object_format: ObjectFormat) -> bool:
     begin = 28 if object_format is ObjectFormat.PIP17 else 36
     return not any(stretch.header_bytes[begin:])
 
@@ -465,7 +467,7 @@ def read_mapfile_contents(data: ObjectBytes, key: ObjectKey, expected: Expected)
     for frame in found:
         if is_kept(frame):
             ledger.entries.append(FoundEntry(frame.entry_id, frame.offset, frame.length, frame.size or 0))
-        elif frame.verdict is Verdict.UNSURE:
+        elif frame.verdict is EntryVerdict.UNSURE:
             ledger.unsure.append(frame.entry_id)
         else:
             ledger.damaged.append(frame.entry_id)

@@ -17,13 +17,13 @@ from offload_core.catalogue import Ledger, StoredObject
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadSegment, SegmentStatus
+from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadSegment
 from offload_core.metadata.filter_record import recorded_filter
 from offload_hooks.errors import FormatError
 
 
 class Happened(enum.Enum):
-    """What happened."""
+    """Kind of an event."""
 
     OPENED = "opened"
     CLOSED = "closed"
@@ -68,7 +68,7 @@ def history_of(
     audits: Iterable[AuditLine] = (),
     strays: Iterable[StoredObject] = (),
 ) -> list[Event]:
-    """What is known of the life of a managed ledger, in the order of time.
+    """Return what is known of the life of a managed ledger, in the order of time.
 
     Args:
         name: the managed ledger's.
@@ -170,19 +170,19 @@ def _of_record(record: LedgerRecord) -> Iterator[Event]:
         )
     if context is None:
         return
-    for begin, share in zip(context.first_entry_ids(), context.segments, strict=True):
-        entries = _entries(begin, share)
+    for copy in record.copies:
+        place, share, begin = _place(copy.driver, record.ledger_id), copy.segment, copy.begin_entry_id
+        if share is None:
+            what = Happened.OFFLOADED if copy.complete else Happened.UNFINISHED
+            yield event(context.timestamp_ms, what, copy.uuid, f"to {place}")
+            continue
         if share.assigned_ms is not None:
-            yield event(share.assigned_ms, Happened.ASSIGNED, share.uuid, f"segment, from entry {begin} on")
-        if share.status is SegmentStatus.OFFLOADED:
-            detail = f"segment, {entries}, to {_place(share.driver or context.driver, record.ledger_id)}"
-            yield event(share.offloaded_ms, Happened.OFFLOADED, share.uuid, detail)
+            yield event(share.assigned_ms, Happened.ASSIGNED, copy.uuid, f"segment, from entry {begin} on")
+        if copy.complete:
+            detail = f"segment, {_entries(begin, share)}, to {place}"
+            yield event(share.offloaded_ms, Happened.OFFLOADED, copy.uuid, detail)
         else:
-            yield event(None, Happened.UNFINISHED, share.uuid, f"segment, {share.status.value}")
-    if context.uuid is not None and not context.segments:
-        place = _place(context.driver, record.ledger_id)
-        what = Happened.OFFLOADED if context.complete else Happened.UNFINISHED
-        yield event(context.timestamp_ms, what, context.uuid, f"to {place}")
+            yield event(None, Happened.UNFINISHED, copy.uuid, f"segment, {share.status.value}")
     if not record.has_hot_copy:
         yield event(None, Happened.HOT_DELETED, None, "by its record")
 

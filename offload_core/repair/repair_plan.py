@@ -1,4 +1,4 @@
-"""What is done about a damaged pair of objects or a wrong record: choice, planned repair, result. Pure."""
+"""Plan of a repair, pure: the evidence about a pair, the choice, the planned repair, the result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from offload_hooks.errors import OffloadError
 
 
 class Action(enum.Enum):
-    """What is done."""
+    """Action of a repair."""
 
     REBUILD_INDEX = "rebuild-index"
     """The data object is right: its index is made anew, under the same key."""
@@ -100,8 +100,8 @@ OF_DATA = OF_INDEX | {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What is known of a pair.
+class Evidence:
+    """Facts of a pair by which a repair is chosen.
 
     Attributes:
         codes: of its findings; `index_codes` those that are about the index object.
@@ -125,14 +125,14 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """What is done about a pair, and why, in words."""
+    """Action for a pair, and its reason in words."""
 
     action: Action
     why: str
 
 
-def choose(seen: Seen) -> Choice:
-    """What to do about a pair."""
+def choose(seen: Evidence) -> Choice:
+    """Return what to do about a pair."""
     known = seen.codes - {Code.LOST_ENTRIES} or seen.codes
     left = [why for code, why in ELSEWHERE.items() if code in known]
     if left:
@@ -173,7 +173,7 @@ _DOES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorrectedCounts:
-    """What a ledger's record says, and what it must say."""
+    """Counts in a ledger's record, and the right ones."""
 
     ledger_id: int
     before: LedgerCounts
@@ -182,7 +182,7 @@ class CorrectedCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRepair:
-    """What is done about one pair of objects, or what a record says of it.
+    """Planned repair of one pair of objects, or of what a record says of it.
 
     Attributes:
         key: the data object's; None where only a record is wrong.
@@ -218,7 +218,7 @@ class PlannedRepair:
 
     @property
     def changes(self) -> bool:
-        """Whether there is something to be done."""
+        """True if there is something to be done."""
         return (
             (self.choice.action in _DOES and not self.is_done)
             or self.is_moved
@@ -229,7 +229,7 @@ class PlannedRepair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What was done about a pair: objects that were written, and originals that were moved, by where they are now.
+    """Result for a pair: objects that were written, and originals that were moved, by where they are now.
 
     Attributes:
         corrected: its record says the right counts now.

@@ -1,7 +1,7 @@
-"""Where it is written down that a copy has moved: in records that are ours, or in a mapping beside those that are not.
+"""Registry of moved copies: in records that are ours, or in a mapping beside those that are not.
 
 Both do the same steps: an attempt is written down before its first byte, and the new copy when it is verified. Those in
-records are `managed_ledger.replacement_steps`; a mapping is locked by whoever adds to it.
+records are `managed_ledger.replacement_steps`; a mapping is locked by the process that adds to it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from offload_core.metadata import (
     other_copies,
     switch_replacement,
 )
+from offload_core.metadata.managed_ledger_records import no_record
 from offload_core.metadata.relocations import MappingFile, Relocation, relocated
 from offload_core.metadata.replacement_record import check_reads
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S
 from offload_core.relocate.planning import Move
-from offload_hooks.errors import UnknownTopicError
 
 _MOVED = "a copy is moved"
 _VERIFIED = "a copy was moved, and is verified"
 
 
-class Book(Protocol):
+class CopyRegistry(Protocol):
     """Writes down new copies. Calls may come from many threads at once.
 
     Each step is audited before it is made.
@@ -63,7 +63,7 @@ class Book(Protocol):
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
         """Write down that what was left of an attempt is never read, before its objects are deleted.
 
-        `LiveAttemptError` if somebody is at it.
+        `LiveAttemptError` if its lease is held.
         """
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
@@ -73,7 +73,7 @@ class Book(Protocol):
         """Write down that the objects of one that was abandoned or replaced are deleted."""
 
     def others(self, name: str) -> tuple[OtherCopy, ...]:
-        """What was left of attempts, and what was replaced."""
+        """Return what was left of attempts, and what was replaced."""
 
 
 def as_switched(
@@ -87,8 +87,8 @@ def as_switched(
     return switch_replacement(info, uuid, 0, filters)
 
 
-class RecordBook:
-    """Records that are ours to write; see `Book`."""
+class RecordRegistry:
+    """Records that are ours to write; see `CopyRegistry`."""
 
     marks: Mapping[str, str] = MappingProxyType({})
 
@@ -104,37 +104,34 @@ class RecordBook:
         self._lease_s = lease_s
 
     def info(self, name: str) -> ManagedLedgerInfo:
-        """See `Book`."""
-        known = self._records.read(name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
-        return known.info
+        """See `CopyRegistry`."""
+        return self._records.require(name).info
 
     def attempt(
         self, move: Move, copy: OtherCopy, audit: AuditLog
     ) -> AbstractContextManager[Callable[[], None]]:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         recorded = replace(copy, since_ms=self._now_ms())
         return self._steps(move.name, audit).attempt(recorded, move.replaces, _MOVED)
 
     def switch(self, move: Move, copy: OtherCopy, filters: Mapping[int, str], audit: AuditLog) -> None:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         self._steps(move.name, audit).switch(copy, move.replaces, _VERIFIED, filters)
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         self._steps(name, audit).abandon(copy, why)
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         return self._steps(name, audit).give_up(copy, why)
 
     def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         self._steps(name, audit).forget(copy, why)
 
     def others(self, name: str) -> tuple[OtherCopy, ...]:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         return other_copies(self.info(name))
 
     def _steps(self, name: str, audit: AuditLog) -> ReplacementSteps:
@@ -143,8 +140,8 @@ class RecordBook:
         )
 
 
-class MappingBook:
-    """A mapping beside records that are not ours; see `Book`. What it says is read as if it were recorded.
+class MappingRegistry:
+    """A mapping beside records that are not ours; see `CopyRegistry`. What it says is read as if it were recorded.
 
     Args:
         read: the record of a managed ledger, as of now; None if there is none.
@@ -165,15 +162,15 @@ class MappingBook:
         self._begun: dict[UUID, Relocation] = {}
 
     def info(self, name: str) -> ManagedLedgerInfo:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         found = self._read(name)
         if found is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
+            raise no_record(name)
         return relocated(found, self._file.mapped.of(name))
 
     @contextmanager
     def attempt(self, move: Move, copy: OtherCopy, audit: AuditLog) -> Iterator[Callable[[], None]]:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         info, uuid = self.info(move.name), copy.uuid
         check_reads(info, move.ledger_ids, move.replaces)
         filters = dict.fromkeys(move.ledger_ids, "{}")
@@ -195,7 +192,7 @@ class MappingBook:
         yield lambda: None
 
     def switch(self, move: Move, copy: OtherCopy, filters: Mapping[int, str], audit: AuditLog) -> None:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         check_reads(self.info(move.name), move.ledger_ids, move.replaces)
         audit.record(step_line(move.name, copy, f"{_VERIFIED}: the mapping names it", move.replaces))
         with self._lock:
@@ -204,14 +201,14 @@ class MappingBook:
             del self._begun[copy.uuid]  # not before: what may be done is none that was left
 
     def abandon(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """Nobody else is at it: the mapping is locked. What is not done is never read."""
+        """No other process works on it: the mapping is locked. What is not done is never read."""
 
     def give_up(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> bool:  # noqa: ARG002
         """Always: what is not done is never read."""
         return True
 
     def forget(self, name: str, copy: OtherCopy, why: str, audit: AuditLog) -> None:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         with self._lock:
             self._begun.pop(copy.uuid, None)
             for relocation in self._file.mapped.under_way:
@@ -220,7 +217,7 @@ class MappingBook:
                     self._file.add("dropped", relocation)
 
     def others(self, name: str) -> tuple[OtherCopy, ...]:
-        """See `Book`."""
+        """See `CopyRegistry`."""
         with self._lock:
             return tuple(
                 OtherCopy(

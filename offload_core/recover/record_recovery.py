@@ -118,7 +118,7 @@ def _topics(survey: LedgerSurvey, cluster: str | None) -> Iterator[tuple[Rebuilt
 
 
 def _is_a_name(managed_ledger: str) -> bool:
-    """Whether a record may have this name: `tenant/namespace/persistent/topic`; Pulsar 1 had a cluster in it."""
+    """Return whether a record may have this name: `tenant/namespace/persistent/topic`; Pulsar 1 had a cluster in it."""
     parts = managed_ledger.split("/")
     return len(parts) in (4, 5) and parts[-2] == _DOMAIN
 
@@ -192,8 +192,8 @@ def _with_extent(
     return replace(ledger, context=replace(ledger.context, segments=tuple(map(extended, shares))))
 
 
-class Outcome(enum.Enum):
-    """What became of a topic's record."""
+class RecoveryOutcome(enum.Enum):
+    """Result for a topic's record."""
 
     NEW = "new"
     """The store has none: it is written, or would be."""
@@ -212,7 +212,7 @@ class Recovered:
     """A topic, and what became of its record."""
 
     rebuilt: RebuiltTopic
-    outcome: Outcome
+    outcome: RecoveryOutcome
 
 
 def recover_records(
@@ -249,14 +249,14 @@ def recover_records(
 
 def _write(
     records: ManagedLedgerRecords | None, rebuilt: RebuiltTopic, tier: Tier, audit: AuditLog | None
-) -> Outcome:
+) -> RecoveryOutcome:
     name, info = rebuilt.name, rebuilt.info
     if name is None or info is None:
-        return Outcome.NONE
+        return RecoveryOutcome.NONE
     if records is None:
-        return Outcome.NEW
+        return RecoveryOutcome.NEW
     there = _compared(records, name, info)
-    if there is not Outcome.NEW or audit is None:
+    if there is not RecoveryOutcome.NEW or audit is None:
         return there
     audit.record(
         Change(
@@ -271,19 +271,19 @@ def _write(
         claim = records.write(name, placeholder(system_now_ms()), _known_claim(records, name))
         if not _are_there(tier, rebuilt):
             records.delete(name, claim)
-            return Outcome.GONE
+            return RecoveryOutcome.GONE
         records.write(name, info, claim)
-    except VersionConflictError:  # somebody else made one since, or objects are deleted
+    except VersionConflictError:  # another process made one since, or objects are deleted
         there = _compared(records, name, info)
-        return Outcome.GONE if there is Outcome.NEW else there
-    return Outcome.NEW
+        return RecoveryOutcome.GONE if there is RecoveryOutcome.NEW else there
+    return RecoveryOutcome.NEW
 
 
-def _compared(records: ManagedLedgerRecords, name: str, info: ManagedLedgerInfo) -> Outcome:
+def _compared(records: ManagedLedgerRecords, name: str, info: ManagedLedgerInfo) -> RecoveryOutcome:
     known = records.read(name)
     if known is None or is_claim(known.info):
-        return Outcome.NEW
-    return Outcome.SAME if as_written(known.info) == as_written(info) else Outcome.OTHER
+        return RecoveryOutcome.NEW
+    return RecoveryOutcome.SAME if as_written(known.info) == as_written(info) else RecoveryOutcome.OTHER
 
 
 def _known_claim(records: ManagedLedgerRecords, name: str) -> VersionedInfo | None:
@@ -293,7 +293,7 @@ def _known_claim(records: ManagedLedgerRecords, name: str) -> VersionedInfo | No
 
 
 def _are_there(tier: Tier, rebuilt: RebuiltTopic) -> bool:
-    """Whether both objects of all copies that a record will name are there."""
+    """Return whether both objects of all copies that a record will name are there."""
     topic = rebuilt.topic
     assert topic is not None
     assert rebuilt.info is not None

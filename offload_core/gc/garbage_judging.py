@@ -1,4 +1,4 @@
-"""Whether nothing needs a pair of objects: judged by what is known of it, and by the record of its topic.
+"""Judgement of a pair of objects, by its facts and the record of its topic: does nothing need it?
 
 It is judged twice: for the report, and once more, by the newest record, just before it is deleted. What may be another
 cluster's is never garbage; nor is what may be the last copy of a ledger: where a record names a copy that is not here
@@ -15,9 +15,9 @@ from offload_core.catalogue.copy_check import check_coverage
 from offload_core.catalogue.known_tiers import is_another_place, tier_record
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
-from offload_core.gc.garbage import Garbage, Kind, objects_of
+from offload_core.gc.garbage import Garbage, GarbageKind, objects_of
+from offload_core.gc.garbage_survey import ListedPair
 from offload_core.gc.naming import Naming, naming_of, namings
-from offload_core.gc.survey import Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.tier import Tier
 
@@ -26,10 +26,10 @@ _LAST = "its ledger has no other copy here that is whole"
 _MOVED = "the copy that took its place lies in another tier: relocate --delete-source deletes this one"
 _STANDS_IN = "it stands in for a copy that records name, by a mapping of relocate or after a repair"
 _OF_NAMING = {
-    Naming.REPLACED: Kind.REPLACED,
-    Naming.FAILED: Kind.FAILED,
-    Naming.UNFINISHED: Kind.UNFINISHED,
-    Naming.CONDEMNED: Kind.CONDEMNED,
+    Naming.REPLACED: GarbageKind.REPLACED,
+    Naming.FAILED: GarbageKind.FAILED,
+    Naming.UNFINISHED: GarbageKind.UNFINISHED,
+    Naming.CONDEMNED: GarbageKind.CONDEMNED,
 }
 
 
@@ -60,14 +60,14 @@ class Owners:
     is_shared: bool
 
     def is_elsewhere(self, key: ObjectKey) -> bool:
-        """Whether objects lie in another folder, such as a backup: of a MapFile by its key, which has the topic."""
+        """Return whether objects lie in another folder, such as a backup: a MapFile's key has the topic."""
         name = key.managed_ledger
         if name is None:
             return key.folder != self.folder
         return managed_ledger_of_topic(topic_of_managed_ledger(name)) != name
 
-    def why_not_ours(self, found: Surveyed) -> str | None:
-        """Why objects may be another's, in words; None if they are the records' cluster's."""
+    def why_not_ours(self, found: ListedPair) -> str | None:
+        """Return why objects may be another's, in words; None if they are the records' cluster's."""
         if self.is_elsewhere(found.pair.key):
             return ELSEWHERE
         if found.cluster in self.clusters or (not self.is_shared and not (found.cluster and self.clusters)):
@@ -82,11 +82,11 @@ Holds = Callable[[RecordedCopy, LedgerRecord], bool]
 
 
 def judge_unnamed(
-    found: Surveyed, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
+    found: ListedPair, topic: TopicName, info: ManagedLedgerInfo | None, folder: str, holds: Holds
 ) -> Garbage | Kept:
     """Objects whose topic and cluster are known, by the topic's record; None if it has none."""
     if info is None:
-        return _garbage(Kind.DELETED_TOPIC, found, topic)
+        return _garbage(GarbageKind.DELETED_TOPIC, found, topic)
     if naming_of(info, found.pair.key.uuid) is not None:
         return Kept(why="a record names it")
     if found.stands_in and _may_stand_in(found, info):
@@ -97,7 +97,7 @@ def judge_unnamed(
                 return Kept(
                     why="a ledger of its topic has no copy here that is whole: this may be what is left of it"
                 )
-        return _garbage(_half(found) or Kind.ORPHAN, found, topic)
+        return _garbage(_half(found) or GarbageKind.ORPHAN, found, topic)
     is_superseded = True
     for ledger_id in found.ledger_ids:
         record = info.ledger(ledger_id)
@@ -109,13 +109,15 @@ def judge_unnamed(
             return Kept(why=_LAST)
         else:
             is_superseded = is_superseded and record.has_complete_copy
-    kind = _half(found) or (Kind.SUPERSEDED if is_superseded and found.is_sound else Kind.ORPHAN)
+    kind = _half(found) or (
+        GarbageKind.SUPERSEDED if is_superseded and found.is_sound else GarbageKind.ORPHAN
+    )
     return _garbage(kind, found, topic)
 
 
 def judge_named(
     tier: Tier,
-    found: Surveyed,
+    found: ListedPair,
     topic: TopicName,
     info: ManagedLedgerInfo | None,
     *,
@@ -145,22 +147,22 @@ def judge_named(
     return _garbage(_OF_NAMING[named.naming], found, topic, ledger_ids=(named.ledger_id,))
 
 
-def _may_stand_in(found: Surveyed, info: ManagedLedgerInfo) -> bool:
-    """Whether a ledger is there that it may be needed for."""
+def _may_stand_in(found: ListedPair, info: ManagedLedgerInfo) -> bool:
+    """Return whether a ledger is there that it may be needed for."""
     ledgers = [info.ledger(ledger_id) for ledger_id in found.ledger_ids]
     return not ledgers or any(ledger is not None and not ledger.is_condemned for ledger in ledgers)
 
 
-def _names(ledger: LedgerRecord, found: Surveyed) -> bool:
+def _names(ledger: LedgerRecord, found: ListedPair) -> bool:
     return any(each.uuid == found.pair.key.uuid for each in namings(ManagedLedgerInfo(ledgers=(ledger,))))
 
 
-def _half(found: Surveyed) -> Kind | None:
+def _half(found: ListedPair) -> GarbageKind | None:
     if found.pair.is_lone:
-        return Kind.CHECKSUMS
+        return GarbageKind.CHECKSUMS
     if found.pair.index is None:
-        return Kind.NO_INDEX
-    return Kind.NO_DATA if found.pair.data is None else None
+        return GarbageKind.NO_INDEX
+    return GarbageKind.NO_DATA if found.pair.data is None else None
 
 
 def copies_asked_of(
@@ -176,7 +178,7 @@ def copies_asked_of(
 
 
 def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: Holds) -> bool:
-    """Whether a ledger has all that its record says, so that no other object can be the last to hold something."""
+    """Return whether a ledger has all that its record says, so that no other object can be the last with something."""
     if ledger.is_condemned:
         return True
     if not ledger.has_hot_copy and check_coverage(ledger) is not None:
@@ -190,7 +192,7 @@ def _has_its_copies(topic: TopicName, ledger: LedgerRecord, folder: str, holds: 
 
 
 def _is_elsewhere(tier: Tier, topic: TopicName, ledger: LedgerRecord, folder: str) -> bool:
-    """Whether a ledger is read from another tier."""
+    """Return whether a ledger is read from another tier."""
     copies = recorded_copies(topic, ledger, folder)
     return any(copy.unfinished is None and _lies_elsewhere(tier, copy) for copy in copies)
 
@@ -200,7 +202,7 @@ def _lies_elsewhere(tier: Tier, copy: RecordedCopy) -> bool:
 
 
 def _garbage(
-    kind: Kind, found: Surveyed, topic: TopicName, ledger_ids: tuple[int, ...] | None = None
+    kind: GarbageKind, found: ListedPair, topic: TopicName, ledger_ids: tuple[int, ...] | None = None
 ) -> Garbage:
     return Garbage(
         kind=kind,

@@ -36,7 +36,7 @@ from offload_core.metadata import (
 from offload_core.metadata.segment_deletion import without_segments
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload.attempt_objects import abort_uploads, delete_unless
-from offload_core.rollback.judging import Allowed, Judged
+from offload_core.rollback.streaming_judging import Allowed, JudgedObject
 from offload_core.tier import Tier
 from offload_hooks.errors import AttemptError, UnknownTopicError, placed
 
@@ -49,12 +49,12 @@ ReadRecords = Callable[[Sequence[TopicName]], Mapping[TopicName, ManagedLedgerIn
 
 def delete_judged(
     tier: Tier,
-    judged: Iterable[Judged],
+    judged: Iterable[JudgedObject],
     audit: AuditLog,
     *,
     allowed: Allowed,
     read_again: ReadRecords | None = None,
-    listener: Callable[[Judged], None] = lambda _: None,
+    listener: Callable[[JudgedObject], None] = lambda _: None,
     at_once: int = DEFAULT_AT_ONCE,
 ) -> None:
     """Delete those that may be, some at once, and tell the listener of each when it is gone.
@@ -62,8 +62,8 @@ def delete_judged(
     After a failure no further one is begun.
 
     Args:
-        allowed: what may go besides what nobody needs.
-        read_again: None where nobody else writes the records.
+        allowed: what may go besides what is not needed.
+        read_again: None where no other process writes the records.
         listener: may be called from several threads.
 
     Raises:
@@ -71,7 +71,7 @@ def delete_judged(
     """
     failed = threading.Event()
 
-    def delete(each: Judged) -> None:
+    def delete(each: JudgedObject) -> None:
         if failed.is_set():
             return
         key, is_kept = each.object.key, False
@@ -96,7 +96,7 @@ def delete_judged(
         if not is_kept:
             listener(each)
 
-    def is_as_judged(each: Judged) -> bool:
+    def is_as_judged(each: JudgedObject) -> bool:
         return read_again is None or _is_as_judged(each, read_again(each.topics))
 
     with ThreadPoolExecutor(at_once, thread_name_prefix="offload-rollback") as pool:
@@ -108,8 +108,8 @@ def delete_judged(
             failed.set()  # Ctrl-C as well
 
 
-def _is_as_judged(judged: Judged, infos: Mapping[TopicName, ManagedLedgerInfo]) -> bool:
-    """Whether records say of an object what it was judged by."""
+def _is_as_judged(judged: JudgedObject, infos: Mapping[TopicName, ManagedLedgerInfo]) -> bool:
+    """Return whether records say of an object what it was judged by."""
     uuid, known = judged.object.key.uuid, {each.ledger_id for each in judged.ledgers}
     for each in judged.ledgers:
         info = None if each.topic is None else infos.get(each.topic)
@@ -131,7 +131,7 @@ def _is_as_judged(judged: Judged, infos: Mapping[TopicName, ManagedLedgerInfo]) 
     return uuid not in named
 
 
-def _deletions(judged: Judged) -> Iterable[Deletion]:
+def _deletions(judged: JudgedObject) -> Iterable[Deletion]:
     uuid = judged.object.key.uuid
     why = f"streaming objects are rolled back; {judged.why}"
     if not judged.ledgers:
@@ -167,7 +167,7 @@ def release_possible(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
 
 
 def released(before: ManagedLedgerInfo, after: ManagedLedgerInfo) -> Released:
-    """What became of a record that was released."""
+    """Return what became of a record that was released."""
     whys = {ledger.ledger_id: _without_segments(ledger)[1] for ledger in after.in_order}
     left = _with_segments(after)
     return Released(
