@@ -11,7 +11,6 @@ import pytest
 from managed_ledgers import NAME, Audit, Clock
 from transactional import NEVER
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -27,6 +26,7 @@ from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader, open_tier
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ import pytest
 from crash_points import FAULTS, Hot, Killed, Metadata, Points, watched
 from left_open import left_open
 
-from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.ledgers import FileLedgerStore
@@ -34,6 +33,7 @@ from offload_hooks.errors import (
     OptionError,
 )
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader, open_tier, scan
 
 NAME = "acme/cold/persistent/orders"
 PAYLOADS = [b"%04d" % i * 20 for i in range(40)]
@@ -88,7 +88,7 @@ class World:
     def read_cold(self) -> list[bytes]:
         with self.tier() as tier:
             values: list[bytes] = (
-                tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+                scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
             )
             return values
 

@@ -24,7 +24,6 @@ import stamina  # noqa: F401  # what is imported here need not be by each child
 from crash_points import FAULTS, Fault, Metadata, PointedAudit, PointedLedgers, Points, watched
 from managed_ledgers import NAME, ColdLedger
 
-from offload_core import open_tier
 from offload_core.audit import FileAuditLog
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
@@ -43,6 +42,7 @@ from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import TopicDeletedError
 from offload_hooks.ledger_stores import LedgerReader
+from pulsar_offload import open_tier
 
 KILLS: tuple[Fault, ...] = tuple(fault for fault in FAULTS if fault.startswith("kill"))
 CHILD_WITHIN_S = 120
