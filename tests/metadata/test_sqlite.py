@@ -20,8 +20,13 @@ from records import STANDALONE_RECORDS
 from required import need
 
 from offload_core.metadata import parse_stored_record
-from offload_core.metadata.sqlite import SqliteStore, parse_file
-from offload_core.metadata.sqlite_file import APPLICATION_ID, MAX_VALUE_BYTES, SCHEMA_VERSION
+from offload_core.metadata.sqlite import (
+    APPLICATION_ID,
+    MAX_VALUE_BYTES,
+    SCHEMA_VERSION,
+    SqliteStore,
+    parse_file,
+)
 from offload_hooks.errors import (
     AccessDeniedError,
     BadMagicError,
