@@ -64,9 +64,9 @@ print(set(at_once(use)))
 
 READ = """
 def use(_):
-    from offload_core import open_tier
+    from pulsar_offload import open_tier, scan
     with open_tier(sys.argv[1]) as tier:
-        table = tier.scan(topic=sys.argv[2], isolation="uncommitted").to_table()
+        table = scan(tier, sys.argv[2], isolation="uncommitted").to_table()
     return table.num_rows, hash(tuple(table["value"].to_pylist()))
 
 print(len(set(at_once(use))), use(0)[0])

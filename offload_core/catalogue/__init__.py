@@ -12,6 +12,7 @@ from offload_core.catalogue.record_source import (
 )
 from offload_core.catalogue.recorded_catalogue import record_catalogue, record_catalogues
 from offload_core.catalogue.recorded_copies import RecordedCopy, recorded_copies
+from offload_core.catalogue.tier_reader import TierReader, open_tier
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, parse_topic
 
 __all__ = [
@@ -24,11 +25,13 @@ __all__ = [
     "RecordedCopy",
     "Records",
     "StoredObject",
+    "TierReader",
     "Topic",
     "TopicName",
     "concurrently",
     "list_catalogue",
     "open_records",
+    "open_tier",
     "parse_topic",
     "piece_of",
     "read_each",

@@ -12,7 +12,6 @@ from recovered import knowable, partly_offloaded
 from streamed_topics import SETTINGS, pool_of
 from verified import findings
 
-from offload_core import TierReader
 from offload_core.audit import LoggedChanges
 from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.filters import NO_FILTER, DroppedEntries, FilterMode, parse_filter_record
@@ -23,6 +22,7 @@ from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.filter_record import RECORD_KEY, recorded_filter
 from offload_core.recover import Unknown, recover_records
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader
 
 
 @pytest.fixture

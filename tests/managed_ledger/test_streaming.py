@@ -11,7 +11,6 @@ import pytest
 from managed_ledgers import NAME, Clock
 from streamed_topics import SETTINGS, Topic, in_segment, pool_of
 
-from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
@@ -37,6 +36,7 @@ from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader
 
 
 @pytest.fixture

@@ -21,7 +21,6 @@ import pytest
 from managed_ledgers import NAME, environment_in
 from offloading_process import offloads_in, tiers_in
 
-from offload_core import open_tier
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
@@ -39,6 +38,7 @@ from offload_hooks.errors import (
     UnknownTopicError,
     UploadError,
 )
+from pulsar_offload import open_tier, scan
 
 PAYLOADS = [b"%04d" % i * 100 for i in range(20)]
 WITHIN_S = 60.0
@@ -106,7 +106,7 @@ class World:
         with open_tier(self.folder / "cold") as tier:
             assert {each.key for each in tier.store.list_objects()} == {key, f"{key}-index"}
             assert not list(tier.store.list_uploads())
-            values = tier.scan(level="entries", columns=["value"]).to_table()["value"].to_pylist()
+            values = scan(tier, level="entries", columns=["value"]).to_table()["value"].to_pylist()
         assert values == PAYLOADS
 
 

@@ -18,7 +18,6 @@ from recoveries import ledger, recover, recovered
 from rollback_topics import NAMED, NAMELESS, put_object, put_segment, put_whole
 from tiers import CLUSTER, MANAGED_LEDGER, TOPIC, Names, put, put_broker_objects, uuid_of
 
-from offload_core import open_tier
 from offload_core.audit import Change
 from offload_core.catalogue import parse_topic
 from offload_core.catalogue.known_tiers import tier_record
@@ -40,6 +39,7 @@ from offload_core.recover import RecoveryOutcome, Unknown, UnknownFact, recover_
 from offload_core.tier import Tier
 from offload_hooks.errors import StoreError
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import open_tier, scan
 
 # --- Pulsar's own ------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ def test_a_mapfile_is_recorded_so_that_it_is_found(tmp_path: Path, records: Mana
     with open_tier(tmp_path) as cold:
         (one,) = recover(cold.store, records)
         assert one.rebuilt.info is not None
-        table = cold.scan(topic=TOPIC, level="entries", records={TOPIC: one.rebuilt.info}).to_table()
+        table = scan(cold, TOPIC, level="entries", records={TOPIC: one.rebuilt.info}).to_table()
         assert table["value"].to_pylist() == [b"a", b"bc"]
 
 

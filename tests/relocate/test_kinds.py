@@ -12,7 +12,6 @@ from recoveries import recover
 from relocated import BLOCK_BYTES
 from repairs import Lines
 
-from offload_core.api import TierReader
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.listing import stream_pairs
 from offload_core.catalogue.topics import TopicName, topic_of_managed_ledger
@@ -24,6 +23,7 @@ from offload_core.tier import Tier, open_store
 from offload_core.verify import Code, Verification
 from offload_hooks.errors import DataLossError
 from offload_hooks.testing import MemoryMetadataStore
+from pulsar_offload import TierReader
 
 LOST = (5, 3)
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from offload_core.api import TierReader
-from offload_core.catalogue import open_records, parse_topic
+from offload_core.catalogue import TierReader, open_records, parse_topic
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.catalogue.topics import (
     TopicName,
