@@ -1,4 +1,4 @@
-"""Managed ledgers as a configuration sets them up: records, policies, hot tier, audit log; tiers by policies."""
+"""The environment of managed ledgers as a configuration sets it up: records, policies, hot tier, tiers, audit log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from typing import Any
 from offload_core.audit import FileAuditLog, LoggedChanges
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.configuration import Configuration, TierSettings
-from offload_core.managed_ledger.environment import Environment
-from offload_core.managed_ledger.hot_ledgers import HotLedgers
-from offload_core.managed_ledger.policy_offloads import PolicyOffloads
-from offload_core.managed_ledger.policy_reads import PolicyReads
+from offload_core.managed_ledger.environment import Environment, HotLedgers
+from offload_core.managed_ledger.policy_offloads import PolicyOffloads, PolicyReads
 from offload_core.managed_ledger.streaming.pool import StreamingPool
-from offload_core.managed_ledger.transactions.topic_filters import PolicyFilters
+from offload_core.managed_ledger.topic_filters import PolicyFilters
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offloader_stats import OffloaderStats

@@ -1,23 +1,220 @@
 """Entries of a managed ledger from any position on, over all its ledgers in order.
 
-A position need not be that of an entry: behind a ledger's last one it stands for the next ledger's first, and so does
+    TailCache      the newest entries in memory, so that reading along with the producers needs no disk
+    OpenReaders    a few open readers of ledgers, each opened where its record states its copies
+    LedgersView    the ledgers at one moment, with how many entries each has by now
+    TopicReader    reads over all of them
+
+A position need not be that of an entry: after a ledger's last one it stands for the next ledger's first, and so does
 one of a ledger that was deleted. Nothing waits: at the end of the topic nothing is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import threading
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from offload_core.managed_ledger.open_readers import OpenReader, OpenReaders
-from offload_core.managed_ledger.tail_cache import TailCache
-from offload_core.managed_ledger.view import LedgersView
-from offload_core.metadata import EntryPosition, LedgerRecord
+from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import ReadPriority
 from offload_hooks.errors import OffloadError, OptionError, RangeError, UnknownLedgerError
-from offload_hooks.ledger_stores import EntryBatch, LedgerReader
+from offload_hooks.ledger_stores import EntryBatch, LedgerReader, LedgerWriter
+from offload_hooks.values import ReadableBuffer
+
+DEFAULT_CACHE_BYTES = 8 << 20
+"""What a managed ledger keeps of its newest entries, unless it is told otherwise."""
+
+ENTRY_OVERHEAD_BYTES = 200
+"""What an entry takes in memory beside its payload, about."""
+
+
+class TailCache:
+    """Acknowledged entries up to a budget; the oldest go first. Producers may put theirs in any order."""
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._budget_bytes = budget_bytes
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[int, int], bytes] = OrderedDict()
+        self.used_bytes = 0
+
+    def put(self, ledger_id: int, first_entry_id: int, payloads: Sequence[ReadableBuffer]) -> None:
+        """Keep entries that follow one another."""
+        with self._lock:
+            if not self._budget_bytes:
+                return
+            for entry_id, payload in enumerate(payloads, first_entry_id):
+                kept = bytes(payload)  # which copies no bytes
+                self._entries[ledger_id, entry_id] = kept
+                self.used_bytes += len(kept) + ENTRY_OVERHEAD_BYTES
+            while self.used_bytes > self._budget_bytes:
+                _, oldest = self._entries.popitem(last=False)
+                self.used_bytes -= len(oldest) + ENTRY_OVERHEAD_BYTES
+
+    def close(self) -> None:
+        """Forget all, and keep nothing any more."""
+        with self._lock:
+            self._budget_bytes = self.used_bytes = 0
+            self._entries.clear()
+
+    def get(
+        self, ledger_id: int, first_entry_id: int, last_entry_id: int, max_bytes: int
+    ) -> EntryBatch | None:
+        """Entries as `LedgerReader.read` gives them, perhaps fewer; None if the first is not here."""
+        found: list[bytes] = []
+        size = 0
+        with self._lock:
+            for entry_id in range(first_entry_id, last_entry_id + 1):
+                payload = self._entries.get((ledger_id, entry_id))
+                if payload is None or (found and size + len(payload) > max_bytes):
+                    break
+                found.append(payload)
+                size += len(payload)
+        return EntryBatch.of(first_entry_id, found) if found else None
+
+
+OpenReader = Callable[[LedgerRecord, ReadPriority, str], LedgerReader]
+"""Opens a ledger of the managed ledger of this name for reading, as the priority says: `TieredReaders.open`, say."""
+
+MAX_OPEN_READERS = 8
+
+
+@dataclass(slots=True, eq=False)
+class _Held:
+    reader: LedgerReader
+    users: int = 0
+    is_kept: bool = True
+
+
+class OpenReaders:
+    """Readers by ledger and priority; the one that was not used for longest is closed where another is needed."""
+
+    def __init__(self, limit: int = MAX_OPEN_READERS) -> None:
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._held: OrderedDict[tuple[int, ReadPriority], _Held] = OrderedDict()
+        self._closed = False
+
+    @contextmanager
+    def lease(
+        self, ledger_id: int, priority: ReadPriority, open_one: Callable[[], LedgerReader]
+    ) -> Iterator[LedgerReader]:
+        """A reader, for the time of the block. Errors as of `open_one`."""
+        key = ledger_id, priority
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                held.users += 1
+                self._held.move_to_end(key)
+        if held is None:
+            held = self._add(key, open_one())
+        try:
+            yield held.reader
+        finally:
+            with self._lock:
+                held.users -= 1
+                is_over = not held.is_kept and not held.users
+            if is_over:
+                held.reader.close()
+
+    def forget(self, ledger_id: int) -> None:
+        """Open this ledger anew the next time: its copies are not where they were."""
+        with self._lock:
+            keys = [key for key in self._held if key[0] == ledger_id]
+            idle = [held for key in keys for held in self._leave(key)]
+        for held in idle:
+            held.reader.close()
+
+    def close(self) -> None:
+        """Close all, those in use as soon as they are not; what is opened from now on is not kept."""
+        with self._lock:
+            self._closed = True
+            idle = [held for key in list(self._held) for held in self._leave(key)]
+        for held in idle:
+            held.reader.close()
+
+    def _add(self, key: tuple[int, ReadPriority], reader: LedgerReader) -> _Held:
+        held = _Held(reader, users=1)
+        with self._lock:
+            if self._closed:
+                held.is_kept = False
+                return held
+            idle = self._leave(key)  # opened by another thread at the same time
+            self._held[key] = held
+            while len(self._held) > self._limit:
+                idle += self._leave(next(iter(self._held)))
+        for each in idle:
+            each.reader.close()
+        return held
+
+    def _leave(self, key: tuple[int, ReadPriority]) -> list[_Held]:
+        held = self._held.pop(key, None)
+        if held is None:
+            return []
+        held.is_kept = False
+        return [] if held.users else [held]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgersView:
+    """Ledgers in the order of their entries.
+
+    Attributes:
+        ledger_ids: ascending.
+        entry_counts: of each; of the one that is written it grows, see `entry_count`.
+        writer: of the ledger that entries are appended to; None if there is none just now.
+    """
+
+    ledger_ids: tuple[int, ...]
+    entry_counts: tuple[int, ...]
+    writer: LedgerWriter | None
+
+    @classmethod
+    def of(cls, info: ManagedLedgerInfo, writer: LedgerWriter | None) -> Self:
+        """What a record says, and who writes the last ledger."""
+        ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
+        return cls(
+            ledger_ids=tuple(ledger.ledger_id for ledger in ledgers),
+            entry_counts=tuple(ledger.info.entries or 0 for ledger in ledgers),
+            writer=writer,
+        )
+
+    def up_to(self, last: EntryPosition) -> LedgersView:
+        """The same without what is behind a position, as it is now."""
+        stop = bisect_right(self.ledger_ids, last.ledger_id)
+        counts = [self.entry_count(place) for place in range(stop)]
+        if self.has(last.ledger_id):
+            counts[-1] = min(counts[-1], last.entry_id + 1)
+        return LedgersView(ledger_ids=self.ledger_ids[:stop], entry_counts=tuple(counts), writer=None)
+
+    def entry_count(self, place: int) -> int:
+        """How many entries the ledger at this place has by now."""
+        if self.writer is not None and self.writer.ledger_id == self.ledger_ids[place]:
+            return self.writer.status.entry_count
+        return self.entry_counts[place]
+
+    def find(self, ledger_id: int) -> int:
+        """The place of a ledger, or of the next one."""
+        return bisect_left(self.ledger_ids, ledger_id)
+
+    def has(self, ledger_id: int) -> bool:
+        """Whether this ledger is one of them."""
+        place = self.find(ledger_id)
+        return place < len(self.ledger_ids) and self.ledger_ids[place] == ledger_id
+
+    def last_position(self, before: EntryPosition | None = None) -> EntryPosition | None:
+        """The last entry, or the last one before a position; None if there is none."""
+        stop = len(self.ledger_ids) if before is None else bisect_right(self.ledger_ids, before.ledger_id)
+        for place in reversed(range(stop)):
+            ledger_id, count = self.ledger_ids[place], self.entry_count(place)
+            if before is not None and before.ledger_id == ledger_id:
+                count = min(count, before.entry_id)
+            if count:
+                return EntryPosition(ledger_id, count - 1)
+        return None
 
 
 class LedgerEntries(NamedTuple):

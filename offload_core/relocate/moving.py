@@ -25,7 +25,7 @@ from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, place_
 from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER, RecordedCopy, recorded_copies
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.managed_ledger.replacement_steps import delete_copy
+from offload_core.managed_ledger.replacements import delete_copy
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from offload_core.managed_ledger.hot_ledgers import NAME_KEY
+from offload_core.managed_ledger.environment import NAME_KEY
 from offload_core.metadata import LedgerRecord
 from offload_core.metadata.ledger_counts import LedgerCounts
 from offload_hooks.errors import UnknownLedgerError

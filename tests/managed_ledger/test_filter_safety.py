@@ -16,7 +16,7 @@ from managed_ledgers import NAME, Audit
 from offload_core.audit import FileAuditLog
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
 from offload_core.managed_ledger import keep_up, settle_transactions
-from offload_core.managed_ledger.transactions.topic_filters import open_filter
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.metadata import (
     EntryPosition,
     LedgerRecord,

@@ -12,7 +12,7 @@ from verified import findings
 
 from offload_core import TierReader
 from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
+from offload_core.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.metadata import EntryPosition
 from offload_hooks.errors import UnresolvedTransactionError
 

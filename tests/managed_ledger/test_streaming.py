@@ -21,8 +21,7 @@ from offload_core.managed_ledger import (
     StreamingStatus,
     open_managed_ledger,
 )
-from offload_core.managed_ledger.owned_record import claim_record
-from offload_core.managed_ledger.record_changes import begin_ledger
+from offload_core.managed_ledger.owned_record import begin_ledger, claim_record
 from offload_core.managed_ledger.streaming.status import EntryCounts
 from offload_core.metadata import (
     DriverMetadata,

@@ -24,7 +24,7 @@ from segment_steps import (
 )
 from tiers import uuid_of
 
-from offload_core.managed_ledger.record_changes import lose_ledger
+from offload_core.managed_ledger.owned_record import lose_ledger
 from offload_core.metadata import (
     OffloadContext,
     OffloadSegment,

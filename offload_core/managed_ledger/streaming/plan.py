@@ -1,19 +1,28 @@
-"""Which entries a topic's next segment begins with, and how far it can go: by the record, without effects.
+"""Plan the segments of a topic: where the next one begins, how far it can go, when it closes.
 
-A segment begins directly behind what is offloaded of a ledger, of the oldest ledger that is not offloaded wholly. It
+A segment begins directly after what is offloaded of a ledger, in the oldest ledger that is not offloaded as a whole. It
 goes on into the next ledger, unless that has a copy of its own, or streaming was switched off: then it ends with its
 ledger.
+
+A segment of sealed ledgers ends with the entry whose payload reaches the size that is set. The ledgers' sizes are in
+the record; within the last ledger the entry is found by binary search, where the hot tier tells sizes. PIP-76 plans
+history so, before it is offloaded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from uuid import UUID
 
-from offload_core.managed_ledger.view import LedgersView
+from offload_core.managed_ledger.owned_record import OwnedRecord
+from offload_core.managed_ledger.reading import LedgersView
+from offload_core.managed_ledger.streaming.status import SegmentWaiters, StreamingSettings
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_record import Segment, unfinished_segment
 from offload_core.metadata.segment_shares import offered_stop, share_of, shares_of
+from offload_core.offload.recorded_segments import RecordedSegment
+from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 
 
 def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
@@ -124,3 +133,137 @@ def pending_bytes(
         if found >= enough:
             break
     return found
+
+
+def planned_end(
+    info: ManagedLedgerInfo, begin: EntryPosition, max_bytes: int, hot: LedgerStore
+) -> EntryPosition | None:
+    """The last entry of a segment that begins there; None if the sealed ledgers have no more than it may.
+
+    None too if the hot tier does not tell. Errors as `LedgerStore.open` and `LedgerReader.read`.
+    """
+    begins_in, left, first = info.ledger(begin.ledger_id), max_bytes, begin.entry_id
+    if begins_in is None:
+        return None
+    for ledger in (begins_in, *all_following(info, begin.ledger_id)):
+        if not ledger.info.is_closed or (ledger is not begins_in and not takes_segment(ledger)):
+            return None
+        size = ledger.info.size or 0
+        if first or size >= left:
+            with closing(hot.open(ledger.ledger_id)) as reader:
+                if not isinstance(reader, SizedLedgerReader):
+                    return None
+                before = reader.size_before(first) if first else 0
+                if size - before >= left:
+                    return EntryPosition(
+                        ledger.ledger_id, _reaching(reader, first, ledger.info.entries or 0, before + left)
+                    )
+                left -= size - before
+        else:
+            left -= size
+        first = 0
+    return None
+
+
+def _reaching(reader: SizedLedgerReader, first: int, stop: int, size: int) -> int:
+    """The first entry from `first` on with which so many bytes are reached; the last one if none."""
+    low, high = first, stop - 1
+    while low < high:
+        middle = (low + high) // 2
+        if reader.size_before(middle + 1) >= size:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+class SegmentDue:
+    """Tells it of one topic, see the module.
+
+    Args:
+        bounds: of its segments until `set` has said others.
+
+    Attributes:
+        settings: by which it is streamed; None if it is not.
+        bounds: of its segments, also where it is not streamed any more.
+        since_ms: since when entries wait, in ms since 1970, UTC; None if none do.
+        closes_early: the open segment is to close with what there is: it has an end, or its memory is needed.
+    """
+
+    def __init__(
+        self,
+        owned: OwnedRecord,
+        view: Callable[[], LedgersView],
+        waiters: SegmentWaiters,
+        bounds: StreamingSettings,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._owned = owned
+        self._view = view
+        self._waiters = waiters
+        self._now_ms = now_ms
+        self.bounds = bounds
+        self.settings: StreamingSettings | None = None
+        self.since_ms: int | None = None
+        self.closes_early = False
+
+    def set(self, settings: StreamingSettings | None) -> None:
+        """It is streamed by these from now on; None: not any more."""
+        self.settings = settings
+        if settings is not None:
+            self.bounds = settings
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it is streamed."""
+        return self.settings is not None
+
+    def note_waiting(self) -> None:
+        """Entries wait from now on, if they did not before."""
+        if self.since_ms is None:
+            self.since_ms = self._now_ms()
+
+    def pending(
+        self, info: ManagedLedgerInfo, begin: EntryPosition, stop: EntryPosition | None = None
+    ) -> int:
+        """About how much is acknowledged from a position on, before `stop`; no more is counted than a feed has."""
+        return pending_bytes(info, self._view(), begin, self.bounds.feed_bytes, stop)
+
+    def is_enough(self, pending: int) -> bool:
+        """Whether so much is fed at once."""
+        return pending >= self.bounds.feed_bytes
+
+    def is_due(self, begin: EntryPosition, stop: EntryPosition | None = None) -> bool:
+        """Whether a segment that begins there is to close with what there is, before `stop`."""
+        if self.closes_early or self._waiters:
+            return True
+        if self.since_ms is not None:
+            self.since_ms = min(self.since_ms, now_ms := self._now_ms())  # a clock may be put back
+            if now_ms >= self.since_ms + self.bounds.max_age_ms:
+                return True
+        if self.is_on:
+            return False
+        ledger = self._owned.info.ledger(begin.ledger_id)
+        if ledger is None or not ledger.info.is_closed:
+            return False
+        entries = ledger.info.entries or 0
+        return stop_in(ledger.ledger_id, entries, stop) == entries
+
+    def wants_look(
+        self, segment: RecordedSegment, close_behind: EntryPosition | None, is_asked: bool
+    ) -> bool:
+        """Whether an open segment's filter is to be asked: more could be fed, or closed with, than it has decided of.
+
+        Args:
+            close_behind: where the segment closes, if that is known.
+            is_asked: somebody wants it to be asked where it can be.
+        """
+        if segment.filter is None:
+            return False
+        info = self._owned.info
+        waiting, settled = (self.pending(info, segment.next, stop) for stop in (None, segment.stop))
+        if close_behind is not None:
+            return waiting > 0 and not settled
+        if not self.is_enough(waiting) and not self.is_due(segment.begin):
+            return False
+        return is_asked or (settled < waiting and not self.is_enough(settled))

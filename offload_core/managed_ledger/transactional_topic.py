@@ -2,9 +2,9 @@
 
     before the first transactional entry    a snapshot is persisted: without one there are no such entries
     after an entry is acknowledged          the buffer reads on, by batches; a snapshot is persisted where one is due
-    on opening                              the last snapshot, and the entries behind its stable position
+    on opening                              the last snapshot, and the entries after its stable position
 
-The buffer is behind what is acknowledged, and a snapshot is behind the buffer; what either says is right for where it
+The buffer is behind what is acknowledged, and a snapshot is behind the buffer; what either states is right for where it
 is. So a process may end at any moment. Nothing is read of a topic without a snapshot.
 """
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.reading import EntriesRead
-from offload_core.managed_ledger.transactions.followed_transactions import (
+from offload_core.managed_ledger.topic_filters import (
     READ_AT_ONCE,
     FollowedTransactions,
     TransactionStatus,
