@@ -15,8 +15,18 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from offload_core.admin.paths import NAMESPACE_PATH, TOPIC_PATH, namespace_of_path, topic_of_path
-from offload_core.admin.requests import AdminRoute, in_thread, is_by_tenant, mapping, number, shown
+from offload_core.admin.requests import (
+    NAMESPACE_PATH,
+    TOPIC_PATH,
+    AdminRoute,
+    in_thread,
+    is_by_tenant,
+    mapping,
+    namespace_of_path,
+    number,
+    shown,
+    topic_of_path,
+)
 from offload_core.policies import OffloadPolicies, RetentionPolicies
 from offload_core.policies.model import shown_value
 from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies

@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from offload_core.admin.paths import tenant_of_path
-from offload_core.admin.requests import answer_error, refused
+from offload_core.admin.requests import answer_error, refused, tenant_of_path
 from offload_core.admin.tokens import Tokens
 from offload_hooks.errors import AccessDeniedError
 

@@ -13,7 +13,7 @@ from offload_core.cost.charges import money_of, month_of_storage, offload_reques
 from offload_core.cost.prices import Tariff
 from offload_core.cost.stored import Stored
 from offload_core.tier import Requests
-from offload_core.tier.measured_tier import LIST_PAGE_KEYS
+from offload_core.tier.watched_tiers import LIST_PAGE_KEYS
 from offload_hooks.errors import OptionError
 
 RANGE_BYTES = 8 << 20

@@ -1,11 +1,16 @@
 """`FilterRun`: one filter over the entries of a ledger or a segment, as they are written: filtered, and counted.
 
 Filtering is without effects, so that entries that found no memory may be given again; what was written is noted.
+
+A tombstone takes the place of an entry that is dropped, so that Pulsar serves the rest to its consumers. Its form is
+that of `pack_tombstone`, the kernel's reference implementation. Markers stay as they are: brokers pass over them as
+well, and a reader of the topic needs to know how transactions ended. Source: docs/formats/entry.md.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +18,69 @@ import numpy.typing as npt
 
 from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.codec.kernels.kept import copy_kept
-from offload_core.filters.tombstones import replace_by_tombstones
+from offload_core.filters.disabled import OffloadFilterDisable
 from offload_core.messages.arrays import new_bytes
+from offload_core.messages.checksum import crc32c_address
+from offload_core.messages.kernels import fields as f
+from offload_core.messages.kernels import tombstones as kernels
+from offload_core.messages.new_entry import pack_tombstone
 from offload_core.metadata import EntryPosition
-from offload_core.metadata.filter_record import DroppedEntries, FilterMode, FilterRecord
-from offload_hooks.errors import BrokenPluginError, EntryOrderError, OffloadError, placed
-from offload_hooks.filters import TopicFilter
+from offload_core.metadata.filter_record import DroppedEntries, FilterMode, FilterRecord, parse_filter_record
+from offload_hooks.errors import BrokenPluginError, EntryOrderError, MetadataError, OffloadError, placed
+from offload_hooks.filters import FilteredTopic, OffloadFilter, TopicFilter
 from offload_hooks.ledger_stores import EntryBatch
+
+__all__ = ["DroppedEntries", "FilterMode", "FilterRecord", "joined", "parse_filter_record"]
+
+
+def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
+    """What whole records of the same filter, at least one, say together; it went as far as `stop`."""
+    kept, dropped = DroppedEntries(), defaultdict[str, DroppedEntries](DroppedEntries)
+    for record in records:
+        kept += record.kept
+        for cause, each in (record.dropped or {}).items():
+            dropped[cause] += each
+    return FilterRecord.of(records[0].name, records[0].mode, stop, kept, dict(dropped))
+
+
+_BEFORE = read_only(b"\x0a\x0fpulsar.filtered\x10\x00\x18")
+_AFTER = read_only(b"\xa0\x01\x16")
+"""Metadata of a tombstone, before and behind the publish time: producer name, sequence id; type of marker."""
+
+MOST_TOMBSTONE_BYTES = 6 + 4 + len(_BEFORE) + 10 + len(_AFTER)
+"""No tombstone is longer, but for what a broker put before its entry, which stays."""
+
+
+def replace_by_tombstones(
+    data: Bytes, offsets: npt.NDArray[np.int64], dropped: npt.NDArray[np.bool_], first_entry_id: int
+) -> tuple[Bytes, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The payloads, those that are dropped replaced by tombstones, but for markers; and which were replaced.
+
+    Args:
+        data: uint8, the payloads behind one another.
+        offsets: int64, where each begins in `data`, and the end of the last.
+        dropped: bool, of each.
+        first_entry_id: the first one's id, for errors.
+
+    Raises:
+        FormatError: one that is dropped is no entry of Pulsar's, or damaged; its id is said.
+    """
+    offsets = offsets.view()
+    offsets.flags.writeable = False  # one compiled signature, whatever it was
+    size = int(offsets[-1] - offsets[0]) + MOST_TOMBSTONE_BYTES * int(dropped.sum())
+    _, out = new_bytes(size)
+    out_offsets = np.empty_like(offsets)
+    replaced = dropped.copy()
+    row = np.empty(f.E_FIELDS, dtype=np.int64)
+    done = kernels.replace(data, offsets, replaced, crc32c_address(), _BEFORE, _AFTER, row, out, out_offsets)
+    if done < len(dropped):
+        with placed(entry_id=first_entry_id + done):
+            pack_tombstone(data[offsets[done] : offsets[done + 1]].tobytes())
+            raise MetadataError("an entry's metadata is not right")
+    made = out[: out_offsets[-1]]
+    made.flags.writeable = False
+    return made, out_offsets, replaced
+
 
 Longs = npt.NDArray[np.int64]
 
@@ -186,3 +247,34 @@ def _without(data: Bytes, offsets: Longs, dropped: npt.NDArray[np.bool_]) -> tup
     made = out[: out_offsets[kept]]
     made.flags.writeable = False
     return made, out_offsets[: kept + 1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenFilter:
+    """An offload filter of this name."""
+
+    name: str
+    mode: FilterMode
+    filter: OffloadFilter
+
+    def open(self, topic: FilteredTopic) -> FilterRun | None:
+        """A run of it over what is offloaded next of a topic: for one ledger, or one segment; None filters nothing.
+
+        Raises:
+            BrokenPluginError: the filter raised what is no `OffloadError`, or has no bound that makes sense.
+            OffloadError: what it raised; see `FilteredTopic.settle`.
+        """
+        try:
+            opened = self.filter.open(topic)
+        except OffloadError:
+            raise
+        except Exception as error:  # a plugin's own code
+            raise BrokenPluginError(
+                f"the offload filter {self.name!r} failed to open {topic.name}",
+                found=f"{type(error).__name__}: {error}",
+            ) from error
+        return None if opened is None else FilterRun(self.name, self.mode, opened)
+
+
+NO_FILTER = ChosenFilter(name="disabled", mode=FilterMode.TOMBSTONE, filter=OffloadFilterDisable())
+"""What is chosen where nobody chooses."""

@@ -1,13 +1,24 @@
-"""What ledger stores ask of the operating system: durable writes, a lock with a deadline, and `OSError` translated."""
+"""Calls of ledger stores to the operating system: durable writes, a lock with a deadline, `OSError` translated.
+
+`boot_identity` tells which run of which machine this is: what a killed process wrote is still there in the same run,
+not so after it. A system that cannot tell is taken to run on for as long as this process does, and those that it forks;
+of what others wrote there, only what is durable is believed.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
+import functools
 import os
+import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import xxhash
 
 from offload_hooks.errors import (
     AccessDeniedError,
@@ -18,6 +29,24 @@ from offload_hooks.errors import (
     UnknownLedgerError,
 )
 from offload_hooks.private_files import open_file
+
+_LINUX = Path("/proc/sys/kernel/random/boot_id")
+_MACOS = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+_OF_PROCESS = os.urandom(16)  # the same for all threads that ask first
+
+
+@functools.cache
+def boot_identity() -> int:
+    """64 bits that are the same until the machine is started anew, or as long as this process lives; never 0."""
+    text = ""
+    with suppress(OSError, subprocess.SubprocessError):
+        if _LINUX.exists():
+            text = _LINUX.read_text()
+        else:
+            text = subprocess.run(_MACOS, capture_output=True, text=True, check=True, timeout=10).stdout  # noqa: S603
+    seed = text.strip().encode() or _OF_PROCESS
+    return xxhash.xxh64_intdigest(seed) or 1
+
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """No room, as the system says it."""

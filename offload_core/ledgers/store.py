@@ -5,24 +5,26 @@
     <path>/<id>.new           one that is being created, or was when its process ended
 
 The files' bytes are described in docs/formats/ledger-file.md, what is safe when in docs/hot-tier.md.
+
+Each ledger id is given once, by whichever process, and is greater than all before it, also than those deleted. The file
+that counts them has two slots that are written in turn; a process that creates a ledger holds its lock.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Literal
 
 from offload_core.ledgers import recovery
-from offload_core.ledgers.boot import boot_identity
 from offload_core.ledgers.descriptors import DescriptorPool
-from offload_core.ledgers.files import sync_file, translated, write_all
+from offload_core.ledgers.files import boot_identity, locked, read_up_to, sync_file, translated, write_all
 from offload_core.ledgers.frames import MAX_ENTRY_BYTES, ledger_seed
-from offload_core.ledgers.ids import next_ledger_id
 from offload_core.ledgers.layout import (
     PAGE_BYTES,
     SLOT_OFFSETS,
@@ -34,12 +36,129 @@ from offload_core.ledgers.layout import (
 )
 from offload_core.ledgers.reader import FileLedgerReader
 from offload_core.ledgers.sparse_index import Indexes
-from offload_core.ledgers.syncing import IntervalSync
 from offload_core.ledgers.writer import FileLedgerWriter
-from offload_hooks.errors import LedgerClosedError, OffloadError, StoreError, UnknownLedgerError, placed
+from offload_core.messages.checksum import crc32c
+from offload_hooks.errors import (
+    ChecksumError,
+    LedgerClosedError,
+    LedgerFailedError,
+    LedgerFencedError,
+    OffloadError,
+    StoreError,
+    UnknownLedgerError,
+    placed,
+)
 from offload_hooks.ledger_stores import LedgerStatus, LedgerStoreDescription, RecoveredLedger
 from offload_hooks.option_text import as_choice, as_count, as_name, as_seconds
 from offload_hooks.private_files import make_directories, open_file, sync_directory
+
+FILE_NAME = "next-ledger-id"
+
+_SLOT_BYTES = 512
+_MAGIC = b"PuLI"
+
+
+@contextmanager
+def next_ledger_id(
+    root: str, timeout_s: float, has_ledgers: Callable[[], bool], *, at_least: int = 0
+) -> Iterator[int]:
+    """A new id, durably taken; others wait until the block ends.
+
+    Args:
+        at_least: no less than this.
+        has_ledgers: asked where no id was ever given.
+
+    Raises:
+        ChecksumError: the file is damaged; never is an id given again.
+        StoreTimeoutError: another process holds the lock for longer.
+    """
+    path = os.path.join(root, FILE_NAME)
+    with locked(path, os.O_RDWR | os.O_CREAT, timeout_s) as descriptor:
+        slots = [read_up_to(descriptor, 16, place * _SLOT_BYTES) for place in (0, 1)]
+        counts = [_parse(slot) for slot in slots]
+        newest = max(range(2), key=lambda place: counts[place] or 0)
+        given, place = counts[newest] or 0, 1 - newest
+        if not given and (any(map(_is_written, slots)) or has_ledgers()):
+            raise ChecksumError(
+                "the file of ledger ids is damaged or was removed",
+                key=path,
+                offset=0,
+                hint="No ledger can be created before the greatest id ever used is known.",
+            )
+        is_new = not given
+        given = max(given, at_least)
+        is_damaged = counts[place] is None and _is_written(slots[place])
+        given += is_damaged  # it may have been one more
+        for _ in range(2 if is_damaged else 1):  # so that the slots are one apart again
+            given += 1
+            write_all(descriptor, _pack(given), place * _SLOT_BYTES)
+            sync_file(descriptor)
+            place = 1 - place
+        if is_new:
+            sync_directory(root)
+        yield given - 1
+
+
+def _is_written(slot: bytes) -> bool:
+    return bool(slot.strip(b"\0"))
+
+
+def _pack(count: int) -> bytes:
+    head = _MAGIC + count.to_bytes(8, "big")
+    return head + crc32c(head).to_bytes(4, "big")
+
+
+def _parse(slot: bytes) -> int | None:
+    head, checksum = slot[:12], slot[12:16]
+    whole = len(checksum) == 4 and head[:4] == _MAGIC and crc32c(head) == int.from_bytes(checksum, "big")
+    return int.from_bytes(head[4:], "big") if whole else None
+
+
+_log = logging.getLogger(__name__)
+
+
+class IntervalSync:
+    """Calls `sync` of writers that have something to make durable, in rounds, `interval_s` after the last one."""
+
+    def __init__(self, interval_s: float) -> None:
+        self._interval_s = interval_s
+        self._lock = threading.Lock()
+        self._dirty: set[FileLedgerWriter] = set()
+        self._stopped = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add(self, writer: FileLedgerWriter) -> None:
+        """A writer has acknowledged what is not durable."""
+        with self._lock:
+            self._dirty.add(writer)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="offload-ledger-sync", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; it does not sync any more."""
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._interval_s):
+            with self._lock:
+                dirty, self._dirty = self._dirty, set()
+            for writer in dirty:
+                if self._stopped.is_set():
+                    break
+                try:
+                    writer.sync()
+                except LedgerClosedError:
+                    pass  # meanwhile: it is sealed
+                except (LedgerFailedError, LedgerFencedError) as error:  # as the writer's next call tells
+                    _log.warning("ledger %d: %s", writer.ledger_id, error)
+                except Exception:  # the thread must go on, and this ledger is not durable yet
+                    _log.warning("ledger %d is not synced yet", writer.ledger_id, exc_info=True)
+                    with self._lock:
+                        self._dirty.add(writer)
+
 
 SyncPolicy = Literal["always", "interval", "never"]
 

@@ -34,8 +34,8 @@ from offload_core.policy_store import ResolvedPolicies
 from offload_core.read_handles import ColdReaders, Copy, FallbackReason, TieredReaders
 from offload_core.read_handles.fallbacks import FallbackListener, ReadFallbacks
 from offload_core.tier import DEFAULT_TIMEOUTS, MemoryBudget, Tier, UploadTimeouts
-from offload_core.tier.counted_tier import CountedTier
 from offload_core.tier.memory_budget import DEFAULT_BUDGET_BYTES, PartOfBudget
+from offload_core.tier.watched_tiers import CountedTier
 from offload_hooks.errors import (
     LiveAttemptError,
     OffloadError,

@@ -43,10 +43,15 @@ from offload_core.metadata.segments import (
     resume_segment,
 )
 from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.offload.offload_handle import Offered, OfferResult, OffloadHandle
 from offload_core.offload.running_attempt import at_attempt, check_not_alive, check_over, lease_from
-from offload_core.offload.segment_filter import SegmentFilter
-from offload_core.offload.segment_offloader import SegmentOffloader, segment_key
+from offload_core.offload.segment_offloader import (
+    Offered,
+    OfferResult,
+    OffloadHandle,
+    SegmentFilter,
+    SegmentOffloader,
+    segment_key,
+)
 from offload_core.offload.segment_upload import OffloadedSegment, SegmentOutcome
 from offload_core.tier import MemoryBudget
 from offload_hooks.errors import AttemptError, OffloadError, UnknownTopicError

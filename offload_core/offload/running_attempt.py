@@ -1,30 +1,39 @@
-"""An offload attempt while this process is at it: its lease, renewed in the background until it has ended.
+"""An offload attempt while this process works on it: its lease, renewed in the background until it has ended.
 
-Whoever else wants the ledger sees by the lease that the attempt is alive, and leaves it alone. A lease that was not
-renewed is over, and one whose process has ended counts no more; then the attempt may be taken over. Its maker finds
-that out at the next renewal, or at the latest when it is to be recorded as complete.
+Other processes see by the lease that the attempt is alive, and leave it alone. A lease that was not renewed is expired,
+and one whose process has ended counts no more; then the attempt may be taken over. Its maker finds that out at the next
+renewal, or at the latest when it is to be recorded as complete.
 
 A process whose attempt was taken over, while it went on, compares no clocks any more: it watches whether others renew
 their leases, by its own monotonic clock. So processes whose clocks differ take attempts from each other once for each
-process, and not for ever. Source: docs/adr/0051-leases-are-watched-by-who-lost-one.md.
+process, and not for ever.
+
+A process is known by the machine since its start, the part of it whose process ids it shares (containers of one machine
+have each their own), its id there, and when it began. Of another machine's processes nothing can be found out. Source:
+docs/adr/0051-leases-are-watched-by-who-lost-one.md.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 from uuid import UUID
 
+import xxhash
+
+from offload_core.ledgers.files import boot_identity
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
-from offload_core.offload.processes import has_ended, this_process
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,
@@ -32,6 +41,50 @@ from offload_hooks.errors import (
     OptionError,
     UnknownTopicError,
 )
+
+_ENDED = ("Z", "X")
+"""States of a process that runs no more and that nobody has waited for yet."""
+
+
+def this_process() -> AttemptHolder:
+    """This process; in a forked child, the child."""
+    process = os.getpid()
+    looked = _look(process)
+    return AttemptHolder(machine=_machine(), process=process, started=0 if looked is None else looked[1])
+
+
+def has_ended(holder: AttemptHolder) -> bool:
+    """Whether it is certain that a process has ended; False also where that cannot be told."""
+    if holder.machine != _machine():
+        return False
+    try:
+        os.kill(holder.process, 0)  # sends nothing
+    except (ProcessLookupError, OverflowError):
+        return True
+    except OSError:
+        pass  # it is there, and another user's
+    looked = _look(holder.process)
+    return looked is not None and (looked[0] in _ENDED or looked[1] != holder.started)
+
+
+@functools.cache
+def _machine() -> int:
+    try:
+        part = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:  # a system without such parts
+        part = ""
+    return xxhash.xxh64_intdigest(f"{boot_identity():016x} {part}".encode())
+
+
+def _look(process: int) -> tuple[str, int] | None:
+    """State and start of a process, in the system's ticks; None where it does not tell. Source: proc_pid_stat(5)."""
+    try:
+        text = Path(f"/proc/{process}/stat").read_text(errors="replace")
+        fields = text.rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
 
 DEFAULT_LEASE_S = 60.0
 """How long a lease is; it is renewed three times in that time."""

@@ -20,9 +20,8 @@ from uuid import UUID
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterRecord
 from offload_core.metadata import EntryPosition
-from offload_core.offload.attempt_objects import delete_attempt
+from offload_core.offload.attempt_objects import WrittenChecksums, delete_attempt
 from offload_core.offload.streaming_blocks import BuiltBlock
-from offload_core.offload.written_checksums import WrittenChecksums
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import OffloadError

@@ -1,6 +1,7 @@
-"""What holds for a topic: field by field what the topic says, else its namespace, else the broker, else the default.
+"""Policies in force for a topic: field by field those of the topic, else its namespace, the broker, the default.
 
-Source: Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
+Offload thresholds that retention outruns are found here, too: what it would delete first is never offloaded. Source:
+Pulsar merges the same way (`OffloadPoliciesImpl.mergeConfiguration`); docs/policies.md.
 """
 
 from __future__ import annotations
@@ -12,8 +13,13 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from offload_core.policies.model import DEFAULTS, OffloadPolicies, shown_value
-from offload_core.policies.read_priority import ReadPriority
+from offload_core.policies.model import (
+    DEFAULTS,
+    OffloadPolicies,
+    ReadPriority,
+    RetentionPolicies,
+    shown_value,
+)
 from offload_core.policies.tier_fields import (
     TIER_FIELDS,
     changed_ways,
@@ -307,3 +313,58 @@ def _pulsar_name(name: str) -> str:
 
 def _threshold(value: int) -> int | None:
     return None if value < 0 else value
+
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutrunThreshold:
+    """A threshold that is not below what retention keeps; the same as another of the same values, whoever says it.
+
+    Attributes:
+        name, value: the threshold's. kept: the limit of retention, as text.
+        origin: who says the threshold.
+    """
+
+    name: str
+    value: int
+    kept: str
+    origin: Origin = field(compare=False)
+
+    def refusal(self, where: str) -> OptionError:
+        """The error that refuses it; `where` names the topic or namespace."""
+        return OptionError(
+            f"{where}: retention would delete ledgers before they are offloaded",
+            expected=f"less than {self.kept}",
+            found=f"{self.name} = {self.value} ({self.origin})",
+        )
+
+
+def outrun_thresholds(policies: EffectivePolicies, retention: RetentionPolicies) -> list[OutrunThreshold]:
+    """The thresholds that are not below what retention keeps.
+
+    A retention of 0 keeps nothing that is consumed and says nothing of what is not; −1 keeps all. Neither is compared.
+    """
+    kept_s, kept_bytes = retention.time_in_minutes * 60, retention.size_in_mb * _MIB
+    compared = (
+        (
+            "managedLedgerOffloadThresholdInSeconds",
+            "threshold_in_seconds",
+            kept_s,
+            f"retentionTimeInMinutes = {retention.time_in_minutes} ({kept_s} s)",
+        ),
+        (
+            "managedLedgerOffloadThresholdInBytes",
+            "threshold_in_bytes",
+            kept_bytes,
+            f"retentionSizeInMB = {retention.size_in_mb} ({kept_bytes} bytes)",
+        ),
+    )
+    return [
+        OutrunThreshold(
+            name=name, value=policies[setting], kept=text, origin=policies.settings[setting].origin
+        )
+        for name, setting, kept, text in compared
+        if 0 < kept <= policies[setting]
+    ]

@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic, topic_of_managed_ledger
+from offload_core.configuration import Configuration
+from offload_core.metadata import open_metadata_store
 from offload_core.metadata.record_paths import list_names
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
-from offload_core.policies import OffloadPolicies, RetentionPolicies, outrun_thresholds, resolve_policies
-from offload_core.policies.effective import EffectivePolicies, Origin
+from offload_core.policies import (
+    EffectivePolicies,
+    OffloadPolicies,
+    RetentionPolicies,
+    outrun_thresholds,
+    resolve_policies,
+)
+from offload_core.policies.effective import Origin
 from offload_core.policies.tier_fields import asks_by_surroundings, tier_of, without_tier
 from offload_core.policy_store.level import (
     NAMESPACE_NAMES,
@@ -29,11 +37,26 @@ from offload_core.policy_store.level import (
     pack_level,
     parse_level,
 )
-from offload_core.policy_store.resolved import ResolvedPolicies
 from offload_core.policy_store.tenant_places import TenantPlaces
 from offload_core.tier import registry
 from offload_hooks.errors import MetadataError, OptionError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore, check_path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedPolicies:
+    """What holds; of retention the lowest level that says anything counts as a whole."""
+
+    offload: EffectivePolicies
+    retention: RetentionPolicies
+    retention_origin: Origin
+
+    def explain(self) -> list[tuple[str, str, Origin]]:
+        """Each value that anybody says anything of: Pulsar's name, text with secrets masked, origin."""
+        kept = self.retention.model_dump(by_alias=True)
+        rows = [(name, str(value), self.retention_origin) for name, value in kept.items()]
+        return [*self.offload.explain(), *rows]
+
 
 Change = Callable[[LevelPolicies], LevelPolicies]
 Check = Callable[[LevelPolicies, LevelPolicies], None]
@@ -303,3 +326,28 @@ def _namespace_place(namespace: str) -> _Place:
 def _topic_place(topic: TopicName) -> _Place:
     name = managed_ledger_of_topic(TopicName(topic.base))
     return _Place(path=check_path(f"{_TOPICS}/{name}"), names=TOPIC_NAMES)
+
+
+@contextmanager
+def open_policies(configuration: Configuration) -> Iterator[tuple[WritableMetadataStore, PolicyStore]]:
+    """The metadata store, open until the block ends, and the policies that it keeps.
+
+    Raises:
+        OptionError: no store is named, or the broker's policies make no sense. Others: see `open_metadata_store`.
+    """
+    metadata = configuration.metadata
+    if metadata.url is None:
+        raise OptionError(
+            "where is the metadata?",
+            expected="the URL of a metadata store",
+            hint="Set metadata.url, or --metadata: sqlite:/var/lib/offload.db, zk://host:2181/offload.",
+        )
+    options = {name: value.get_secret_value() for name, value in metadata.options.items()}
+    with closing(open_metadata_store(metadata.url, options)) as store:
+        broker, retention, service = configuration.policies, configuration.retention, configuration.service
+        places = TenantPlaces(
+            service.tenant_places,
+            filters=service.tenant_filters,
+            has_tenants=any(service.tokens.tenant_admin_roles.values()),
+        )
+        yield store, PolicyStore(store, broker=broker, broker_retention=retention, places=places)

@@ -3,22 +3,27 @@
 Each request has a time limit, each answer a largest size. What may help is tried again, at the next of the servers if
 several are named. A request that a broker sends on, since another one owns the topic, is followed to servers that are
 named and to no others: they would be shown the token.
+
+A URL may name several brokers, as Pulsar's own service URLs do: `http://a:8080,b:8080`. Only servers that are named
+ever get a request, so only they get credentials.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import ssl
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 import stamina
 import urllib3
 
-from offload_core.pulsar_admin.servers import Credentials, origin_of
 from offload_hooks.errors import (
     AccessDeniedError,
     BadLengthError,
@@ -26,11 +31,81 @@ from offload_hooks.errors import (
     MetadataError,
     ObjectNotFoundError,
     OffloadError,
+    OptionError,
     StoreError,
     StoreTimeoutError,
     StoreUnavailableError,
 )
 from offload_hooks.json_text import read_json
+from offload_hooks.option_text import as_count, as_seconds, as_secret
+from offload_hooks.tls_options import tls_context
+
+_FORM = "http://broker:8080, https://broker:8443, or http://broker-1:8080,broker-2:8080"
+_TOKEN = re.compile(r"[\x21-\x7e]{1,16384}")
+_PORTS = {"http": 80, "https": 443}
+
+
+def origin_of(url: str) -> str | None:
+    """`scheme://host:port` of an http URL, in lower case and always with the port; None for another URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    scheme = parts.scheme.lower()
+    if scheme not in _PORTS or not parts.hostname:
+        return None
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{scheme}://{host}:{_PORTS[scheme] if port is None else port}"
+
+
+def parse_servers(url: str) -> tuple[str, ...]:
+    """The origins of the servers that a URL names, in its order.
+
+    Raises:
+        OptionError: another form, or more than scheme, hosts and ports. A user or password in it is never shown.
+    """
+    scheme, separator, hosts = url.partition("://")
+    names = hosts.rstrip("/").split(",")
+    if not separator or scheme.lower() not in _PORTS:
+        raise OptionError("this is no URL of a broker's admin REST", expected=_FORM)
+    if "@" in hosts:
+        raise OptionError(
+            "the URL of an admin REST must not hold a user or password", hint="Give the option 'token_file'."
+        )
+    if any(not name.strip() or re.search(r"[/?#\\\s]", name.strip()) for name in names):
+        raise OptionError("the URL of an admin REST has nothing behind host and port", expected=_FORM)
+    origins = [origin_of(f"{scheme}://{name.strip()}") for name in names]
+    known = tuple(dict.fromkeys(origin for origin in origins if origin is not None))
+    if None in origins:
+        raise OptionError("this is no URL of a broker's admin REST", expected=_FORM)
+    return known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credentials:
+    """What a server is shown, and which certificates it is believed by. Nothing of it is in a repr.
+
+    Attributes:
+        token: a token (JWT), None for none.
+        tls: how servers are verified and what certificate they are shown; None without TLS.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+
+def read_token(token: str | None, token_file: str | None) -> str | None:
+    """The token of two options, of which at most one is given.
+
+    Raises:
+        OptionError: both, a file that cannot be read, or what is no token, which is not shown.
+    """
+    given = as_secret("token", token, token_file)
+    if given is not None and not _TOKEN.fullmatch(given):
+        raise OptionError("the option 'token' is too long, or holds what no token can")
+    return given
+
 
 MAX_ANSWER_BYTES = 64 << 20
 """A larger answer is refused. A topic of 100,000 ledgers has one of some 20 MB."""
@@ -260,3 +335,55 @@ def _seconds(retry_after: str | None) -> float | None:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
     except (ValueError, TypeError, OverflowError):
         return None
+
+
+class AdminPlugin:
+    """A plugin that asks an admin REST; nothing is asked when it is made. Options may be text.
+
+    Args:
+        url: `http://broker:8080`; several brokers with commas between them. No other server is ever asked.
+        token: a token (JWT).
+        token_file: the file that holds it, instead.
+        ca_bundle: the certificates that the servers are verified by, instead of the machine's.
+        client_certificate, client_key: files of a certificate that the servers are shown, and of its key.
+        timeout_s: how long one request may take.
+        attempts: the most requests for one answer.
+
+    Raises:
+        OptionError: a URL or an option that is not right.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        token_file: str | None = None,
+        ca_bundle: str | None = None,
+        client_certificate: str | None = None,
+        client_key: str | None = None,
+        timeout_s: object = 30,
+        attempts: object = 3,
+    ) -> None:
+        servers = parse_servers(url)
+        is_tls = servers[0].startswith("https:")
+        if not is_tls and (ca_bundle or client_certificate or client_key):
+            raise OptionError("certificates are of no use without TLS", expected="a URL with https:")
+        self._client = PulsarAdminClient(
+            servers,
+            Credentials(
+                token=read_token(token, token_file),
+                tls=tls_context(ca_bundle, client_certificate, client_key) if is_tls else None,
+            ),
+            timeout_s=as_seconds("timeout_s", timeout_s),
+            attempts=as_count("attempts", attempts),
+        )
+
+    @property
+    def client(self) -> PulsarAdminClient:
+        """The client that it asks with."""
+        return self._client
+
+    def close(self) -> None:
+        """Give back the connections."""
+        self._client.close()

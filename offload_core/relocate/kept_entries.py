@@ -16,7 +16,7 @@ import numpy.typing as npt
 from offload_core.codec.entry_directory import Longs
 from offload_core.filters import FilterRecord, FilterRun
 from offload_core.metadata import EntryPosition
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_core.read_handles import ColdReader, SparseEntries
 from offload_hooks.filters import Position
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus

@@ -14,7 +14,7 @@ from offload_core.codec.mapfile.checksums import CHUNK_BYTES, HEAD_BYTES, make_c
 from offload_core.codec.mapfile.header import SYNC_BYTES, FileCompression
 from offload_core.codec.mapfile.writer import MapFileWriter
 from offload_core.codec.object_format import ObjectKey
-from offload_core.offload.object_metadata import ledger_metadata
+from offload_core.offload.attempt_objects import ledger_metadata
 from offload_core.relocate.kept_entries import READ_BYTES, KeptLedger
 from offload_core.tier import MemoryBudget, Tier, upload_blocks
 

@@ -14,7 +14,7 @@ from offload_core.relocate.making import CopyOrder, Made
 from offload_core.relocate.model import Move, TopicPlan
 from offload_core.relocate.moving import Begun, Moved, Mover
 from offload_core.tier import Tier
-from offload_core.tier.spec import LayerSpec
+from offload_core.tier.registry import LayerSpec
 from offload_hooks.errors import OffloadError, OptionError
 
 DEFAULT_PARALLEL = 4

@@ -23,8 +23,8 @@ from offload_core.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, 
 from offload_core.codec.pip17 import plan_blocks
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
 from offload_core.codec.streaming import LEAST_PADDING_BYTES, streaming_block_length
+from offload_core.offload.attempt_objects import user_metadata
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
-from offload_core.offload.object_metadata import user_metadata
 from offload_core.repair.contents import Contents, FoundEntry, LedgerContents
 from offload_core.repair.index_build import index_of
 from offload_core.tier import Tier, upload_blocks

@@ -24,8 +24,8 @@ import numpy as np
 
 from offload_core.codec.byte_arrays import Bytes
 from offload_core.tier import registry
+from offload_core.tier.registry import TierSpec
 from offload_core.tier.shared_memory import SharedMemory
-from offload_core.tier.spec import TierSpec
 from offload_core.tier.tier import Tier, layers_of
 from offload_core.tier.upload_worker import NO_REQUEST, Answer, Start, WriteBlock
 from offload_hooks import HOOK_SPEC_VERSION, PROJECT, BlockReceipt, ReadableBuffer, Upload, hookimpl

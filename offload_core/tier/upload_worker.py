@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from offload_core.tier.spec import TierSpec
+from offload_core.tier.registry import TierSpec
 from offload_core.tier.tier import Tier
 from offload_hooks import BlockReceipt, Upload
 from offload_hooks.errors import BrokenPluginError, OffloadError, StoreError

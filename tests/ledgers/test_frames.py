@@ -16,8 +16,8 @@ from offload_core.ledgers.frames import (
     pack_frames,
     walk_frames,
 )
-from offload_core.ledgers.framing import Payloads, checked
 from offload_core.ledgers.kernels.frames import BAD_FRAME, CUT_OFF, FULL, PASSED, copy_frames, pass_frames
+from offload_core.ledgers.writer import Payloads, checked
 from offload_core.messages.checksum import crc32c_address
 from offload_hooks.errors import (
     BadLengthError,

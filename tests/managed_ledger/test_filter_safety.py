@@ -24,7 +24,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.filter_record import MARKER_CAUSE, RECORD_KEY, aborted_cause
 from offload_core.offload.recorded_segments import RecordedSegments, SegmentBounds
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.tier import MemoryBudget

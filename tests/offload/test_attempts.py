@@ -28,9 +28,15 @@ from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attem
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.processes import has_ended, this_process
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import LONGEST_LEASE_S, WATCHED_S, AttemptProcess, lease_from
+from offload_core.offload.running_attempt import (
+    LONGEST_LEASE_S,
+    WATCHED_S,
+    AttemptProcess,
+    has_ended,
+    lease_from,
+    this_process,
+)
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,

@@ -9,10 +9,9 @@ from typing import Literal, Self
 from uuid import UUID
 
 from offload_core.metadata import EntryPosition
-from offload_core.offload.growing_block import LEAST_BLOCK_BYTES
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
 from offload_core.offload.recorded_segments import SegmentBounds
-from offload_core.offload.streaming_blocks import LEAST_EARLY_BYTES
+from offload_core.offload.streaming_blocks import LEAST_BLOCK_BYTES, LEAST_EARLY_BYTES
 from offload_hooks.errors import OffloadError, OptionError
 
 

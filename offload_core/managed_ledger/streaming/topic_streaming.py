@@ -46,7 +46,7 @@ from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.segment_record import Segment, unfinished_segment
 from offload_core.offload import OffloadedSegment
 from offload_core.offload.recorded_segments import RecordedSegment
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_hooks.errors import (
     AttemptError,
     OffloadError,

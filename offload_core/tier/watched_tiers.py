@@ -1,17 +1,33 @@
-"""A Tier as one topic uses it: what is read and written, how long reads take, and what fails are counted."""
+"""Tiers that watch their calls: `CountedTier` for a topic's statistics, `MeasuredTier` in units that stores charge for.
+
+A counted tier notes what is read and written, how long reads take, and what fails. A measured one counts listings,
+lookups, ranges and bytes.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from offload_core.codec.object_format import parse_key
 from offload_core.offloader_stats import OffloaderStats
 from offload_core.tier.tier import BYTES, NO_METADATA, Tier
-from offload_core.tier.view import TierView
-from offload_hooks import BlockReceipt, ByteRange, ObjectStat, ReadableBuffer, Upload
+from offload_hooks import BlockReceipt, ByteRange, ListedObject, ObjectStat, ReadableBuffer, Upload
 from offload_hooks.errors import OffloadError
+
+
+class TierView(Tier):
+    """A view of a Tier: the same place, connections and threads, which are closed with it and not with the view."""
+
+    def __init__(self, tier: Tier) -> None:
+        vars(self).update(vars(tier))  # it is that tier, driver and layers and all
+
+    def close(self) -> None:
+        """Does nothing: the tier is closed by who opened it."""
+
 
 _T = TypeVar("_T")
 
@@ -110,3 +126,85 @@ class CountedTier(TierView):
         except OffloadError:
             self._stats.count_write_error(self._topic)
             raise
+
+
+LIST_PAGE_KEYS = 1000
+"""So many keys come by one request of a listing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Requests of a store, by what they are charged as.
+
+    Attributes:
+        lists: pages of listings.
+        heads: lookups of one object's size and user metadata.
+        gets: ranges of objects that are read.
+        puts: objects that are stored whole, parts of uploads, and the beginning and end of each upload.
+        read_bytes: what the ranges have together.
+    """
+
+    lists: int = 0
+    heads: int = 0
+    gets: int = 0
+    puts: int = 0
+    read_bytes: int = 0
+
+    def __add__(self, other: Requests) -> Requests:
+        return Requests(
+            lists=self.lists + other.lists,
+            heads=self.heads + other.heads,
+            gets=self.gets + other.gets,
+            puts=self.puts + other.puts,
+            read_bytes=self.read_bytes + other.read_bytes,
+        )
+
+    @property
+    def total(self) -> int:
+        """All requests."""
+        return self.lists + self.heads + self.gets + self.puts
+
+
+class MeasuredTier(TierView):
+    """A view of a Tier that counts what is read.
+
+    What layers below ask for again, and a store's own client, is not seen.
+    """
+
+    def __init__(self, tier: Tier) -> None:
+        super().__init__(tier)
+        self._lock = threading.Lock()
+        self._requests = Requests()
+
+    @property
+    def requests(self) -> Requests:
+        """What was asked for so far."""
+        with self._lock:
+            return self._requests
+
+    def read_range(self, key: str, offset: int, length: int) -> memoryview:
+        """See `Tier`."""
+        self._count(Requests(gets=1, read_bytes=length))
+        return super().read_range(key, offset, length)
+
+    def read_ranges(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """See `Tier`."""
+        self._count(Requests(gets=len(ranges), read_bytes=sum(each.length for each in ranges)))
+        return super().read_ranges(ranges)
+
+    def stat(self, key: str) -> ObjectStat:
+        """See `Tier`."""
+        self._count(Requests(heads=1))
+        return super().stat(key)
+
+    def list_objects(self, prefix: str = "", start_after: str = "") -> Iterator[ListedObject]:
+        """See `Tier`."""
+        self._count(Requests(lists=1))
+        for number, listed in enumerate(super().list_objects(prefix, start_after)):
+            if number and number % LIST_PAGE_KEYS == 0:
+                self._count(Requests(lists=1))
+            yield listed
+
+    def _count(self, more: Requests) -> None:
+        with self._lock:
+            self._requests += more

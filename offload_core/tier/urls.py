@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from offload_core.tier import registry
-from offload_core.tier.layer_text import parse_layer
-from offload_core.tier.spec import LayerSpec, TierSpec
+from offload_core.tier.registry import LayerSpec, TierSpec
 from offload_core.tier.tier import Tier
 from offload_core.tier.upload_process import (
     DEFAULT_TIMEOUTS,
@@ -26,6 +25,39 @@ from offload_core.tier.upload_process import (
     open_with_upload_process,
 )
 from offload_hooks.errors import BrokenPluginError, OffloadError, OptionError, UnknownPluginError
+
+_LAYER = re.compile(r"\s*([^:=,;\s]+)\s*(?::(.*))?", re.DOTALL)
+
+
+def parse_layer(text: str) -> tuple[str, dict[str, object]]:
+    """The layer's name and its options, all of them text; `OptionError` for another form."""
+    return parse_plugin(text, "layer")
+
+
+def parse_plugin(text: str, noun: str) -> tuple[str, dict[str, object]]:
+    """The name of a plugin and its options, all of them text; `OptionError` for another form."""
+    matched = _LAYER.fullmatch(text)
+    options: dict[str, object] = {}
+    for option in (matched[2] or "").split(",") if matched else ():
+        name, separator, value = option.partition("=")
+        if separator and name.strip() and name.strip() not in options:
+            options[name.strip()] = value.strip()
+        elif option.strip():
+            matched = None
+            break
+    if matched is None:
+        name = re.split(r"[:=,;]", text, maxsplit=1)[0].strip()  # what follows may be secret
+        raise OptionError(
+            f"the {noun} {name!r} is written in another form",
+            expected="NAME or NAME:OPTION=VALUE,OPTION=VALUE",
+        )
+    return matched[1], options
+
+
+def parse_layers(text: str) -> tuple[str, ...]:
+    """The layers of one text, with `;` between them, outermost first."""
+    return tuple(layer.strip() for layer in text.split(";") if layer.strip())
+
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):")
 
