@@ -17,24 +17,24 @@ test: $(READY)
 	$(MAKE) --keep-going --jobs=2 test-waiting test-computing
 
 test-waiting: $(READY)
-	$(PYTEST) -m "not nightly" $(WAITING:%=tests/%)
+	$(PYTEST) $(WAITING:%=tests/%)
 
 # What it says comes when it has ended, not in between the lines of the other half.
 test-computing: $(READY)
-	$(PYTEST) -m "not nightly" $(WAITING:%=--ignore=tests/%) > .computing.log 2>&1; code=$$?; cat .computing.log; exit $$code
+	$(PYTEST) $(WAITING:%=--ignore=tests/%) > .computing.log 2>&1; code=$$?; cat .computing.log; exit $$code
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(PYTEST) -q -m "not nightly and not spark and not install and not server"
+	$(PYTEST) -q -m "not spark and not install and not server"
 
 bench: $(READY)
 	PYTHONPATH=tests/support $(BIN)/python -m benchmarks
 
 nightly: $(READY)
-	$(PYTEST)
+	$(PYTEST) --nightly
 
 proto: $(READY)
 	cd proto && ../$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. offload_proto/*.proto

@@ -4,6 +4,8 @@ numba's own cache looks at the file that a function stands in, and not at the fu
 that are compiled into it. Here the machine code of all kernels lies in one folder, named by a digest of the sources of
 all of them: whatever changes in one, all are compiled anew. So kernels import from modules of kernels only, and a test
 holds them to that. docs/adr/0049-kernel-bounds-and-cache.md.
+
+numba is imported by the first call of a kernel: a command that reads no entries takes less time than that import.
 """
 
 from __future__ import annotations
@@ -25,12 +27,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import numba
-from numba.core import config
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
-from numba.misc.appdirs import AppDirs
-
 from offload_hooks.private_files import FILE_MODE, make_directories
 
 _log = logging.getLogger(__name__)
@@ -48,10 +44,75 @@ def kernel(function: Callable[..., Any] | None = None, *, inline: bool = False) 
     """
     if function is None:
         return functools.partial(kernel, inline=inline)
-    compiled = numba.njit(nogil=True, inline="always" if inline else "never")(function)
-    if _FOLDER is not None and not config.DISABLE_JIT:
-        compiled._cache = _Cache(_FOLDER, function)
+    return _Late(function, _dispatcher, {"inline": "always" if inline else "never"})
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Make a function say which instructions a call in a kernel is; it imports what it needs of numba."""
+    return _Late(function, _intrinsic, {})
+
+
+class _Late(functools.partial[Any]):
+    """A function that is given to numba by its first call, or when a kernel that calls it is compiled.
+
+    It is a `partial`, because that costs next to nothing in each later call: 30 ns of 250 and more.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        make: Callable[[Callable[..., Any], dict[str, str]], Any],
+        options: dict[str, str],
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self._make = make
+        self._made: Any = None
+        self.py_func, self.targetoptions = function, options  # numba asks for both, to inline it
+        self._first = self._call_first  # kept: a partial has no reference of its own to what it is calling
+        self._call(self._first)
+
+    def __reduce__(self) -> str:
+        return self.py_func.__qualname__
+
+    @property
+    def _numba_type_(self) -> Any:
+        """The type of this in a kernel that is being compiled; numba asks for it."""
+        from numba.core.registry import cpu_target
+
+        made = self._give()
+        cpu_target.typing_context.refresh()
+        return cpu_target.typing_context.resolve_value_type(made)
+
+    def _call_first(self, *arguments: Any, **named: Any) -> Any:
+        return self._give()(*arguments, **named)
+
+    def _give(self) -> Any:
+        from numba.core.compiler_lock import global_compiler_lock
+
+        with global_compiler_lock:
+            if self._made is None:
+                self._made = self._make(self.py_func, self.targetoptions)
+                self._call(self._made)
+        return self._made
+
+    def _call(self, function: Callable[..., Any]) -> None:
+        self.__setstate__((function, (), {}, vars(self)))  # type: ignore[attr-defined]
+
+
+def _dispatcher(function: Callable[..., Any], options: dict[str, str]) -> Any:
+    import numba
+
+    compiled = numba.njit(nogil=True, **options)(function)
+    folder = _folder()
+    if folder is not None and not numba.config.DISABLE_JIT:
+        compiled._cache = _Cache(folder, function)
     return compiled
+
+
+def _intrinsic(function: Callable[..., Any], _: dict[str, str]) -> Any:
+    from numba import extending
+
+    return extending.intrinsic(function)
 
 
 class _Cache:
@@ -64,6 +125,8 @@ class _Cache:
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """The compiled function, or None: then it is compiled."""
+        from numba.core.compiler import CompileResult
+
         target.refresh()
         try:
             stored = self._path(signature, target.codegen()).read_bytes()
@@ -80,6 +143,8 @@ class _Cache:
             raise TypeError(
                 f"{self._name} has an address of this process in it, and must take it as an argument"
             )
+        from numba.core.serialize import dumps
+
         path = self._path(signature, compiled.codegen)
         partial = path.with_name(f"{path.name}.{uuid4().hex}")
         with suppress(OSError):
@@ -103,7 +168,9 @@ class _Cache:
 
 def _digest() -> str:
     """Of what machine code is made from: the sources of all kernels, numba, and whether bounds are checked."""
-    digest = hashlib.sha256(f"{numba.__version__} {bool(config.BOUNDSCHECK)}".encode())
+    import numba
+
+    digest = hashlib.sha256(f"{numba.__version__} {bool(numba.config.BOUNDSCHECK)}".encode())
     for name, source in sorted(_sources(files(__package__))):
         digest.update(f"\0{name}\0{len(source)}\0".encode() + source)
     return digest.hexdigest()[:32]
@@ -126,6 +193,9 @@ def _sources(package: Traversable) -> Iterator[tuple[str, bytes]]:
 
 def _places() -> Iterator[Path]:
     """Where machine code may be kept, the best first: as numba has it."""
+    from numba.core import config
+    from numba.misc.appdirs import AppDirs
+
     if config.CACHE_DIR:
         yield Path(config.CACHE_DIR)
     yield _BYTECODE
@@ -134,7 +204,8 @@ def _places() -> Iterator[Path]:
         yield of_user
 
 
-def _make_folder() -> Path | None:
+@functools.cache
+def _folder() -> Path | None:
     """The folder of this digest, in the first place that can be written; None if none can be."""
     try:
         name = _PREFIX + _digest()
@@ -181,6 +252,3 @@ def _delete_old(place: Path) -> None:
         folders = sorted(place.glob(f"{_PREFIX}*"), key=lambda each: each.stat().st_mtime, reverse=True)
         for folder in folders[_KEPT:]:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-_FOLDER = _make_folder()

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from chromium import Chromium
-from hypothesis import HealthCheck, settings
 from left_open import close_what_is_left
 from oracle import Oracle
 from required import need
@@ -33,12 +32,7 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 # Every JVM of the tests lives for seconds: it starts in half the CPU time without Java's optimising compiler.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
-# A busy machine is no fault of a property.
-settings.register_profile(
-    "any machine", settings(), deadline=None, suppress_health_check=(HealthCheck.too_slow,)
-)
-settings.load_profile("any machine")
-
+pytest_plugins = ["effort", "pytester"]
 
 _SERVER_FIXTURES = frozenset(
     (

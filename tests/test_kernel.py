@@ -113,6 +113,29 @@ def test_a_second_process_compiles_nothing(copy: Path, tmp_path: Path) -> None:
     assert int(second) == 0
 
 
+FIRST_CALLS = """
+import pickle, sys
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+import numpy as np
+from offload_core.codec.kernels.frames import are_borders
+together = Barrier(8)
+offsets = np.arange(3)
+def call(last):
+    together.wait()
+    return are_borders(offsets, 0, 2, last)
+print("numba" in sys.modules)
+with ThreadPoolExecutor(8) as threads:
+    print(sorted(threads.map(call, range(8))))
+print(len(are_borders.func.signatures), pickle.loads(pickle.dumps(are_borders)) is are_borders)
+"""
+
+
+def test_threads_that_make_the_first_call_together_compile_once(copy: Path, tmp_path: Path) -> None:
+    shown, _ = run(copy, FIRST_CALLS, NUMBA_CACHE_DIR=str(tmp_path))
+    assert shown == f"False\n{[False] * 2 + [True] * 6}\n1 True\n"
+
+
 def test_compiled_code_that_a_crash_cut_off_is_made_again(copy: Path, tmp_path: Path) -> None:
     run(copy, NUMBA_CACHE_DIR=str(tmp_path))
     (folder,) = tmp_path.glob(FOLDERS)

@@ -27,8 +27,7 @@ from uuid import uuid4
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.deletion_claim import is_claim
-from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
+from offload_core.metadata.managed_ledger_records import Change, VersionedInfo, is_claim
 from offload_core.metadata.record_paths import record_path
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.metadata.segment_shares import covered_stop, shares_of, with_hot_copy_deleted
@@ -259,7 +258,7 @@ class OwnedRecord:
 def claim_record(
     records: ManagedLedgerRecords, name: str, create: bool, *, only_free: bool = False
 ) -> OwnedRecord:
-    """Become the owner of a managed ledger, or create it, also in the place of a placeholder (`deletion_claim`).
+    """Become the owner of a managed ledger, or create it, also in a placeholder's place (`managed_ledger_records`).
 
     Raises:
         OwnershipLostError: it has another owner's mark, and `only_free`.

@@ -25,13 +25,12 @@ from records import closed, copied, managed_ledger
 from tiers import uuid_of
 
 from offload_core.catalogue import Records
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import parse_block_checksums_key, parse_key
 from offload_core.gc import Collection, Scope, Summary
-from offload_core.gc.attempts import is_under_way
-from offload_core.gc.naming import Naming, naming_of, namings
+from offload_core.gc.naming import Naming, is_under_way, naming_of, namings
 from offload_core.metadata import ManagedLedgerRecords, parse_managed_ledger_info
-from offload_core.metadata.deletion_claim import is_claim
+from offload_core.metadata.managed_ledger_records import is_claim
 from offload_core.tier import Tier
 from offload_core.tier.chain import Layer
 from offload_hooks import hookimpl

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, Audit, Clock
+from managed_ledgers import NAME, Audit, Clock, environment_of
 from transactional import NEVER
 
 from offload_core import TierReader, open_tier
@@ -16,15 +15,12 @@ from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
-    HotLedgers,
     ManagedLedger,
     SnapshotPolicy,
     TransactionalTopic,
     open_managed_ledger,
 )
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_hooks.testing import MemoryMetadataStore
 
@@ -61,14 +57,7 @@ def audit() -> Audit:
 def environment(
     records: ManagedLedgerRecords, hot: FileLedgerStore, cold: TierReader, audit: Audit, clock: Clock
 ) -> Environment:
-    offloads = RecordedOffloads(
-        records,
-        hot,
-        KnownTiers(cold.store),
-        offloader_of=partial(LedgerOffloader, max_block_bytes=1024),
-        now_ms=clock,
-    )
-    return Environment(records=records, hot=HotLedgers(hot), offloads=offloads, audit=audit, now_ms=clock)
+    return environment_of(records, hot, cold.store, audit=audit, now_ms=clock)
 
 
 @pytest.fixture

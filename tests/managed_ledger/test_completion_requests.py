@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from managed_ledgers import NAME, environment_of
+from managed_ledgers import NAME, environment_in
 
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.managed_ledger.owned_record import OWNER_PROPERTY, with_property
@@ -23,7 +23,7 @@ from offload_hooks.errors import OptionError, StoreTimeoutError, UnknownTopicErr
 @pytest.fixture
 def records(tmp_path: Path) -> ManagedLedgerRecords:
     """Of a topic that somebody has open."""
-    found = environment_of(tmp_path).records
+    found = environment_in(tmp_path).records
     found.write(NAME, with_property(ManagedLedgerInfo(), OWNER_PROPERTY, "0" * 32), None)
     return found
 
@@ -57,7 +57,7 @@ def test_a_request_that_nobody_answers_is_withdrawn(records: ManagedLedgerRecord
 
 
 def test_a_topic_that_nobody_has_open_is_told_at_once(tmp_path: Path) -> None:
-    environment = environment_of(tmp_path)
+    environment = environment_in(tmp_path)
     open_managed_ledger(environment, NAME).close()
     with pytest.raises(OptionError, match="nobody has"):
         request_completion(environment.records, NAME)
@@ -65,7 +65,7 @@ def test_a_topic_that_nobody_has_open_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_a_topic_that_its_owner_closes_meanwhile_is_told(tmp_path: Path) -> None:
-    environment = environment_of(tmp_path)
+    environment = environment_in(tmp_path)
     owner = open_managed_ledger(environment, NAME)
     with pytest.raises(OptionError, match="nobody has"):
         request_completion(environment.records, NAME, wait=lambda _: owner.close())

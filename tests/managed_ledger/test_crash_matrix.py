@@ -11,12 +11,11 @@ import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, watched
-from managed_ledgers import NAME, Audit, ColdLedger
+from crash_points import FAULTS, Killed, Points
+from managed_ledgers import NAME, ColdLedger, environment_of
 from segmented import SegmentedOffloads
 
 from offload_core import open_tier
@@ -36,8 +35,6 @@ from offload_core.metadata import (
     ManagedLedgerRecords,
     segments_of,
 )
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.tier import Tier
@@ -72,24 +69,15 @@ class World:
 
     def environment(self, points: Points) -> Environment:
         """As a new process has it."""
-        hot = PointedLedgers(MemoryLedgerStore(self.ledgers), points)
-        records = ManagedLedgerRecords(Metadata(self.metadata, points))
-        tier = Tier(LocalDriver(str(self.cold)), [watched(points)])
-        offloads = RecordedOffloads(
-            records,
-            hot,  # type: ignore[arg-type]
-            KnownTiers(tier),
-            offloader_of=partial(LedgerOffloader, max_block_bytes=250, parts_in_flight=1),
-            now_ms=lambda: 1000,
-        )
-        return Environment(
-            records=records,
-            hot=HotLedgers(hot),  # type: ignore[arg-type]
-            offloads=offloads,
-            audit=PointedAudit(Audit(), points),
+        hot = MemoryLedgerStore(self.ledgers)
+        return environment_of(
+            self.metadata,
+            hot,
+            self.cold,
+            points,
+            block_bytes=250,
             open_reader=self.open_reader,
             cache_bytes=0,
-            now_ms=lambda: 1000,
         )
 
     def open(self, points: Points, max_entries: int = 1000) -> ManagedLedger:

@@ -10,24 +10,17 @@ import itertools
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
 from buffer_model import Model
-from crash_points import FAULTS, Killed, Metadata, PointedLedgers, Points, watched
+from crash_points import FAULTS, Killed, Points
 from filtered import END, FilteredTopic, chosen, short_record
-from managed_ledgers import NAME
+from managed_ledgers import NAME, environment_of
 
-from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import FilterMode
-from offload_core.managed_ledger import Environment, HotLedgers, topic_offloads
-from offload_core.metadata import ManagedLedgerRecords
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.tier import Tier
+from offload_core.managed_ledger import Environment, topic_offloads
 from offload_core.transactions import SnapshotStore
-from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 
 SAMPLE = 5
@@ -36,22 +29,13 @@ SAMPLE = 5
 
 def as_a_new_process(topic: FilteredTopic, points: Points) -> Environment:
     """Beside the owner."""
-    records = ManagedLedgerRecords(Metadata(topic.records.store, points))  # type: ignore[arg-type]
-    hot = PointedLedgers(topic.hot, points)
-    tier = Tier(LocalDriver(str(topic.folder)), [watched(points)])
-    offloads = RecordedOffloads(
-        records,
-        hot,  # type: ignore[arg-type]
-        KnownTiers(tier),
-        offloader_of=partial(LedgerOffloader, max_block_bytes=300, parts_in_flight=1),
-        now_ms=lambda: 1000,
-    )
-    return Environment(
-        records=records,
-        hot=HotLedgers(hot),  # type: ignore[arg-type]
-        offloads=offloads,
+    return environment_of(
+        topic.records,
+        topic.hot,
+        topic.folder,
+        points,
+        block_bytes=300,
         filter_of=lambda _: chosen(topic.mode),
-        now_ms=lambda: 1000,
     )
 
 

@@ -11,12 +11,12 @@ from contextlib import closing, contextmanager, suppress
 import managed_ledgers
 import pytest
 from ledger_files import all_entries
-from managed_ledgers import NAME, environment_of
+from managed_ledgers import NAME, environment_in
 
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.managed_ledger.owned_record import OWNER_PROPERTY, claim_record, get_property
 from offload_core.metadata import ManagedLedgerInfo
-from offload_core.metadata.deletion_claim import is_claim, placeholder, release_claim
+from offload_core.metadata.managed_ledger_records import is_claim, placeholder, release_claim
 from offload_hooks.errors import (
     DataLossError,
     InvalidKeyError,
@@ -260,7 +260,7 @@ def another_owner(folder):
 
 
 def test_a_topic_is_taken_from_another_process_and_back(tmp_path):
-    environment = environment_of(tmp_path)
+    environment = environment_in(tmp_path)
     with another_owner(tmp_path) as first:
         assert first.add("one").endswith(":0")
         with another_owner(tmp_path) as second:
@@ -283,7 +283,7 @@ def test_what_a_killed_process_added_is_there(tmp_path):
         positions = [owner.add(str(i)) for i in range(5)]
         owner.process.kill()
         owner.process.wait()
-    environment = environment_of(tmp_path)
+    environment = environment_in(tmp_path)
     topic = open_managed_ledger(environment, NAME)
     assert str(topic.last_position) == positions[-1]
     topic.close()

@@ -12,21 +12,18 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
 import pytest
-from crash_points import FAULTS, Killed, Metadata, PointedAudit, PointedLedgers, Points, watched
+from crash_points import FAULTS, Killed, Points, watched
 from filtered import PlainFilter, chosen
-from managed_ledgers import NAME, Audit, Clock, ColdLedger
+from managed_ledgers import NAME, Clock, ColdLedger, environment_of
 from streamed_topics import SETTINGS, in_segments, left_in, pool_of
 
-from offload_core.catalogue.known_tiers import KnownTiers, tier_record
+from offload_core.catalogue.known_tiers import tier_record
 from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode
 from offload_core.managed_ledger import (
-    Environment,
-    HotLedgers,
     ManagedLedger,
     RolloverPolicy,
     StreamingPool,
@@ -40,8 +37,6 @@ from offload_core.metadata import (
     unfinished_segment,
 )
 from offload_core.metadata.offload_attempt import prepare_attempt
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks.errors import LedgerFailedError, OffloadError
@@ -123,24 +118,16 @@ class Process:
 
     def __init__(self, world: World, points: Points) -> None:
         self.world = world
-        hot = PointedLedgers(MemoryLedgerStore(world.ledgers), points)
-        records = ManagedLedgerRecords(Metadata(world.metadata, points))  # type: ignore[arg-type]
         self.tier = Tier(LocalDriver(str(world.cold)), [watched(points)])
-        offloads = RecordedOffloads(
-            records,
-            hot,  # type: ignore[arg-type]
-            KnownTiers(self.tier),
-            offloader_of=partial(LedgerOffloader, max_block_bytes=250, parts_in_flight=1),
-            now_ms=world.clock,
-        )
         self.pool: StreamingPool = pool_of(self.tier, world.clock)
-        environment = Environment(
-            records=records,
-            hot=HotLedgers(hot),  # type: ignore[arg-type]
-            offloads=offloads,
+        environment = environment_of(
+            world.metadata,
+            MemoryLedgerStore(world.ledgers),
+            self.tier,
+            points,
+            block_bytes=250,
             streaming=self.pool,
             filter_of=world.filter_of,
-            audit=PointedAudit(Audit(), points),
             cache_bytes=500,
             now_ms=world.clock,
         )

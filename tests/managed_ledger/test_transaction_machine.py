@@ -10,19 +10,18 @@ from buffer_model import Model
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from managed_ledgers import NAME, Audit, Clock
+from managed_ledgers import NAME, Clock, environment_of
 from transactional import START, message
 
 from offload_core.managed_ledger import (
     Environment,
-    HotLedgers,
     RolloverPolicy,
     SnapshotPolicy,
     TransactionalTopic,
     open_managed_ledger,
     settle_transactions,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.metadata import EntryPosition
 from offload_core.policies import RetentionPolicies
 from offload_core.transactions import SnapshotStore, TransactionId
 from offload_hooks.errors import OffloadError, UnknownTransactionError
@@ -48,12 +47,7 @@ class TransactionMachine(RuleBasedStateMachine):
 
     def environment(self) -> Environment:
         """A new process'."""
-        return Environment(
-            records=ManagedLedgerRecords(self.metadata),
-            hot=HotLedgers(MemoryLedgerStore(self.ledgers)),
-            audit=Audit(),
-            now_ms=self.clock,
-        )
+        return environment_of(self.metadata, MemoryLedgerStore(self.ledgers), None, now_ms=self.clock)
 
     @property
     def model(self) -> Model:

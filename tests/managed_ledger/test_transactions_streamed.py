@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from filtered import FilteredTopic
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME, Clock, offloads_of
 from streamed_topics import SETTINGS, left_in, pool_of
 
 from offload_core.filters import FilterMode
@@ -16,9 +16,7 @@ from offload_core.filters.recorded import recorded_filters, settled_by_filters
 from offload_core.managed_ledger import keep_up, settle_transactions
 from offload_core.managed_ledger.streaming.completion_requests import with_request
 from offload_core.metadata import EntryPosition
-from offload_core.offload import LedgerOffloader
 from offload_core.offload.hot_copy_check import check_cold_copies
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import OffloadPolicies, RetentionPolicies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 
@@ -33,9 +31,7 @@ class Streamed(FilteredTopic):
         """Open it anew, and stream it."""
         if "streaming" not in changes:
             self.pool = pool_of(self.tier, self.clock, budget_bytes=1 << 28)
-            offloads = RecordedOffloads(
-                self.records, self.hot, self.tiers, offloader_of=LedgerOffloader, now_ms=self.clock
-            )
+            offloads = offloads_of(self.records, self.hot, self.tiers, block_bytes=None, now_ms=self.clock)
             changes |= {"streaming": self.pool, "offloads": offloads, "now_ms": self.clock}
         super().open(**changes)
         self.topic.topic.set_streaming(SETTINGS)

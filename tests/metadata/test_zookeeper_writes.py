@@ -19,8 +19,7 @@ from tiers import uuid_of
 from zookeeper_proxy import Loss, ZooKeeperProxy
 
 from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.metadata.zookeeper_writes import MARKERS
+from offload_core.metadata.zookeeper import MARKERS, ZooKeeperStore
 from offload_hooks.errors import (
     OutcomeUnknownError,
     StoreError,

@@ -18,7 +18,7 @@ from uuid import UUID, uuid4
 
 import offloading_process
 import pytest
-from managed_ledgers import NAME, environment_of
+from managed_ledgers import NAME, environment_in
 from offloading_process import offloads_in, tiers_in
 
 from offload_core import open_tier
@@ -55,7 +55,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        environment = environment_of(folder)
+        environment = environment_in(folder)
         self.records = environment.records
         with open_managed_ledger(environment, NAME) as topic:
             self.ledger_id = topic.add_entries(PAYLOADS).ledger_id

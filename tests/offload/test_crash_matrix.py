@@ -10,23 +10,20 @@ import itertools
 import os
 from collections.abc import Callable
 from contextlib import closing, suppress
-from functools import partial
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Hot, Killed, Metadata, Points, watched
+from crash_points import FAULTS, Killed, Points
 from left_open import left_open
+from managed_ledgers import offloads_of
 
 from offload_core import TierReader, open_tier
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.ledgers import FileLedgerStore
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.offload import LedgerOffloader
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S
-from offload_core.tier import Tier
-from offload_drivers.local import LocalDriver
 from offload_hooks.errors import (
     AttemptError,
     DataLossError,
@@ -65,15 +62,7 @@ class World:
 
     def offloads(self, points: Points, now_ms: int = 0) -> RecordedOffloads:
         """As a new process has it."""
-        layer = watched(points)
-        tier = Tier(LocalDriver(str(self._cold)), [layer])
-        return RecordedOffloads(
-            ManagedLedgerRecords(Metadata(self.metadata, points)),
-            Hot(self._hot, points),  # type: ignore[arg-type]
-            KnownTiers(tier),
-            offloader_of=partial(LedgerOffloader, max_block_bytes=1024, parts_in_flight=1),
-            now_ms=lambda: now_ms,
-        )
+        return offloads_of(self.metadata, self._hot, self._cold, points, now_ms=lambda: now_ms)
 
     @property
     def ledger(self) -> LedgerRecord:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import random
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
+from managed_ledgers import environment_of
 from oracle import MANAGED_LEDGER, Oracle
 from servers.zookeeper import ZooKeeper
 from stores import Store
 
-from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, RolloverPolicy, open_managed_ledger
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.metadata.record_parts import join_uuid
+from offload_core.metadata.managed_ledger_info import join_uuid
 from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.offload.clock import system_now_ms
 from offload_core.policies import RetentionPolicies
 
 FIRST_LEDGER = 100
@@ -40,11 +38,7 @@ def test_pulsars_classes_read_every_record_and_every_object_of_it(
     ):
         for _ in range(FIRST_LEDGER):
             hot.delete(hot.create({}).ledger_id)
-        records = ManagedLedgerRecords(metadata)
-        offloads = RecordedOffloads(
-            records, hot, KnownTiers(cold), offloader_of=partial(LedgerOffloader, max_block_bytes=3000)
-        )
-        environment = Environment(records=records, hot=HotLedgers(hot), offloads=offloads)
+        environment = environment_of(metadata, hot, cold, block_bytes=3000, now_ms=system_now_ms)
         rollover = RolloverPolicy(max_entries=50, min_age_s=0)
         topic = open_managed_ledger(environment, MANAGED_LEDGER, rollover=rollover)
 

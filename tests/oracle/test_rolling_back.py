@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from managed_ledgers import environment_of
 from oracle import MANAGED_LEDGER, Oracle, OracleError
 from segmented import SegmentedOffloads
 from servers.zookeeper import ZooKeeper
 from stores import Store
 
 from offload_core.audit import LoggedChanges
-from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
-from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
+from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.metadata.record_parts import join_uuid
+from offload_core.metadata.managed_ledger_info import join_uuid
 from offload_core.metadata.zookeeper import ZooKeeperStore
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.rollback import Allowed, delete_judged, judge_tier, release_recorded
 
 FIRST_LEDGER = 300
@@ -39,8 +38,7 @@ def test_pulsars_classes_before_and_after_a_rollback(
         for _ in range(FIRST_LEDGER):
             hot.delete(hot.create({}).ledger_id)
         records = ManagedLedgerRecords(metadata)
-        offloads = RecordedOffloads(records, hot, KnownTiers(cold))
-        environment = Environment(records=records, hot=HotLedgers(hot), offloads=offloads)
+        environment = environment_of(metadata, hot, cold, block_bytes=None, now_ms=system_now_ms)
         topic = open_managed_ledger(environment, MANAGED_LEDGER)
         payloads = [[b"%d-%d" % (ledger, i) for i in range(20)] for ledger in range(2)]
         ids = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from filtered import FilteredTopic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from left_open import left_open
-from managed_ledgers import NAME, Clock
+from managed_ledgers import NAME, Clock, environment_of
 from recovered import knowable, partly_offloaded
 from recoveries import recover
 from streamed_topics import StreamingSettings, Topic, pool_of
@@ -29,8 +28,6 @@ from offload_core.metadata import (
     ManagedLedgerInfo,
     ManagedLedgerRecords,
 )
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, TieredReaders
 from offload_core.recover import Outcome
 from offload_hooks.testing import MemoryMetadataStore
@@ -38,22 +35,10 @@ from offload_hooks.testing import MemoryMetadataStore
 # --- ours: records -> objects -> wipe -> recover -----------------------------------------------
 
 
-def environment_of(folder: Path, cold: TierReader, clock: Clock) -> Environment:
-    records = ManagedLedgerRecords(MemoryMetadataStore())
+def environment_in(folder: Path, cold: TierReader, clock: Clock) -> Environment:
     hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
-    offloads = RecordedOffloads(
-        records,
-        hot,
-        KnownTiers(cold.store),
-        offloader_of=partial(LedgerOffloader, max_block_bytes=1024),
-        now_ms=clock,
-    )
-    return Environment(
-        records=records,
-        hot=HotLedgers(hot),
-        offloads=offloads,
-        streaming=pool_of(cold.store, clock),
-        now_ms=clock,
+    return environment_of(
+        MemoryMetadataStore(), hot, cold.store, streaming=pool_of(cold.store, clock), now_ms=clock
     )
 
 
@@ -98,7 +83,7 @@ def test_what_was_wiped_comes_back_but_for_what_no_object_tells(happened: list[s
     with tempfile.TemporaryDirectory() as name, open_tier(Path(name) / "cold") as cold:
         (Path(name) / "cold").mkdir()
         clock = Clock()
-        topic = Topic(environment_of(Path(name), cold, clock), Path(name) / "cold")
+        topic = Topic(environment_in(Path(name), cold, clock), Path(name) / "cold")
         for step in [*happened, "add", "roll"]:
             do(topic, step, clock)
         original, empty = wiped(topic.environment)

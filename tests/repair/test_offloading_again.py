@@ -41,7 +41,7 @@ from offload_core.offload import LedgerOffloader, OffloadedLedger
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import at_attempt, lease_from
 from offload_core.repair import Action
-from offload_core.repair.hot_copies import find_hot
+from offload_core.repair.offloading_again import find_hot
 from offload_core.tier import Tier
 from offload_core.verify import Code
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError

@@ -13,7 +13,7 @@ from managed_ledgers import Audit
 from tiers import MODIFIED_AT
 
 from offload_core.catalogue import Records, TopicName, parse_topic
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.gc import Collection, Outcome, Scope, Summary
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, pack_managed_ledger_info

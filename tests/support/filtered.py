@@ -5,20 +5,17 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from buffer_model import Model
-from managed_ledgers import NAME
+from managed_ledgers import NAME, environment_of
 from transactional import NEVER, message
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.filters import ChosenFilter, FilterMode, FilterRecord, parse_filter_record
 from offload_core.filters.transactions import TransactionOffloadFilter
 from offload_core.managed_ledger import (
-    Environment,
-    HotLedgers,
     RolloverPolicy,
     TransactionalTopic,
     open_managed_ledger,
@@ -26,8 +23,6 @@ from offload_core.managed_ledger import (
 from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.filter_record import RECORD_KEY
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies, parse_policies, resolve_policies
 from offload_core.policy_store import ResolvedPolicies
 from offload_core.read_handles import ColdReaders
@@ -74,19 +69,12 @@ class FilteredTopic:
         self.hot = MemoryLedgerStore(MemoryLedgers())
         self.tier = Tier(LocalDriver(str(self.folder)))
         self.tiers = KnownTiers(self.tier)
-        offloads = RecordedOffloads(
+        self.environment = environment_of(
             self.records,
             self.hot,
             self.tiers,
-            offloader_of=partial(LedgerOffloader, max_block_bytes=self.block_bytes),
-            now_ms=lambda: 1000,
-        )
-        self.environment = Environment(
-            records=self.records,
-            hot=HotLedgers(self.hot),
-            offloads=offloads,
+            block_bytes=self.block_bytes,
             filter_of=lambda _: chosen(self.mode, self.filter),
-            now_ms=lambda: 1000,
         )
         self.open()
 

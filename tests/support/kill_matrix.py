@@ -16,31 +16,23 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import stamina  # noqa: F401  # what is imported here need not be by each child
-from crash_points import FAULTS, Fault, Metadata, PointedAudit, PointedLedgers, Points, watched
-from managed_ledgers import NAME, ColdLedger
+from crash_points import FAULTS, Fault, Points
+from managed_ledgers import NAME, ColdLedger, environment_of
 
 from offload_core import open_tier
 from offload_core.audit import FileAuditLog
-from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (
     Environment,
-    HotLedgers,
     ManagedLedger,
     delete_managed_ledger,
     open_managed_ledger,
 )
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.tier import Tier
-from offload_drivers.local import LocalDriver
 from offload_hooks.errors import TopicDeletedError
 from offload_hooks.ledger_stores import LedgerReader
 
@@ -99,10 +91,7 @@ class World:
                 SqliteStore(f"sqlite:{self.folder}/records.db", create=True, synchronous="normal")
             ) as store,
             closing(FileLedgerStore(self.folder / "hot", sync="never")) as files,
-            closing(Tier(LocalDriver(str(self.cold)), [watched(points)])) as tier,
         ):
-            records = ManagedLedgerRecords(Metadata(store, points))  # type: ignore[arg-type]
-            hot: Any = PointedLedgers(files, points)
 
             def open_reader(record: LedgerRecord, *_: object) -> LedgerReader:
                 return (
@@ -111,18 +100,15 @@ class World:
                     else files.open(record.ledger_id)
                 )
 
-            yield Environment(
-                records=records,
-                hot=HotLedgers(hot),
+            yield environment_of(
+                store,
+                files,
+                self.cold,
+                points,
+                block_bytes=250,
                 open_reader=open_reader,
                 cache_bytes=0,
-                offloads=RecordedOffloads(
-                    records,
-                    hot,
-                    KnownTiers(tier),
-                    offloader_of=partial(LedgerOffloader, max_block_bytes=250, parts_in_flight=1),
-                ),
-                audit=PointedAudit(FileAuditLog(self.folder / "audit.jsonl"), points),
+                audit=FileAuditLog(self.folder / "audit.jsonl"),
             )
 
     @contextmanager

@@ -7,18 +7,27 @@ prints its position, or the error's name.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+from crash_points import Metadata, PointedAudit, PointedLedgers, Points, watched
 from entries import read_object
 from left_open import left_open
 
 from offload_core.audit import Change, Deletion
+from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.codec.object_format import ObjectKey
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import Environment, HotLedgers, open_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
+from offload_core.offload import LedgerOffloader
+from offload_core.offload.recorded_offload import RecordedOffloads
+from offload_core.tier import Tier
+from offload_drivers.local import LocalDriver
 from offload_hooks.errors import OffloadError
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerStatus
 
@@ -94,7 +103,66 @@ class ColdLedger:
         """See `LedgerReader`."""
 
 
-def environment_of(folder: Path) -> Environment:
+def offloads_of(
+    metadata: Any,
+    hot: Any,
+    cold: Path | Tier | KnownTiers,
+    points: Points | None = None,
+    *,
+    block_bytes: int | None = 1024,
+    **given: Any,
+) -> RecordedOffloads:
+    """Offloads as a new process has them; with `points` each call of a store is one.
+
+    `metadata` is a store or the records in one; `cold` a tier, several, or the folder of a local one.
+    """
+    if isinstance(cold, Path):
+        cold = Tier(LocalDriver(str(cold)), [] if points is None else [watched(points)])
+    options = {} if block_bytes is None else {"max_block_bytes": block_bytes}
+    if points is not None:
+        options["parts_in_flight"] = 1
+        hot = PointedLedgers(hot, points)
+    return RecordedOffloads(
+        _records(metadata, points),
+        hot,
+        cold if isinstance(cold, KnownTiers) else KnownTiers(cold),
+        offloader_of=partial(LedgerOffloader, **options),
+        **given,
+    )
+
+
+def environment_of(
+    metadata: Any,
+    hot: Any,
+    cold: Path | Tier | KnownTiers | None,
+    points: Points | None = None,
+    *,
+    block_bytes: int | None = 1024,
+    now_ms: Callable[[], int] = lambda: 1000,
+    audit: Any = None,
+    **given: Any,
+) -> Environment:
+    """What a new process has that owns topics, and offloads them if there is a tier; see `offloads_of`."""
+    offloads = None
+    if cold is not None:
+        offloads = offloads_of(metadata, hot, cold, points, block_bytes=block_bytes, now_ms=now_ms)
+    audit = audit or Audit()
+    return Environment(
+        records=_records(metadata, points),
+        hot=HotLedgers(hot if points is None else PointedLedgers(hot, points)),  # type: ignore[arg-type]
+        offloads=offloads,
+        audit=audit if points is None else PointedAudit(audit, points),
+        now_ms=now_ms,
+        **given,
+    )
+
+
+def _records(metadata: Any, points: Points | None) -> ManagedLedgerRecords:
+    store = metadata.store if isinstance(metadata, ManagedLedgerRecords) else metadata
+    return ManagedLedgerRecords(store if points is None else Metadata(store, points))  # type: ignore[arg-type]
+
+
+def environment_in(folder: Path) -> Environment:
     """Records and ledgers in a folder that several processes may share."""
     store = SqliteStore(f"sqlite:{folder}/records.db", create=True)
     hot = left_open(FileLedgerStore(folder / "hot", sync="never"))
@@ -103,7 +171,7 @@ def environment_of(folder: Path) -> Environment:
 
 def main() -> None:
     """See the module."""
-    topic = open_managed_ledger(environment_of(Path(sys.argv[1])), NAME)
+    topic = open_managed_ledger(environment_in(Path(sys.argv[1])), NAME)
     print("ready", flush=True)
     for line in sys.stdin:
         try:

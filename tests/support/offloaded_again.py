@@ -10,7 +10,7 @@ from managed_ledgers import NAME
 from relocated import BLOCK_BYTES, World, watched
 from repairs import Lines
 
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import ObjectKey
 from offload_core.managed_ledger import Environment, HotLedgers
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
-from managed_ledgers import NAME
+from managed_ledgers import NAME, offloads_of
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.ledgers import FileLedgerStore
-from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.sqlite import SqliteStore
-from offload_core.offload import LedgerOffloader, OffloadProgress
+from offload_core.offload import OffloadProgress
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S, THIS_PROCESS, AttemptProcess
@@ -39,15 +37,9 @@ def offloads_in(
     process: AttemptProcess = THIS_PROCESS,
 ) -> RecordedOffloads:
     """Records, hot tier and tier of a folder that several processes share."""
-    return RecordedOffloads(
-        ManagedLedgerRecords(SqliteStore(f"sqlite:{folder}/records.db", create=True)),
-        FileLedgerStore(folder / "hot", sync="never"),
-        tiers_in(folder),
-        offloader_of=partial(LedgerOffloader, max_block_bytes=1024, parts_in_flight=1),
-        lease_s=lease_s,
-        now_ms=now_ms,
-        process=process,
-    )
+    metadata = SqliteStore(f"sqlite:{folder}/records.db", create=True)
+    hot = FileLedgerStore(folder / "hot", sync="never")
+    return offloads_of(metadata, hot, tiers_in(folder), lease_s=lease_s, now_ms=now_ms, process=process)
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from crash_points import Points, Watch
 from entries import entry as pulsar_entry
 from filtered import PlainFilter
 from left_open import left_open
-from managed_ledgers import NAME, Audit, Clock
+from managed_ledgers import NAME, Audit, Clock, offloads_of
 from segmented import SegmentedOffloads
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
@@ -24,8 +24,6 @@ from offload_core.managed_ledger import HotLedgers
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.relocations import MappingFile
 from offload_core.metadata.sqlite import SqliteStore
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.relocate import MappingBook, Move, Mover, RecordBook, TopicPlan, Wanted, plan_topic
 from offload_core.tier import Tier, open_store
@@ -92,13 +90,8 @@ class World:
 
     def offload(self, ledger_id: int, *, drops: Callable[[bytes], int] | None = None) -> None:
         """Offload a ledger as one object; `drops` some entries by a filter that leaves gaps."""
-        offloads = RecordedOffloads(
-            self.records,
-            self.hot,
-            KnownTiers(self.source, [self.target]),
-            offloader_of=lambda tier: LedgerOffloader(tier, max_block_bytes=BLOCK_BYTES),
-            now_ms=self.clock,
-        )
+        tiers = KnownTiers(self.source, [self.target])
+        offloads = offloads_of(self.records, self.hot, tiers, block_bytes=BLOCK_BYTES, now_ms=self.clock)
         run = None if drops is None else FilterRun("by-test", FilterMode.GAP, PlainFilter(drops))
         offloads.offload(NAME, ledger_id, filter_run=run)
         if drops is not None:

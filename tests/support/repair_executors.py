@@ -11,7 +11,7 @@ from entries import pip17_object
 from records import copied, managed_ledger
 from tiers import MANAGED_LEDGER, lay_out, uuid_of
 
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.executors import Executor
 from offload_core.metadata import LedgerRecord, ManagedLedgerRecords
 from offload_core.repair import PlannedRepair, Repair

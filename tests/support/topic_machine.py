@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Container
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from managed_ledgers import NAME, Audit, Clock
+from managed_ledgers import NAME, Clock, environment_of
 from segmented import SegmentedOffloads, segment_keys
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.managed_ledger import (
     Environment,
-    HotLedgers,
     ManagedLedger,
     RolloverPolicy,
     open_managed_ledger,
@@ -31,8 +29,6 @@ from offload_core.metadata import (
     ManagedLedgerRecords,
     segments_of,
 )
-from offload_core.offload import LedgerOffloader
-from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.policies import RetentionPolicies
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_core.tier import Tier
@@ -72,21 +68,14 @@ class TopicRules(RuleBasedStateMachine):
         hot = MemoryLedgerStore(self.shared)
         self.tier = self.tier_of_a_process()
         tiers = KnownTiers(self.tier, self.others)
-        offloads = RecordedOffloads(
+        return environment_of(
             self.records,
             hot,
             tiers,
-            offloader_of=partial(LedgerOffloader, max_block_bytes=700),
+            block_bytes=700,
             now_ms=self.clock,
-        )
-        return Environment(
-            records=self.records,
-            hot=HotLedgers(hot),
             open_reader=TieredReaders(hot, ColdReaders(tiers, memory=ReadMemory())).open,
             cache_bytes=cache_bytes,
-            offloads=offloads,
-            audit=Audit(),
-            now_ms=self.clock,
             **given,
         )
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from buffer_model import Model
-from crash_points import Metadata, PointedLedgers, Points
-from managed_ledgers import NAME
+from crash_points import Points
+from managed_ledgers import NAME, environment_of
 from transactional import START, message
 
 from offload_core.managed_ledger import (
     Environment,
-    HotLedgers,
     RolloverPolicy,
     SnapshotPolicy,
     TransactionalTopic,
     open_managed_ledger,
 )
-from offload_core.metadata import EntryPosition, ManagedLedgerRecords
+from offload_core.metadata import EntryPosition
 from offload_core.transactions import BufferSnapshot, SnapshotStore
 from offload_hooks.testing import MemoryLedgers, MemoryLedgerStore, MemoryMetadataStore
 
@@ -28,14 +27,7 @@ class World:
         self.ledgers = MemoryLedgers()
 
     def environment(self, points: Points) -> Environment:
-        hot = PointedLedgers(MemoryLedgerStore(self.ledgers), points)
-        records = ManagedLedgerRecords(Metadata(self.metadata, points))
-        return Environment(
-            records=records,
-            hot=HotLedgers(hot),  # type: ignore[arg-type]
-            cache_bytes=0,
-            now_ms=lambda: 1000,
-        )
+        return environment_of(self.metadata, MemoryLedgerStore(self.ledgers), None, points, cache_bytes=0)
 
     def open(self, points: Points) -> TransactionalTopic:
         environment = self.environment(points)

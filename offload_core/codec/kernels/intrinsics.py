@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.core.errors import TypingError
-from numba.extending import intrinsic
+from offload_core.kernel import intrinsic
 
 
 def _check_types(*arrays: Any) -> None:
     """Only where bytes lie one after another is byte `index` at the array's address plus `index`."""
+    from numba.core import types
+    from numba.core.errors import TypingError
+
     for array in arrays:
         if not isinstance(array, types.Array) or (array.dtype, array.layout) != (types.uint8, "C"):
             raise TypingError(f"not a contiguous array of uint8: {array}")
@@ -24,9 +24,11 @@ def _check_types(*arrays: Any) -> None:
 
 def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, length: Any) -> Any:
     """The address of byte `index`, of which `length` bytes are to be used."""
+    from numba.core import cgutils
+
     view = context.make_array(array_type)(context, builder, array)
     if context.enable_boundscheck:
-        zero = ir.Constant(ir.IntType(64), 0)
+        zero = index.type(0)
         behind = builder.icmp_signed(">", length, builder.sub(view.nitems, index))
         for wrong in (builder.icmp_signed("<", index, zero), builder.icmp_signed("<", length, zero), behind):
             with cgutils.if_unlikely(builder, wrong):
@@ -34,20 +36,20 @@ def _address(context: Any, builder: Any, array_type: Any, array: Any, index: Any
     return builder.gep(builder.bitcast(view.data, cgutils.voidptr_t), [index])
 
 
-def _word_address(
-    context: Any, builder: Any, array_type: Any, array: Any, index: Any, word: ir.IntType
-) -> Any:
-    size = ir.Constant(ir.IntType(64), word.width // 8)
-    address = _address(context, builder, array_type, array, index, size)
+def _word_address(context: Any, builder: Any, array_type: Any, array: Any, index: Any, word: Any) -> Any:
+    address = _address(context, builder, array_type, array, index, index.type(word.width // 8))
     return builder.bitcast(address, word.as_pointer())
 
 
-def _big_endian_load(bits: int, result: Any, array: Any) -> Any:
+def _big_endian_load(name: str, array: Any) -> Any:
+    from numba.core import types
+
     _check_types(array)
-    signature = result(array, types.int64)
+    signature = getattr(types, name)(array, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address = _word_address(context, builder, sig.args[0], args[0], args[1], ir.IntType(bits))
+        word = context.get_value_type(sig.return_type)
+        address = _word_address(context, builder, sig.args[0], args[0], args[1], word)
         return builder.bswap(builder.load(address, align=1))
 
     return signature, codegen
@@ -56,39 +58,41 @@ def _big_endian_load(bits: int, result: Any, array: Any) -> Any:
 @intrinsic
 def load_i32(typing_context, array, index):
     """Big-endian int32 at byte `index` of a uint8 array."""
-    return _big_endian_load(32, types.int32, array)
+    return _big_endian_load("int32", array)
 
 
 @intrinsic
 def load_u32(typing_context, array, index):
     """Big-endian uint32 at byte `index` of a uint8 array."""
-    return _big_endian_load(32, types.uint32, array)
+    return _big_endian_load("uint32", array)
 
 
 @intrinsic
 def load_i64(typing_context, array, index):
     """Big-endian int64 at byte `index` of a uint8 array."""
-    return _big_endian_load(64, types.int64, array)
+    return _big_endian_load("int64", array)
 
 
 @intrinsic
 def store_i32(typing_context, array, index, value):
     """Write a big-endian int32 at byte `index` of a uint8 array."""
-    return _big_endian_store(32, array, types.int32)
+    return _big_endian_store("int32", array)
 
 
 @intrinsic
 def store_i64(typing_context, array, index, value):
     """Write a big-endian int64 at byte `index` of a uint8 array."""
-    return _big_endian_store(64, array, types.int64)
+    return _big_endian_store("int64", array)
 
 
-def _big_endian_store(bits: int, array: Any, value_type: Any) -> Any:
+def _big_endian_store(name: str, array: Any) -> Any:
+    from numba.core import types
+
     _check_types(array)
-    signature = types.void(array, types.int64, value_type)
+    signature = types.void(array, types.int64, getattr(types, name))
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        address = _word_address(context, builder, sig.args[0], args[0], args[1], ir.IntType(bits))
+        address = _word_address(context, builder, sig.args[0], args[0], args[1], args[2].type)
         builder.store(builder.bswap(args[2]), address, align=1)
         return context.get_dummy_value()
 
@@ -98,6 +102,8 @@ def _big_endian_store(bits: int, array: Any, value_type: Any) -> Any:
 @intrinsic
 def copy_bytes(typing_context, target, target_index, source, source_index, length):
     """memcpy of `length` bytes between two uint8 arrays that do not overlap."""
+    from numba.core import cgutils, types
+
     _check_types(target, source)
     signature = types.void(target, types.int64, source, types.int64, types.int64)
 
@@ -113,12 +119,14 @@ def copy_bytes(typing_context, target, target_index, source, source_index, lengt
 @intrinsic
 def address_of(typing_context, array, index, length):
     """The machine address of byte `index` of a uint8 array, as uint64, of which `length` bytes are to be used."""
+    from numba.core import types
+
     _check_types(array)
     signature = types.uint64(array, types.int64, types.int64)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         address = _address(context, builder, sig.args[0], *args)
-        return builder.ptrtoint(address, ir.IntType(64))
+        return builder.ptrtoint(address, context.get_value_type(sig.return_type))
 
     return signature, codegen
 
@@ -126,15 +134,7 @@ def address_of(typing_context, array, index, length):
 @intrinsic
 def call_checksum(typing_context, function, seed, address, length):
     """Call the C function `uint32_t (uint32_t, const uint8_t *, size_t)` at the address `function`."""
-    signature = types.uint32(types.uint64, types.uint32, types.uint64, types.int64)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        word, size = ir.IntType(32), ir.IntType(64)
-        function_type = ir.FunctionType(word, [word, size, size])
-        pointer = builder.inttoptr(args[0], function_type.as_pointer())
-        return builder.call(pointer, [args[1], args[2], args[3]])
-
-    return signature, codegen
+    return _c_call("uint32", "uint32", "uint64", "int64")
 
 
 @intrinsic
@@ -143,15 +143,7 @@ def call_inflate(typing_context, function, decompressor, source, length, target,
 
     All arguments are uint64, answers an int32.
     """
-    signature = types.int32(*[types.uint64] * 8)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = ir.IntType(64)
-        function_type = ir.FunctionType(ir.IntType(32), [size] * 7)
-        pointer = builder.inttoptr(args[0], function_type.as_pointer())
-        return builder.call(pointer, args[1:])
-
-    return signature, codegen
+    return _c_call("int32", *["uint64"] * 7)
 
 
 @intrinsic
@@ -160,16 +152,7 @@ def call_lz4(typing_context, function, source, target, length, room):
 
     `function`, `source` and `target` are uint64, the others int64 that fit into an int. Answers an int32.
     """
-    signature = types.int32(types.uint64, types.uint64, types.uint64, types.int64, types.int64)
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        word, size = ir.IntType(32), ir.IntType(64)
-        function_type = ir.FunctionType(word, [size, size, word, word])
-        pointer = builder.inttoptr(args[0], function_type.as_pointer())
-        lengths = [builder.trunc(each, word) for each in args[3:]]
-        return builder.call(pointer, [*args[1:3], *lengths])
-
-    return signature, codegen
+    return _c_call("int32", "uint64", "uint64", "int32", "int32")
 
 
 @intrinsic
@@ -178,12 +161,19 @@ def call_zstd(typing_context, function, decompressor, target, room, source, leng
 
     All arguments are uint64, and so is the answer.
     """
-    signature = types.uint64(*[types.uint64] * 6)
+    return _c_call("uint64", *["uint64"] * 5)
+
+
+def _c_call(result: str, *parameters: str) -> Any:
+    """A call of the function at the address that is the first argument; pointers are uint64."""
+    from llvmlite import ir
+    from numba.core import types
+
+    signature = getattr(types, result)(types.uint64, *[getattr(types, name) for name in parameters])
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        size = ir.IntType(64)
-        function_type = ir.FunctionType(size, [size] * 5)
-        pointer = builder.inttoptr(args[0], function_type.as_pointer())
+        answer, *given = map(context.get_value_type, [sig.return_type, *sig.args[1:]])
+        pointer = builder.inttoptr(args[0], ir.FunctionType(answer, given).as_pointer())
         return builder.call(pointer, args[1:])
 
     return signature, codegen

@@ -19,8 +19,13 @@ from offload_core.managed_ledger.owned_record import OwnedRecord
 from offload_core.managed_ledger.reading import LedgersView
 from offload_core.managed_ledger.streaming.status import SegmentWaiters, StreamingSettings
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_record import Segment, unfinished_segment
-from offload_core.metadata.segment_shares import offered_stop, share_of, shares_of
+from offload_core.metadata.segment_shares import (
+    Segment,
+    offered_stop,
+    share_of,
+    shares_of,
+    unfinished_segment,
+)
 from offload_core.offload.recorded_segments import RecordedSegment
 from offload_hooks.ledger_stores import LedgerStore, SizedLedgerReader
 

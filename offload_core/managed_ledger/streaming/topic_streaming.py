@@ -43,7 +43,7 @@ from offload_core.managed_ledger.streaming.status import (
     StreamingStatus,
 )
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
-from offload_core.metadata.segment_record import Segment, unfinished_segment
+from offload_core.metadata.segment_shares import Segment, unfinished_segment
 from offload_core.offload import OffloadedSegment
 from offload_core.offload.recorded_segments import RecordedSegment
 from offload_core.offload.segment_offloader import SegmentFilter

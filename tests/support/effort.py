@@ -1,0 +1,104 @@
+"""How much of the tests runs: a sample in `make test`, everything with `--nightly`.
+
+- `@pytest.mark.nightly`: the test runs with `--nightly` only.
+- `@pytest.mark.sampled(5)` on a test, a class or a module: a fifth of its cases runs. The day chooses the fifth, so
+  five days in a row run every case; `--sample-seed` repeats another day's choice, and pytest's header shows it.
+- `sample(steps, every=5)`, a fixture: the same for a loop inside a test, such as the steps of a crash matrix.
+- Hypothesis draws 25 examples of each property, or 250 with `--nightly`. `@effort(2)` draws twice as many, and
+  `effort(0.4, stateful_step_count=25)` are the settings of a costly state machine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from zlib import crc32
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+Case = TypeVar("Case")
+
+for _name, _examples in (("quick", 25), ("nightly", 250)):
+    # A busy machine is no fault of a property.
+    settings.register_profile(
+        _name,
+        max_examples=_examples,
+        deadline=None,
+        derandomize=False,
+        suppress_health_check=(HealthCheck.too_slow,),
+    )
+
+
+def effort(factor: float, **others: object) -> settings:
+    """Settings of Hypothesis with `factor` times the examples that every property has."""
+    return settings(max_examples=max(1, round(factor * settings().max_examples)), **others)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("effort")
+    group.addoption("--nightly", action="store_true", help="run every test, case and example")
+    group.addoption("--sample-seed", type=int, help="choose the sampled cases of that day (default: today)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "nightly: a long run, with --nightly only")
+    config.addinivalue_line(
+        "markers", "sampled(every): one of `every` cases, others each day; all with --nightly"
+    )
+    if config.option.sample_seed is None:
+        config.option.sample_seed = int(time.time() // 86_400)  # in UTC; pytest-xdist hands it to its workers
+    settings.load_profile("nightly" if config.option.nightly else "quick")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    if config.option.nightly:
+        return "effort: everything (--nightly)"
+    return f"effort: sampled, --sample-seed={config.option.sample_seed}"
+
+
+@pytest.hookimpl(trylast=True)  # after -k and -m: what they leave is sampled
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.nightly:
+        return
+    groups: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    skipped: set[pytest.Item] = set()
+    for item in items:
+        if item.get_closest_marker("nightly"):
+            skipped.add(item)
+            continue
+        for node, mark in item.iter_markers_with_node("sampled"):
+            groups[_name_of(node), *mark.args].append(item)
+            break
+    for (name, every), cases in groups.items():
+        cases.sort(
+            key=lambda item: crc32(item.nodeid.encode())
+        )  # no stride through one of several parameters
+        skipped.update(set(cases).difference(_chosen(cases, every, name, config)))
+    config.hook.pytest_deselected(items=[item for item in items if item in skipped])
+    items[:] = [item for item in items if item not in skipped]
+
+
+@pytest.fixture
+def sample(request: pytest.FixtureRequest) -> Callable[[Sequence[Case], int], Sequence[Case]]:
+    """Choose one of `every` of a sequence, others each day; the whole of it with `--nightly`."""
+
+    def choose(of: Sequence[Case], every: int) -> Sequence[Case]:
+        if request.config.option.nightly:
+            return of
+        return _chosen(of, every, request.node.nodeid, request.config)
+
+    return choose
+
+
+def _name_of(node: pytest.Item | pytest.Collector) -> str:
+    """The name of what bears a mark: of a parametrised test, without the case."""
+    return f"{node.parent.nodeid}::{node.originalname}" if isinstance(node, pytest.Function) else node.nodeid
+
+
+def _chosen(of: Sequence[Case], every: int, name: str, config: pytest.Config) -> Sequence[Case]:
+    """One of `every`, at least one, another one with each seed; tests of other names begin elsewhere."""
+    stride = max(1, min(every, len(of)))
+    return of[(config.option.sample_seed + crc32(name.encode())) % stride :: stride]
