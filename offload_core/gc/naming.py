@@ -18,10 +18,10 @@ from offload_core.catalogue.copy_check import check_stored, is_deletable_for
 from offload_core.catalogue.known_tiers import is_another_place, is_same_place, tier_record
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
+    AttemptStatus,
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
-    SegmentStatus,
     abandon_attempt,
     abandon_replacement,
     abandon_segment,
@@ -110,7 +110,7 @@ def _attempts(ledger: LedgerRecord) -> Iterator[NamedAttempt]:
     assert context is not None
     for share in shares_of(ledger):
         driver = share.driver or context.driver
-        yield _attempt(share.uuid, ledger_id, driver, complete=share.status is SegmentStatus.OFFLOADED)
+        yield _attempt(share.uuid, ledger_id, driver, complete=share.status is AttemptStatus.OFFLOADED)
     if context.uuid is not None and not context.segments:
         yield _attempt(context.uuid, ledger_id, context.driver, complete=context.complete)
     for other in others_of(ledger):

@@ -17,7 +17,7 @@ from offload_core.catalogue import Ledger, StoredObject
 from offload_core.catalogue.known_tiers import place_text
 from offload_core.codec.index import LedgerIndex
 from offload_core.codec.ledger_metadata import LedgerMetadata
-from offload_core.metadata import DriverMetadata, LedgerRecord, OffloadSegment, SegmentStatus
+from offload_core.metadata import AttemptStatus, DriverMetadata, LedgerRecord, OffloadSegment
 from offload_core.metadata.filter_record import recorded_filter
 from offload_hooks.errors import FormatError
 
@@ -174,7 +174,7 @@ def _of_record(record: LedgerRecord) -> Iterator[Event]:
         entries = _entries(begin, share)
         if share.assigned_ms is not None:
             yield event(share.assigned_ms, Happened.ASSIGNED, share.uuid, f"segment, from entry {begin} on")
-        if share.status is SegmentStatus.OFFLOADED:
+        if share.status is AttemptStatus.OFFLOADED:
             detail = f"segment, {entries}, to {_place(share.driver or context.driver, record.ledger_id)}"
             yield event(share.offloaded_ms, Happened.OFFLOADED, share.uuid, detail)
         else:

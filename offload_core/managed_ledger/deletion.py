@@ -23,12 +23,12 @@ from offload_core.audit import Deletion
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import DELETION_PROPERTY, begin_deletion, get_property
 from offload_core.metadata import (
+    AttemptStatus,
     EntryPosition,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
-    SegmentStatus,
     unfinished_segment,
 )
 from offload_core.metadata.replacement_record import others_of
@@ -57,7 +57,7 @@ def ledgers_to_trim(
     left = open_bytes + sum(ledger.info.size or 0 for ledger in ledgers)
     chosen: dict[int, str] = {}
     unfinished = unfinished_segment(info)
-    busy = unfinished.ledger_ids if unfinished and unfinished.status is SegmentStatus.ASSIGNED else ()
+    busy = unfinished.ledger_ids if unfinished and unfinished.status is AttemptStatus.ASSIGNED else ()
     for ledger in ledgers:
         if ledger.ledger_id in busy or not ledger.info.is_closed or not _is_before(ledger, consumed_before):
             break

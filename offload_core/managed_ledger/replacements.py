@@ -40,7 +40,7 @@ from offload_core.metadata import (
     renew_replacement,
     switch_replacement,
 )
-from offload_core.metadata.attempt_lease import AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptLease, lease_of
 from offload_core.metadata.replacement_record import check_reads, find_replacement
 from offload_core.metadata.segment_shares import as_written
 from offload_core.offload.attempt_objects import delete_attempt

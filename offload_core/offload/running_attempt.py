@@ -32,7 +32,7 @@ import xxhash
 
 from offload_core.ledgers.files import boot_identity
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_hooks.errors import (
     AttemptError,

@@ -25,7 +25,7 @@ from offload_core import open_tier
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.recorded_offload import RecordedOffloads
