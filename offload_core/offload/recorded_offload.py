@@ -38,6 +38,8 @@ from offload_core.metadata import (
     prepare_attempt,
     replacement_of,
 )
+from offload_core.metadata.managed_ledger_records import Change
+from offload_core.metadata.offload_attempt import is_complete
 from offload_core.metadata.record_corrections import is_marked_damaged
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
@@ -53,6 +55,7 @@ from offload_core.offload.running_attempt import (
     check_lease_length,
     check_not_alive,
     check_over,
+    clean_up,
 )
 from offload_core.tier import Tier
 from offload_core.transactions import SnapshotStore
@@ -341,35 +344,36 @@ class RecordedOffloads:
             check_not_alive(info.ledger(ledger_id), self._now_ms(), process=self._process)
             return abandon_attempt(info, ledger_id, uuid)
 
-        self._records.update(name, abandon)
-        announce(uuid, "its offload was left unfinished, and is begun anew")
-        self._offloader_of(tier).delete_offloaded(ledger_id, uuid)
+        def delete() -> None:
+            announce(uuid, "its offload was left unfinished, and is begun anew")
+            self._offloader_of(tier).delete_offloaded(ledger_id, uuid)
+
+        clean_up(partial(self._records.update, name), abandon, delete)
 
     def _give_up(
         self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata, announce: Callable[[], None]
     ) -> None:
         """Clean up after an attempt that failed; what cannot be cleaned now, the next attempt cleans."""
+
+        def update(step: Change) -> None:
+            with suppress(UnknownTopicError, AttemptError):  # trimmed, deleted, or another took its place
+                self._records.update(name, step)
+
+        def delete() -> None:
+            known = self._records.read(name)
+            if known is None or not is_complete(known.info, ledger_id, uuid):
+                announce()
+                self._offloader_of(self._tiers.find(driver)).delete_offloaded(ledger_id, uuid)
+
+        abandon, forget = (
+            partial(step, ledger_id=ledger_id, uuid=uuid) for step in (abandon_attempt, fail_attempt)
+        )
         try:
-            with suppress(
-                UnknownTopicError, AttemptError
-            ):  # trimmed, deleted, or another took the place of this one
-                self._records.update(name, partial(abandon_attempt, ledger_id=ledger_id, uuid=uuid))
-            if self._is_complete(name, ledger_id, uuid):
-                return
-            announce()
-            self._offloader_of(self._tiers.find(driver)).delete_offloaded(ledger_id, uuid)
-            with suppress(UnknownTopicError, AttemptError):
-                self._records.update(name, partial(fail_attempt, ledger_id=ledger_id, uuid=uuid))
+            clean_up(update, abandon, delete, forget)
         except OffloadError as error:
             _log.warning(
                 "attempt %s at ledger %d of %s is not cleaned up yet: %s", uuid, ledger_id, name, error
             )
-
-    def _is_complete(self, name: str, ledger_id: int, uuid: UUID) -> bool:
-        known = self._records.read(name)
-        ledger = None if known is None else known.info.ledger(ledger_id)
-        context = None if ledger is None else ledger.context
-        return context is not None and context.complete and context.uuid == uuid
 
 
 def _nobody_asked(_: tuple[FilterRecord, ...]) -> None:

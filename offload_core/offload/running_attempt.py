@@ -33,6 +33,7 @@ import xxhash
 from offload_core.ledgers.files import boot_identity
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.managed_ledger_records import Change
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_hooks.errors import (
     AttemptError,
@@ -244,6 +245,31 @@ class RunningAttempt:
                     self._name,
                     error,
                 )
+
+
+def clean_up(
+    update: Callable[[Change], object],
+    abandon: Change,
+    delete: Callable[[], None],
+    forget: Change | None = None,
+) -> None:
+    """Abandon an attempt in its record, delete its objects, and forget it; it can be called again after any failure.
+
+    The order keeps data safe. Once it is abandoned it can't become complete, whichever process still works on it, so
+    its objects are not needed; and until they are deleted its record names them, so that they are found.
+
+    Args:
+        update: makes a step in the record.
+        abandon: refuses an attempt whose lease is held, unless it is this process's own.
+        delete: announces the deletion, and makes it.
+        forget: None if another attempt takes its place in the record.
+
+    Errors: those of the four.
+    """
+    update(abandon)
+    delete()
+    if forget is not None:
+        update(forget)
 
 
 def check_not_alive(
