@@ -164,7 +164,7 @@ def schema_routes(policies: PolicyStore) -> list[AdminRoute]:
 
 
 def _saved(policies: PolicyStore, topic: TopicName) -> SchemaHistory | None:
-    """What `offload schemas pull` saved of a topic; None if there is nothing, or no tier."""
+    """The schemas that `offload schemas pull` saved of a topic; None if there are none, or no tier."""
     offload = policies.resolve(topic).offload
     if offload.driver is None:
         return None
@@ -260,7 +260,7 @@ def _row(topics: Topics, name: TopicName) -> dict[str, Any] | None:
 
 
 class _Kept:
-    """What was told a moment ago, told again; one asks at a time."""
+    """Answers that are kept for a moment; one request at a time makes a new one."""
 
     def __init__(self, ask: Callable[[str | None], dict[str, Any]]) -> None:
         self._ask = ask

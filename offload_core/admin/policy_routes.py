@@ -82,7 +82,7 @@ def policy_routes(policies: PolicyStore, has_topics: Callable[[str], bool]) -> l
 
 
 def _level_routes(path: str, level: _Level) -> list[AdminRoute]:
-    """What can be asked of namespaces and of topics alike."""
+    """The routes that namespaces and topics have alike."""
     return [
         AdminRoute(f"{path}/offloadPolicies", level.get_offload, methods=["GET"]),
         AdminRoute(f"{path}/offloadPolicies", level.set_offload, methods=["POST"]),
@@ -187,7 +187,7 @@ def _is_applied(request: Request) -> bool:
 
 
 def _applied(resolved: ResolvedPolicies) -> dict[str, Any] | None:
-    """What holds, if there is a driver: without one nothing is offloaded, whatever the thresholds."""
+    """The policies in force, if there is a driver: without one nothing is offloaded, whatever the thresholds."""
     if resolved.offload.driver is None:
         return None
     values = {name: setting.value for name, setting in resolved.offload.settings.items()}

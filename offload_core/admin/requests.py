@@ -194,7 +194,7 @@ async def mapping(request: Request) -> dict[str, Any]:
 
 
 def is_by_tenant(request: Request) -> bool:
-    """Whether a role of a tenant makes a request, and no superuser's; `Guard` says so."""
+    """True if a role of a tenant makes a request, and no superuser's; `Guard` says so."""
     by_tenant: bool = request.scope["by_tenant"]
     return by_tenant
 

@@ -50,7 +50,7 @@ _MOST_BY_DEFAULT = 1000
 
 
 def most_connections(wanted: int | None) -> int:
-    """How many connections there may be: at most half of the process's descriptors, which offloads need as well."""
+    """The most connections: at most half of the process's descriptors, which offloads need as well."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_BY_DEFAULT if wanted is None else wanted
     return most if descriptors == resource.RLIM_INFINITY else max(1, min(most, descriptors // 2))
@@ -83,7 +83,7 @@ class Connections:
         self.set_waiting(connection, False)
 
     def set_waiting(self, connection: BoundedProtocol, waits: bool) -> None:
-        """Whether a connection waits for a request; who begins to is the last to give way."""
+        """Note that a connection waits for a request, or not; who begins to is the last to give way."""
         if waits:
             self._waiting[connection.peer][connection] = None
         elif connection.peer in self._waiting:
@@ -166,7 +166,7 @@ class BoundedProtocol(H11Protocol):
 
     @property
     def _is_answering(self) -> bool:
-        """Whether a request has come whole, and its answer has not gone whole."""
+        """True if a request has come whole, and its answer has not gone whole."""
         return self.cycle is not None and not self.cycle.more_body and not self.cycle.response_complete
 
     def _start_timer(self) -> None:
@@ -325,7 +325,7 @@ def serve(configuration: Configuration) -> None:
 
 
 class _Ending:
-    """How the process ends: by the signal that it was told to end by, when all is closed or time is over."""
+    """The end of the process: by the signal that it was told to end by, when all is closed or time is over."""
 
     def __init__(self, server: uvicorn.Server) -> None:
         self.server = server

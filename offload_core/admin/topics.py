@@ -190,7 +190,7 @@ class Topics(Protocol):
         """The topics of a namespace (`tenant/namespace`), or of all, in order; of partitioned ones the partitions."""
 
     def partitions(self, topic: TopicName) -> int:
-        """How many partitions a topic has, by the last one that there is; 0 for a topic without, and for a partition.
+        """The number of partitions of a topic, by the last one there; 0 for a topic without, and for a partition.
 
         Raises:
             UnknownTopicError: there is none of this name.
@@ -220,10 +220,10 @@ class Topics(Protocol):
         """
 
     def offload_status(self, topic: TopicName) -> OffloadStatus:
-        """How the offload stands that runs, or how the last one ended; errors as `info`."""
+        """The state of the offload that runs, or of the last one that ended; errors as `info`."""
 
     def transactions(self, topic: TopicName) -> TransactionStatus:
-        """How a topic's transactions stand by its snapshot and its sealed ledgers, which are read.
+        """The state of a topic's transactions by its snapshot and its sealed ledgers, which are read.
 
         Raises:
             UnknownTopicError: as `info`.
@@ -377,7 +377,7 @@ class RecordedTopics:
             return None
 
     def _is_running(self, name: str) -> bool:
-        """Whether an offload that was asked for has not ended, or upkeep offloads; the lock is held."""
+        """True if an offload that was asked for has not ended, or upkeep offloads; the lock is held."""
         asked = self._asked.get(name)
         is_asked = asked is not None and not asked.done()
         return is_asked or (name in self._offloads and self._offloads[name].offload_status.state == "running")

@@ -1,4 +1,4 @@
-"""What is seen of each request: a line in the log and a count, who may make it at all, and how many at a time."""
+"""Limits and records of requests: a line in the log and a count, who may make it, and how many at a time."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _too_large(scope: Scope) -> Response | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host's name or address is this machine's own."""
+    """True if a host's name or address is this machine's own."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""How a service is set up: one typed tree from a TOML file, the environment and flags."""
+"""The configuration of a service: one typed tree from a TOML file, the environment and flags."""
 
 from offload_core.configuration.loading import (
     AuditLogSettings,

@@ -65,7 +65,7 @@ class TierSettings(Section):
 
 
 class UploadSettings(Section):
-    """Who sends blocks to tiers that policies name.
+    """The process that sends blocks to tiers that policies name.
 
     Attributes:
         niceness: a process of its own for each tier, whose priority is lower by this; None for this process.
@@ -79,7 +79,7 @@ class UploadSettings(Section):
 
 
 class StreamingLimits(Section):
-    """What all topics together take that are streamed in one process.
+    """Limits of all topics together that are streamed in one process.
 
     Attributes:
         buffer_bytes: the memory of entries that wait for their offload.
@@ -99,7 +99,7 @@ class AuditLogSettings(Section):
 
 
 class TokenSettings(Section):
-    """Whose tokens are good. Keys are as Pulsar takes them: a path, `file:` or `data:` URL, or base64.
+    """Keys and claims of tokens accepted. Keys are as Pulsar takes them: a path, `file:` or `data:` URL, base64.
 
     Attributes:
         secret_key: of HS256, HS384 and HS512. public_key: of the other algorithms.
@@ -205,7 +205,7 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"
 def load_configuration(
     file: str | os.PathLike[str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> Configuration:
-    """What is set.
+    """Load the configuration.
 
     Args:
         file: a TOML file; None for the one that the environment names, if any.

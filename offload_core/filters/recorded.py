@@ -1,4 +1,4 @@
-"""What records and indexes tell of filters that ran: over which entries, and up to where all was settled then."""
+"""Filters that ran, by records and indexes: over which entries, and up to where all was settled then."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def settled_by_filters(info: ManagedLedgerInfo) -> EntryPosition | None:
 
 
 def has_unsettled_copies(info: ManagedLedgerInfo) -> bool:
-    """Whether copies are in a tier whose transactions ended nobody knows where. Errors as `recorded_filter`."""
+    """True if copies are in a tier whose transactions ended at unknown positions. Errors as `recorded_filter`."""
     return any(
         record is None or record.name != FILTERED_TRANSACTIONS
         for ledger in info.ledgers

@@ -34,7 +34,7 @@ __all__ = ["DroppedEntries", "FilterMode", "FilterRecord", "joined", "parse_filt
 
 
 def joined(records: Sequence[FilterRecord], stop: EntryPosition | None) -> FilterRecord:
-    """What whole records of the same filter, at least one, say together; it went as far as `stop`."""
+    """Join records of the same filter, at least one; it went as far as `stop`."""
     kept, dropped = DroppedEntries(), defaultdict[str, DroppedEntries](DroppedEntries)
     for record in records:
         kept += record.kept
@@ -87,7 +87,7 @@ Longs = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FilteredEntries:
-    """What is written of the ids from `first_entry_id` to below `stop_entry_id`.
+    """The entries that are written of the ids from `first_entry_id` to below `stop_entry_id`.
 
     Attributes:
         entry_ids: int64, ascending, of what is written; by tombstones all, by gaps those that are kept.
@@ -134,11 +134,11 @@ class FilterRun:
         return FilterRun(self.name, self.mode, self._filter)
 
     def takes(self, position: EntryPosition) -> bool:
-        """Whether an entry may be offloaded now: it is decided of."""
+        """True if an entry may be offloaded now: it is decided of."""
         return self.stop is None or position < self.stop
 
     def apply(self, ledger_id: int, entries: EntryBatch) -> FilteredEntries:
-        """What takes the place of entries, all of which are before `stop`. By tombstones, markers are kept.
+        """Filter entries, all of which are before `stop`. By tombstones, markers are kept.
 
         Raises:
             FormatError: an entry is not as the filter needs it, with its place.
@@ -188,7 +188,7 @@ class FilterRun:
                 self._kept += found
 
     def record(self) -> FilterRecord:
-        """What was noted by now."""
+        """The record of what was noted by now."""
         return FilterRecord.of(self.name, self.mode, self.stop, self._kept, dict(self._dropped))
 
     def _check_settled(self, ledger_id: int, entries: EntryBatch) -> None:

@@ -31,7 +31,7 @@ class Frame(NamedTuple):
 
 
 def ledger_seed(ledger_id: int) -> int:
-    """What the checksums of a ledger's frames begin with."""
+    """The seed of the checksums of a ledger's frames."""
     return crc32c(ledger_id.to_bytes(8, "big", signed=True))
 
 

@@ -1,4 +1,4 @@
-"""What stands in a ledger file around its entries: header, state, footer; bytes to values and back, no I/O.
+"""The parts of a ledger file around its entries: header, state, footer; bytes to values and back, no I/O.
 
     0        header: whose file this is; written once
     4096     state, first slot      what is acknowledged and durable, who may write; written in turn, so that
@@ -56,7 +56,7 @@ Points = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Whose file it is."""
+    """The identity of a ledger file."""
 
     ledger_id: int
     created_at_ms: int
@@ -76,7 +76,7 @@ class Mark(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a ledger's writer, and whoever takes its place, has to say. (A tuple, for each append makes one.)
+    """The state that a ledger's writer, or its successor, records. (A tuple, for each append makes one.)
 
     Attributes:
         sequence: grows with each write; the slot is that of its parity.
@@ -97,7 +97,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """What a sealed ledger says of itself.
+    """The summary of a sealed ledger.
 
     Attributes:
         end: where its entries end, which is where the footer begins.

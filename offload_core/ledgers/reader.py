@@ -33,7 +33,7 @@ from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """What stands before a ledger's first entry."""
+    """The pages before a ledger's first entry."""
 
     header: Header
     state: State

@@ -192,7 +192,7 @@ class EntryWalk:
         self._begin = self._loaded = self.position
 
     def _fault(self) -> FormatError:
-        """What is wrong with the next entry."""
+        """The fault of the next entry."""
         at = self.position - self._begin
         seed = int(self._seed)
         try:

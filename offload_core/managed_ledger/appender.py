@@ -65,7 +65,7 @@ class RolloverPolicy:
                 )
 
     def is_full(self, status: LedgerStatus, age_s: float) -> bool:
-        """Whether a ledger that was begun so long ago is to be sealed; never one without entries."""
+        """True if a ledger that was begun so long ago is to be sealed; never one without entries."""
         if not status.entry_count or age_s < self.min_age_s:
             return False
         has_enough = status.entry_count >= self.max_entries or status.size_bytes >= self.max_bytes

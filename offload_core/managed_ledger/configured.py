@@ -26,7 +26,7 @@ from offload_hooks.metadata_stores import WritableMetadataStore
 
 
 def policies_by_name(policies: PolicyStore) -> Callable[[str], ResolvedPolicies]:
-    """What holds for a managed ledger, by its name."""
+    """The policies in force for a managed ledger, by its name."""
     return lambda name: policies.resolve(topic_of_managed_ledger(name))
 
 
@@ -38,7 +38,7 @@ def open_environment(
     *,
     stats: OffloaderStats | None = None,
 ) -> Iterator[Environment]:
-    """What managed ledgers are opened in, until the block ends; for one process.
+    """Open the environment of a process's managed ledgers, until the block ends.
 
     Args:
         store, policies: of `open_policies`.

@@ -74,7 +74,7 @@ def ledgers_to_trim(
 
 
 def _is_before(ledger: LedgerRecord, position: EntryPosition | None) -> bool:
-    """Whether all entries of a sealed ledger are before a position."""
+    """True if all entries of a sealed ledger are before a position."""
     return position is None or EntryPosition(ledger.ledger_id, (ledger.info.entries or 0) - 1) < position
 
 

@@ -75,7 +75,7 @@ class HotLedgers:
 
 @dataclass(frozen=True, slots=True)
 class KnownWait:
-    """What there was to know: the stable position that was persisted then, and the last entry of the sealed ledgers."""
+    """The facts of that moment: the stable position that was persisted, and the last entry of the sealed ledgers."""
 
     stable_position: EntryPosition | None
     sealed: EntryPosition | None
@@ -115,7 +115,7 @@ def _nothing_else(_: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What managed ledgers are opened in. Nothing of it is closed by them.
+    """The environment of managed ledgers. They close nothing of it.
 
     Attributes:
         records: their records.

@@ -187,7 +187,7 @@ class ManagedLedger:
 
     @property
     def offload_status(self) -> OffloadStatus:
-        """How the offload stands that runs, or how the last one ended. Asks nobody."""
+        """The state of the offload that runs, or of the last one that ended, from memory."""
         return self._offloads.offload_status
 
     def set_streaming(self, settings: StreamingSettings | None) -> None:
@@ -204,22 +204,22 @@ class ManagedLedger:
 
     @property
     def streaming(self) -> StreamingSettings | None:
-        """How the topic is streamed; None if it is not."""
+        """The settings by which the topic is streamed; None if it is not."""
         return None if self._streaming is None else self._streaming.settings
 
     @property
     def is_streamed(self) -> bool:
-        """Whether streaming is switched on."""
+        """True if streaming is switched on."""
         return self.streaming is not None
 
     @property
     def has_left_segments(self) -> bool:
-        """Whether a former owner has begun what waits for `set_streaming`, on or off. Asks nobody."""
+        """True if a former owner has begun what waits for `set_streaming`, on or off."""
         return self._streaming is not None and self._streaming.has_left
 
     @property
     def streaming_status(self) -> StreamingStatus:
-        """How the streaming stands. Asks nobody."""
+        """The state of the streaming, from memory."""
         return StreamingStatus() if self._streaming is None else self._streaming.status
 
     def complete_segment(self, timeout_s: float | None = None) -> SegmentCompletion:
@@ -354,7 +354,7 @@ class ManagedLedger:
             self._streaming.close(STOP_TIMEOUT_S)
 
     def _keep(self, position: EntryPosition, payloads: Sequence[bytes]) -> None:
-        """What was appended, for those who read along."""
+        """Keep what was appended, for those who read along."""
         self._cache.put(position.ledger_id, position.entry_id, payloads)
         if self._streaming is not None:
             self._streaming.offer(position, payloads)

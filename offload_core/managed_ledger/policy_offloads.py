@@ -213,7 +213,7 @@ class PolicyOffloads:
 
     @property
     def open_tiers(self) -> int:
-        """How many tiers that policies named are open now."""
+        """The number of tiers that policies named and that are open now."""
         return self._tiers.open_count
 
     def close(self) -> None:
@@ -362,7 +362,7 @@ class PolicyReads:
         return known.policies
 
     def _ask(self, name: str, known: _Known | None) -> EffectivePolicies:
-        """What holds now; what held before, if the policies' store does not answer."""
+        """The policies in force now; those from before, if their store does not answer."""
         try:
             return self._policies_of(name).offload
         except StoreUnavailableError as error:

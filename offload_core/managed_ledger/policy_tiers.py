@@ -28,7 +28,7 @@ View = Callable[[Tier], Tier]
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What a tier is opened by: the driver's name, its options as text, and the rate limit."""
+    """The key of an open tier: the driver's name, its options as text, and the rate limit."""
 
     driver: str
     options: tuple[tuple[str, str], ...]
@@ -86,7 +86,7 @@ class PolicyTiers:
 
     @property
     def open_count(self) -> int:
-        """How many tiers are open now, without the others."""
+        """The number of tiers that are open now, without the others."""
         with self._lock:
             return len(self._opened)
 

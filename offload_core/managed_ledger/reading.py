@@ -174,7 +174,7 @@ class LedgersView:
 
     @classmethod
     def of(cls, info: ManagedLedgerInfo, writer: LedgerWriter | None) -> Self:
-        """What a record says, and who writes the last ledger."""
+        """The view of a record, with the writer of the last ledger."""
         ledgers = [ledger for ledger in info.in_order if not ledger.is_condemned]
         return cls(
             ledger_ids=tuple(ledger.ledger_id for ledger in ledgers),
@@ -191,7 +191,7 @@ class LedgersView:
         return LedgersView(ledger_ids=self.ledger_ids[:stop], entry_counts=tuple(counts), writer=None)
 
     def entry_count(self, place: int) -> int:
-        """How many entries the ledger at this place has by now."""
+        """The number of entries that the ledger at this place has by now."""
         if self.writer is not None and self.writer.ledger_id == self.ledger_ids[place]:
             return self.writer.status.entry_count
         return self.entry_counts[place]
@@ -201,7 +201,7 @@ class LedgersView:
         return bisect_left(self.ledger_ids, ledger_id)
 
     def has(self, ledger_id: int) -> bool:
-        """Whether this ledger is one of them."""
+        """True if this ledger is one of them."""
         place = self.find(ledger_id)
         return place < len(self.ledger_ids) and self.ledger_ids[place] == ledger_id
 
@@ -226,7 +226,7 @@ class LedgerEntries(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntriesRead:
-    """What was read: of each ledger in turn.
+    """Entries that were read, of each ledger in turn.
 
     Attributes:
         next_position: where to read on, also if nothing was read.
@@ -338,7 +338,7 @@ class TopicReader:
         raise AssertionError("the last turn returns or raises")
 
     def _is_gone(self, ledger_id: int) -> bool:
-        """Whether the managed ledger is known not to have the ledger any more."""
+        """True if the managed ledger is known not to have the ledger any more."""
         with suppress(OffloadError):
             return self._find_record(ledger_id) is None
         return False

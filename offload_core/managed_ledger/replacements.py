@@ -230,7 +230,7 @@ class ReplacementSteps:
 
 
 def step_line(name: str, copy: OtherCopy, why: str, replaces: Sequence[UUID] | None = None) -> Change:
-    """What the audit log says of a step; `replaces` where one copy takes the place of others."""
+    """The line of the audit log for a step; `replaces` where one copy takes the place of others."""
     return Change(
         action=ChangeAction.RECORD,
         why=why,

@@ -46,7 +46,7 @@ READ_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatus:
-    """How the transactions of a topic stand, at one moment.
+    """The state of a topic's transactions, at one moment.
 
     Attributes:
         stable_position: the last position before the first entry of any open transaction; None if nothing is before it.
@@ -99,7 +99,7 @@ class FollowedTransactions:
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a snapshot: without one there are no entries of transactions."""
+        """True if there is a snapshot: without one there are no entries of transactions."""
         return self.buffer.state is not BufferState.NO_SNAPSHOT
 
     def use(self, last: EntryPosition | None) -> None:
@@ -142,7 +142,7 @@ class FollowedTransactions:
         return self.persisted
 
     def status(self, last: EntryPosition | None) -> TransactionStatus:
-        """How it stands, by what was read; `last` is the last entry that there is, for a topic without snapshot."""
+        """The state by what was read; `last` is the last entry that there is, for a topic without snapshot."""
         return TransactionStatus(
             state=self.buffer.state,
             stable_position=self.buffer.stable_position if self.is_used else last,
@@ -195,7 +195,7 @@ def settle_transactions(
 
 
 def look_at_transactions(environment: Environment, name: str) -> TransactionStatus:
-    """How a topic's transactions stand by its snapshot and its sealed ledgers; nothing is written.
+    """Report a topic's transactions by its snapshot and its sealed ledgers; nothing is written.
 
     Errors as `settle_transactions`.
     """

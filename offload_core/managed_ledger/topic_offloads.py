@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadStatus:
-    """How a managed ledger's offload stands, or how the last one ended.
+    """The state of a managed ledger's offload, or of the last one that ended.
 
     Attributes:
         target: up to where it goes.
@@ -251,7 +251,7 @@ def _waiting(due: Sequence[LedgerRecord], waits_for: str) -> dict[int, str]:
 
 
 def _is_due(ledger: LedgerRecord, target: EntryPosition) -> bool:
-    """Whether a ledger is sealed, wholly before a position, and in no tier yet."""
+    """True if a ledger is sealed, wholly before a position, and in no tier yet."""
     entries = ledger.info.entries
     if not ledger.info.is_closed or not entries or ledger.has_complete_copy or ledger.is_condemned:
         return False

@@ -157,13 +157,13 @@ class TransactionalTopic:
         )
 
     def status(self) -> TransactionStatus:
-        """How it stands now, all that is acknowledged included."""
+        """The state now, all that is acknowledged included."""
         with self._lock:
             self._read_on()
             return self._followed.status(self.topic.last_position)
 
     def decide(self, position: EntryPosition, transaction: TransactionId | None) -> Decision:
-        """What became of an entry, see `TransactionBuffer.decide`.
+        """The decision on an entry, see `TransactionBuffer.decide`.
 
         Where no transaction was used yet, all that is acknowledged without one is settled.
         """

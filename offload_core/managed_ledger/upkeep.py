@@ -40,7 +40,7 @@ from offload_hooks.errors import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueLedgers:
-    """What the thresholds say of a managed ledger's ledgers that are in no tier yet.
+    """Ledgers that are in no tier yet, by the thresholds: due, or not.
 
     Attributes:
         ledger_ids: those that are due, the oldest first.
@@ -57,7 +57,7 @@ class DueLedgers:
 
 
 def due_ledgers(info: ManagedLedgerInfo, policies: EffectivePolicies, now_ms: int) -> DueLedgers:
-    """What is due by these policies; nothing is where they name no driver."""
+    """Choose the ledgers that are due by these policies; none where they name no driver."""
     due: list[int] = []
     skipped: dict[int, str] = {}
     newer_bytes = 0
@@ -111,7 +111,7 @@ _COMPLETION_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepRound:
-    """What one round did to a topic.
+    """The results of one round for a topic.
 
     Attributes:
         rolled: whether the ledger that was written was sealed.
@@ -131,7 +131,7 @@ class UpkeepRound:
 
 
 def offloads_of(kept: KeptTopic) -> ManagedLedger | TopicOffloads:
-    """What offloads a topic."""
+    """The object that offloads a topic."""
     return kept.topic if isinstance(kept, TransactionalTopic) else kept
 
 
@@ -221,7 +221,7 @@ def complete_streamed(
 
 
 def _wanted(policies: EffectivePolicies) -> StreamingSettings | None:
-    """How policies have a topic streamed; None if not."""
+    """The streaming settings of policies; None if they have a topic not streamed."""
     if not policies.is_streamed or policies.driver is None:
         return None
     return StreamingSettings(
@@ -242,7 +242,7 @@ def _stream(topic: ManagedLedger, policies: EffectivePolicies) -> None:
 
 
 def _left(due: DueLedgers, offloaded: Sequence[int], why_not: OffloadError) -> Mapping[int, str]:
-    """What was skipped, by an offload that ended for a reason that is no failure."""
+    """Ledgers that were skipped, by an offload that ended for a reason that is no failure."""
     left = [ledger_id for ledger_id in due.ledger_ids if ledger_id not in offloaded]
     held = why_not.ledger_id if why_not.ledger_id is not None else next(iter(left), None)
     reasons = {

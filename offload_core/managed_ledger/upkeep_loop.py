@@ -114,7 +114,7 @@ _Round = tuple[KeptTopic, "Future[None]"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpkeepStatus:
-    """How a topic's upkeep stands.
+    """The state of a topic's upkeep.
 
     Attributes:
         last: the last round that ended.
@@ -219,7 +219,7 @@ class UpkeepLoop:
         return begun
 
     def status(self, name: str) -> UpkeepStatus | None:
-        """How a topic's upkeep stands; None before its first round has ended."""
+        """The state of a topic's upkeep; None before its first round has ended."""
         with self._lock:
             return self._statuses.get(name)
 

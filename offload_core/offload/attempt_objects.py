@@ -37,7 +37,7 @@ _NO_BOOKIE = "bookie:0"
 
 
 def user_metadata(role: str, software_version: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """What an object carries; `role` is `data`, `index` or `checksums`. Keys are lower-case; ours count before those of
+    """User metadata of an object; `role` is `data`, `index`, `checksums`. Keys are lower-case; ours go before those of
     `extra`.
     """
     return {key.lower(): value for key, value in extra.items()} | {
@@ -64,7 +64,7 @@ def filter_counts(record: FilterRecord | None) -> dict[str, str]:
 
 
 def ledger_metadata(status: LedgerStatus, record: FilterRecord | None = None) -> LedgerMetadata:
-    """What BookKeeper would say of a sealed ledger that lies in another store; and what a filter did to it.
+    """BookKeeper's metadata of a sealed ledger that lies in another store; and what a filter did to it.
 
     Entries and length stay the ledger's, whatever was filtered.
     """

@@ -201,7 +201,7 @@ class LedgerBlocks:
 
 
 def _alone(batch: _Batch) -> int:
-    """How long a block of the batch's next entry alone is."""
+    """The length of a block of the batch's next entry alone."""
     length = int(batch.offsets[batch.done + 1] - batch.offsets[batch.done])
     return BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES + length
 
@@ -215,7 +215,7 @@ DEFAULT_MAX_ENTRY_BYTES = (5 << 20) + (10 << 10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadProgress:
-    """How far the offload of one ledger has come.
+    """The progress of one ledger's offload.
 
     Attributes:
         blocks: blocks that were built; some of them are still on their way.

@@ -265,7 +265,7 @@ class RecordedOffloads:
             raise
 
     def _is_replaced_now(self, ledger: LedgerRecord) -> bool:
-        """Whether somebody makes another cold copy at the moment: of the hot one perhaps, as this one is damaged."""
+        """True if another cold copy is being made: of the hot one perhaps, as this one is damaged."""
         copy = replacement_of(ledger)
         try:
             if copy is not None:

@@ -43,7 +43,7 @@ from offload_core.metadata.segments import (
     resume_segment,
 )
 from offload_core.offload.attempt_objects import delete_attempt
-from offload_core.offload.running_attempt import at_attempt, check_not_alive, check_over, clean_up, lease_from
+from offload_core.offload.running_attempt import check_not_alive, check_over, clean_up, lease_from, working_on
 from offload_core.offload.segment_offloader import (
     Offered,
     OfferResult,
@@ -65,7 +65,7 @@ TiersOf = Callable[[], AbstractContextManager[KnownTiers]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentBounds:
-    """How segments are written; see `SegmentOffloader`."""
+    """Settings for writing segments; see `SegmentOffloader`."""
 
     max_segment_bytes: int
     block_bytes: int
@@ -216,7 +216,7 @@ class RecordedSegments:
         uuid = uuid4()
         with ExitStack() as held:
             tier = held.enter_context(self._tiers()).current
-            held.enter_context(at_attempt(uuid))
+            held.enter_context(working_on(uuid))
             offloader = SegmentOffloader(
                 tier,
                 budget=self._budget,
@@ -269,12 +269,12 @@ class RecordedSegment:
 
     @property
     def outcome(self) -> SegmentOutcome:
-        """What becomes of it; see `OffloadHandle.result`."""
+        """Its outcome; see `OffloadHandle.result`."""
         return self._handle.result()
 
     @property
     def has_ended(self) -> bool:
-        """Whether its outcome is there."""
+        """True if its outcome is there."""
         return self.outcome.done()
 
     @property

@@ -55,7 +55,7 @@ def this_process() -> AttemptHolder:
 
 
 def has_ended(holder: AttemptHolder) -> bool:
-    """Whether it is certain that a process has ended; False also where that cannot be told."""
+    """True if it is certain that a process has ended; False also where that cannot be known."""
     if holder.machine != _machine():
         return False
     try:
@@ -136,11 +136,11 @@ class AttemptProcess:
         self._seen: dict[UUID, tuple[AttemptLease, float]] = {}
 
     def is_at(self, uuid: UUID, lease: AttemptLease) -> bool:
-        """Whether the attempt's holder may be at it still, whatever the time is."""
+        """True if the attempt's holder may work on it still, whatever the time is."""
         return uuid in self.running if lease.holder == self.holder() else not self._has_ended(lease.holder)
 
     def left_s(self, uuid: UUID, lease: AttemptLease, now_ms: int) -> float:
-        """How many seconds the lease is to be believed; 0 or less if it is over."""
+        """The seconds for which the lease is to be believed; 0 or less if it is expired."""
         if lease.holder == self.holder() or not self.watches:
             left_s = (lease.until_ms - now_ms) / 1000
             return left_s if left_s <= LONGEST_LEASE_S else 0.0
@@ -329,7 +329,7 @@ def lease_from(now_ms: int, lease_s: float, process: AttemptProcess = THIS_PROCE
 
 
 @contextmanager
-def at_attempt(uuid: UUID) -> Iterator[None]:
+def working_on(uuid: UUID) -> Iterator[None]:
     """In the block, or until it is left, the attempt is this process's."""
     THIS_PROCESS.running.add(uuid)
     try:

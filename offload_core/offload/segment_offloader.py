@@ -59,7 +59,7 @@ class SegmentFilter:
         self.about = filter_metadata(run)
 
     def is_as(self, run: FilterRun) -> bool:
-        """Whether this run may take the place of the one that there is: it is of the same filter."""
+        """True if this run may take the place of the one that there is: it is of the same filter."""
         return (run.name, run.mode) == (self._run.name, self._run.mode)
 
     def go_on(self, run: FilterRun, stop: EntryPosition | None) -> None:
@@ -81,12 +81,12 @@ class SegmentFilter:
         return {ledger_id: joined(records, self._run.stop) for ledger_id, records in self._noted.items()}
 
     def about_index(self) -> Mapping[str, str]:
-        """What the index object's user metadata says, of all ledgers together; at least one was noted."""
+        """User metadata of the index object, for all ledgers together; at least one was noted."""
         return {**self.about, **filter_counts(joined(list(self.records().values()), self._run.stop))}
 
 
 class OfferResult(enum.Enum):
-    """What became of an offer."""
+    """The result of an offer."""
 
     ACCEPTED = "accepted"
     BUFFER_FULL = "buffer full"
@@ -95,7 +95,7 @@ class OfferResult(enum.Enum):
 
 
 class Offered(NamedTuple):
-    """How many entries of a batch were accepted, from its first on, and why no more; `ACCEPTED` if all were."""
+    """The number of entries that were accepted, from a batch's first on, and why no more; `ACCEPTED` if all were."""
 
     accepted: int
     result: OfferResult
@@ -126,7 +126,7 @@ class OffloadHandle:
         upload.on_failure = self._give_up
 
     def can_offer(self, size_bytes: int) -> bool:
-        """Whether an entry with a payload of this size would be accepted now; others may take the memory meanwhile."""
+        """True if an entry with a payload of this size would be accepted now; others may take the memory meanwhile."""
         with self._lock:
             return not self.is_closed and self._blocks.has_memory_for(size_bytes)
 
@@ -146,7 +146,7 @@ class OffloadHandle:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it takes no more entries."""
+        """True if it takes no more entries."""
         return self._closed or self._upload.failure is not None
 
     def offer_entry(self, ledger_id: int, entry_id: int, payload: ReadableBuffer) -> OfferResult:

@@ -55,7 +55,7 @@ class OffloadedSegment:
 
 
 class SegmentOutcome(Future[OffloadedSegment]):
-    """What becomes of a segment: `result()` waits in a thread, `await` in a coroutine. Both raise what went wrong."""
+    """The outcome of a segment: `result()` waits in a thread, `await` in a coroutine. Both raise what went wrong."""
 
     def __init__(self) -> None:
         super().__init__()

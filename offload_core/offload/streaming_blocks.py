@@ -70,15 +70,15 @@ class GrowingBlock:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no entry was added yet."""
+        """True if no entry was added yet."""
         return self.used_bytes == BLOCK_HEADER_BYTES
 
     def takes(self, frame_bytes: int) -> bool:
-        """Whether so many bytes of frames may still be added, if there is memory for them; an empty block takes all."""
+        """True if so many bytes of frames may still be added, if there is memory for them; an empty block takes all."""
         return self.is_empty or self.used_bytes + frame_bytes + LEAST_PADDING_BYTES <= self._limit_bytes
 
     def growth_for(self, frame_bytes: int) -> int:
-        """How large the memory must be for so many more bytes of frames; 0 if it is large enough."""
+        """The memory that so many more bytes of frames need; 0 if there is enough."""
         needed = self.used_bytes + frame_bytes + LEAST_PADDING_BYTES
         if needed <= self.taken_bytes:
             return 0
@@ -174,14 +174,14 @@ class _LedgerShare:
     blocks: list[BlockEntry] = field(default_factory=list)
 
     def index_entry(self, said: Said) -> tuple[LedgerInfo, list[BlockEntry]]:
-        """What the index has of it: of an open ledger, as many entries as were seen of it."""
+        """Its entry of the index: of an open ledger, as many entries as were seen of it."""
         info = self.info or LedgerInfo(ledger_id=self.ledger_id, entries=self.stop_entry_id)
         return replace(info, properties=tuple(said.items())), self.blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockLimits:
-    """What blocks may be like.
+    """Limits of blocks.
 
     Attributes:
         max_block_bytes: the length of a full block; only an entry that needs more has a longer one.
@@ -244,13 +244,13 @@ class StreamingBlocks:
         self._ledger_ended = False
 
     def follows(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether this entry comes next: in the ledger that goes on, or the first of a later one after it ended."""
+        """True if this entry comes next: in the ledger that goes on, or the first of a later one after it ended."""
         if self._ledger_ended:
             return ledger_id > self.next.ledger_id and entry_id == 0
         return self.next == EntryPosition(ledger_id, entry_id)
 
     def has_memory_for(self, payload_bytes: int) -> bool:
-        """Whether an entry of this size would find memory now."""
+        """True if an entry of this size would find memory now."""
         frame = FRAME_HEADER_BYTES + payload_bytes
         block = self._block
         if block is None or self._ledger_ended or not block.takes(frame):
@@ -318,7 +318,7 @@ class StreamingBlocks:
             self._block = None
 
     def _has_begun(self, ledger_id: int) -> bool:
-        """Whether there is a share of this ledger, which is the last one then."""
+        """True if there is a share of this ledger, which is the last one then."""
         return bool(self._ledgers) and self._ledgers[-1].ledger_id == ledger_id
 
     def _leave_out(self, ledger_id: int, first: int, stop: int) -> int:

@@ -76,7 +76,7 @@ class Withheld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectivePolicies:
-    """What holds for a topic.
+    """The policies in force for a topic.
 
     Attributes:
         settings: by field name, all of them.
@@ -109,7 +109,7 @@ class EffectivePolicies:
 
     @property
     def deletion_lag_s(self) -> float | None:
-        """How long after the offload the hot copy is deleted; None for never."""
+        """The time between offload and deletion of the hot copy; None for never."""
         lag: int = self["deletion_lag_in_millis"]
         return None if lag < 0 else lag / 1000
 
@@ -132,13 +132,13 @@ class EffectivePolicies:
 
     @property
     def read_buffer_bytes(self) -> int:
-        """How much is read at once where single entries are read."""
+        """The bytes that are read at once where single entries are read."""
         size: int = self._of_family("read_buffer_size_in_bytes")
         return size
 
     @property
     def max_threads(self) -> int:
-        """How many blocks are built and uploaded at a time."""
+        """The number of blocks that are built and uploaded at a time."""
         threads: int = self["max_threads"]
         return threads
 
@@ -150,7 +150,7 @@ class EffectivePolicies:
 
     @property
     def is_streamed(self) -> bool:
-        """Whether entries are offloaded by segments as they arrive, not by whole ledgers."""
+        """True if entries are offloaded by segments as they arrive, not by whole ledgers."""
         streaming: bool = self["streaming"]
         return streaming
 
@@ -174,7 +174,7 @@ class EffectivePolicies:
 
     @property
     def filter_mode(self) -> Literal["tombstone", "gap"]:
-        """What takes the place of an entry that the filter drops."""
+        """The replacement of an entry that the filter drops."""
         mode: Literal["tombstone", "gap"] = self["filter_mode"]
         return mode
 
@@ -185,12 +185,12 @@ class EffectivePolicies:
 
     @property
     def writes_checksums(self) -> bool:
-        """Whether checksums of all blocks and of the index are written beside them."""
+        """True if checksums of all blocks and of the index are written beside them."""
         checksums: bool = self["checksums"]
         return checksums
 
     def tier(self) -> dict[str, Any]:
-        """What is said of the tier, by field; credentials in clear."""
+        """The policies of the tier, by field; credentials in clear."""
         said = {name: self[name] for name in TIER_FIELDS}
         return {name: value for name, value in said.items() if value not in (None, "")}
 
@@ -270,7 +270,7 @@ def resolve_policies(
     namespace: OffloadPolicies | None = None,
     broker: OffloadPolicies | None = None,
 ) -> EffectivePolicies:
-    """What holds of what the three levels say; credentials only as `tier_fields` has it."""
+    """Resolve the policies of the three levels; credentials only as `tier_fields` has it."""
     levels: tuple[tuple[Origin, OffloadPolicies | None], ...] = (
         ("broker", broker),
         ("namespace", namespace),

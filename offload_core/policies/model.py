@@ -30,12 +30,12 @@ class ReadPriority(enum.Enum):
 
     @property
     def hot_first(self) -> bool:
-        """Whether the hot tier's copy is tried first."""
+        """True if the hot tier's copy is tried first."""
         return self in (ReadPriority.BOOKKEEPER_ONLY, ReadPriority.BOOKKEEPER_FIRST)
 
     @property
     def falls_back(self) -> bool:
-        """Whether the other copy is tried when the first cannot be read."""
+        """True if the other copy is tried when the first cannot be read."""
         return self in (ReadPriority.BOOKKEEPER_FIRST, ReadPriority.OFFLOADED_FIRST)
 
     @property
@@ -108,7 +108,7 @@ Positive = Annotated[int, Field(ge=1, le=2**63 - 1)]
 
 
 class OffloadPolicies(BaseModel):
-    """What one level says of offloading; sizes in bytes, times as each name says.
+    """The offload policies of one level; sizes in bytes, times as each name says.
 
     Thresholds: −1 never offloads by itself, 0 offloads every sealed ledger at once.
     """
@@ -171,12 +171,12 @@ class OffloadPolicies(BaseModel):
     )
 
     def to_json(self) -> dict[str, Any]:
-        """What is said, by Pulsar's names, with credentials: for where policies are kept."""
+        """The policies by Pulsar's names, with credentials: for where policies are kept."""
         said: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         return said
 
     def shown(self) -> dict[str, Any]:
-        """What is said, by Pulsar's names, credentials masked: for people and for answers to requests."""
+        """The policies by Pulsar's names, credentials masked: for people and for answers to requests."""
         said = {name: shown_value(value) for name, value in self.to_json().items()}
         for name, field in type(self).model_fields.items():
             if isinstance(getattr(self, name), SecretStr):
@@ -185,7 +185,7 @@ class OffloadPolicies(BaseModel):
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether an option's name says that its value is secret."""
+    """True if an option's name says that its value is secret."""
     return _SECRET_NAME.search(name) is not None
 
 
@@ -229,7 +229,7 @@ DEFAULTS = OffloadPolicies(
 
 
 class RetentionPolicies(BaseModel):
-    """How long and how much of a topic is kept once it is consumed: −1 for ever, 0 not at all.
+    """The time and size for which a consumed topic is kept: −1 for ever, 0 not at all.
 
     Source: Pulsar's class of this name.
     """

@@ -1,4 +1,4 @@
-"""What namespaces and topics say of offloading and retention, kept in a metadata store, and what holds of it all."""
+"""Policies of namespaces and topics, kept in a metadata store, and those in force of them all."""
 
 from offload_core.policy_store.level import LevelPolicies
 from offload_core.policy_store.store import PolicyStore, ResolvedPolicies, namespace_of, open_policies

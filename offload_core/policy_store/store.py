@@ -45,7 +45,7 @@ from offload_hooks.metadata_stores import WritableMetadataStore, check_path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedPolicies:
-    """What holds; of retention the lowest level that says anything counts as a whole."""
+    """The policies in force; of retention the lowest level that has any counts as a whole."""
 
     offload: EffectivePolicies
     retention: RetentionPolicies
@@ -108,11 +108,11 @@ class PolicyStore:
         _check("the broker", nobody, self._resolve("", _SILENT, _SILENT))
 
     def namespace(self, namespace: str) -> LevelPolicies:
-        """What a namespace says."""
+        """The policies of a namespace."""
         return self._read(_namespace_place(namespace))[0]
 
     def topic(self, topic: TopicName) -> LevelPolicies:
-        """What a topic says; of a partition, what its topic says."""
+        """The policies of a topic; of a partition, those of its topic."""
         return self._read(_topic_place(topic))[0]
 
     def namespaces(self) -> list[str]:
@@ -169,12 +169,12 @@ class PolicyStore:
             delete_resolved(self._store, place.path, found[1])
 
     def resolve(self, topic: TopicName) -> ResolvedPolicies:
-        """What holds for a topic."""
+        """The policies in force for a topic."""
         namespace = namespace_of(topic)
         return self._resolve(namespace, self.namespace(namespace), self.topic(topic))
 
     def resolve_namespace(self, namespace: str) -> ResolvedPolicies:
-        """What holds for the topics of a namespace that say nothing themselves."""
+        """Resolve the policies for topics of a namespace that have none themselves."""
         return self._resolve(namespace, self.namespace(namespace), _SILENT)
 
     def _resolve(self, name: str, namespace: LevelPolicies, topic: LevelPolicies) -> ResolvedPolicies:
@@ -235,7 +235,7 @@ class PolicyStore:
         after.offload.check_tier_may_be_used()
 
     def _said(self, place: _Place) -> LevelPolicies:
-        """What another level says while this one is changed; nothing, if its record cannot be read."""
+        """The policies of another level while this one is changed; none, if its record cannot be read."""
         try:
             return self._read(place)[0]
         except MetadataError as error:

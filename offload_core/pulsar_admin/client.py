@@ -84,7 +84,7 @@ def parse_servers(url: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What a server is shown, and which certificates it is believed by. Nothing of it is in a repr.
+    """The secrets that a server is shown, and the certificates by which it is trusted. Nothing of it is in a repr.
 
     Attributes:
         token: a token (JWT), None for none.
@@ -142,7 +142,7 @@ class PulsarAdminClient:
         )
 
     def get_json(self, path: str) -> Any | None:
-        """What lies at `path` (which begins with `/admin/`), None if the broker says that there is no such thing.
+        """Get the JSON at `path` (which begins with `/admin/`); None if the broker has no such thing.
 
         Raises:
             AccessDeniedError: the token is refused, or there is none and one is needed.
@@ -300,7 +300,7 @@ def _joined(url: str, location: str) -> str:
 
 
 def _reason(body: bytes) -> str | None:
-    """What a broker says in an answer that is an error; None if it is not Pulsar's form of one."""
+    """The reason in a broker's answer that is an error; None if it is not Pulsar's form of one."""
     try:
         said = read_json(body, "an answer of a broker")
     except FormatError:
@@ -317,7 +317,7 @@ def _shown(text: str) -> str:
 
 
 def _wait(error: Exception) -> bool | float:
-    """Whether to ask again after an error, and after how many seconds if the server said so."""
+    """Decide on another request after an error: none, or after how many seconds if the server said so."""
     if not (isinstance(error, OffloadError) and error.retryable):
         return False
     asked: float | None = getattr(error, "retry_after_s", None)

@@ -215,7 +215,7 @@ class Chain:
         return [impl for impl in caller.get_hookimpls() if impl.plugin is plugin]
 
     def _acts(self, name: str, level: int) -> bool:
-        """Whether the plugin of this level has a plain implementation of the hook."""
+        """True if the plugin of this level has a plain implementation of the hook."""
         found = self._implementations(name, self._plugins[level])
         return any(not (impl.wrapper or impl.hookwrapper) for impl in found)
 

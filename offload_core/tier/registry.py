@@ -141,7 +141,7 @@ def make_layer(name: str, rest: object, options: Mapping[str, object]) -> object
 
 
 def is_metadata_store(scheme: str) -> bool:
-    """Whether an installed distribution offers a metadata store for URLs of this scheme, importing nothing."""
+    """True if an installed distribution offers a metadata store for URLs of this scheme, importing nothing."""
     return any(entry.name == scheme.lower() for entry in installed(METADATA_STORES))
 
 
@@ -168,7 +168,7 @@ def make_schema_provider(name: str, options: Mapping[str, object]) -> SchemaProv
 
 
 def is_schema_provider(name: str) -> bool:
-    """Whether an installed distribution offers a schema provider of this name, importing nothing."""
+    """True if an installed distribution offers a schema provider of this name, importing nothing."""
     return any(entry.name == name for entry in installed(SCHEMA_PROVIDERS))
 
 

@@ -43,7 +43,7 @@ from offload_hooks.errors import BrokenPluginError, OptionError, UploadError
 
 @dataclass(slots=True, eq=False)
 class _Progress:
-    """How far one upload has come; guarded by its condition."""
+    """The progress of one upload; guarded by its condition."""
 
     turn: threading.Condition = field(default_factory=threading.Condition)
     next_part: int = 1
@@ -162,12 +162,12 @@ class Tier:
         return tier.with_others([Tier.open(each) for each in spec.others]) if spec.others else tier
 
     def describe(self) -> DriverDescription:
-        """Who the driver is, where the tier is and what it can do."""
+        """Describe the driver: its name, where the tier is and what it can do."""
         return self._description
 
     @property
     def identity(self) -> object:
-        """What it has in common with its views, and with no other Tier."""
+        """The object that it has in common with its views, and with no other Tier."""
         return self._chain
 
     def with_others(self, others: Sequence[Tier]) -> Tier:

@@ -134,7 +134,7 @@ class UploadProcess:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process made it. A forked child has the same memory, and must leave it alone."""
+        """True if this process made it. A forked child has the same memory, and must leave it alone."""
         return os.getpid() == self._made_in
 
     @property

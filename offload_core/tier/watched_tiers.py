@@ -178,7 +178,7 @@ class MeasuredTier(TierView):
 
     @property
     def requests(self) -> Requests:
-        """What was asked for so far."""
+        """The requests so far."""
         with self._lock:
             return self._requests
 

@@ -31,7 +31,7 @@ from offload_core.metadata import (
     prepare_attempt,
 )
 from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
-from offload_core.offload.running_attempt import at_attempt, lease_from
+from offload_core.offload.running_attempt import lease_from, working_on
 from offload_core.policies import ReadPriority
 from offload_core.read_handles import ColdReaders, ReadMemory, TieredReaders
 from offload_hooks.errors import AttemptError, LiveAttemptError, OptionError
@@ -181,7 +181,7 @@ def test_a_ledger_offload_that_runs_comes_to_its_end_first(topic: Topic) -> None
     topic.ledger.roll()
     (ledger,) = topic.info.in_order
     topic.ledger.set_streaming(SETTINGS)
-    with at_attempt(UUID(int=7)):
+    with working_on(UUID(int=7)):
         lease = lease_from(topic.environment.now_ms(), 60)
         driver = DriverMetadata(name="filesystem")
         topic.environment.records.update(

@@ -32,7 +32,7 @@ from offload_hooks.ledger_stores import DEFAULT_READ_BYTES, EntryBatch, LedgerRe
 
 
 class Arrivals:
-    """What came to a topic since its last turn.
+    """Bytes that came to a topic since its last turn.
 
     Args:
         give_turn: has the topic get one.
@@ -223,7 +223,7 @@ STALLED_STEPS = 20
 
 
 class Fed(enum.Enum):
-    """What a step of feeding came to."""
+    """The result of a step of feeding."""
 
     MORE = "more can be fed at once"
     ALL = "nothing is left that is acknowledged, and that the filter decides of"
@@ -300,5 +300,5 @@ class SegmentFeed:
 
 
 def _is_border(after: LedgerRecord | None, segment: RecordedSegment) -> bool:
-    """Whether a segment cannot go on into the ledger that comes next."""
+    """True if a segment cannot go on into the ledger that comes next."""
     return after is not None and not takes_segment(after, segment.uuid)

@@ -49,18 +49,18 @@ def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:
 
 
 def is_left(info: ManagedLedgerInfo) -> bool:
-    """Whether segments have something to finish, also where streaming is off."""
+    """True if segments have something to finish, also where streaming is off."""
     return unfinished_segment(info) is not None or next_begin(info, is_on=False) is not None
 
 
 def has_whole_copy(ledger: LedgerRecord) -> bool:
-    """Whether segments have nothing to do with a ledger: it is offloaded as a whole, or to be deleted."""
+    """True if segments have nothing to do with a ledger: it is offloaded as a whole, or to be deleted."""
     context = ledger.context
     return context is not None and not context.segments and (context.complete or context.bookkeeper_deleted)
 
 
 def has_attempt(ledger: LedgerRecord) -> bool:
-    """Whether an offload of the whole ledger is under way, or was left."""
+    """True if an offload of the whole ledger is under way, or was left."""
     context = ledger.context
     return (
         context is not None
@@ -85,7 +85,7 @@ def all_following(info: ManagedLedgerInfo, ledger_id: int) -> Iterator[LedgerRec
 
 
 def takes_segment(ledger: LedgerRecord, uuid: UUID | None = None) -> bool:
-    """Whether a segment of the ledger before may go on into this one, or, if it is this one, has."""
+    """True if a segment of the ledger before may go on into this one, or, if it is this one, has."""
     context = ledger.context
     if context is None or (uuid is not None and share_of(ledger, uuid) is not None):
         return True
@@ -100,13 +100,13 @@ def stop_in(ledger_id: int, stop: int, bound: EntryPosition | None) -> int:
 
 
 def can_be_whole(info: ManagedLedgerInfo, segment: Segment) -> bool:
-    """Whether the entries of an unfinished segment are there: of a ledger that was cut, they may have gone."""
+    """True if the entries of an unfinished segment are there: of a ledger that was cut, they may have gone."""
     known = (position for position in (segment.begin, segment.end) if position is not None)
     return all(_may_have(info.ledger(position.ledger_id), position) for position in known)
 
 
 def _may_have(ledger: LedgerRecord | None, position: EntryPosition) -> bool:
-    """Whether a ledger has an entry, or may get it; one that was deleted need not."""
+    """True if a ledger has an entry, or may get it; one that was deleted need not."""
     return ledger is None or not ledger.info.is_closed or position.entry_id < (ledger.info.entries or 0)
 
 
@@ -220,7 +220,7 @@ class SegmentDue:
 
     @property
     def is_on(self) -> bool:
-        """Whether it is streamed."""
+        """True if it is streamed."""
         return self.settings is not None
 
     def note_waiting(self) -> None:
@@ -235,11 +235,11 @@ class SegmentDue:
         return pending_bytes(info, self._view(), begin, self.bounds.feed_bytes, stop)
 
     def is_enough(self, pending: int) -> bool:
-        """Whether so much is fed at once."""
+        """True if so much is fed at once."""
         return pending >= self.bounds.feed_bytes
 
     def is_due(self, begin: EntryPosition, stop: EntryPosition | None = None) -> bool:
-        """Whether a segment that begins there is to close with what there is, before `stop`."""
+        """True if a segment that begins there is to close with what there is, before `stop`."""
         if self.closes_early or self._waiters:
             return True
         if self.since_ms is not None:
@@ -257,7 +257,7 @@ class SegmentDue:
     def wants_look(
         self, segment: RecordedSegment, close_behind: EntryPosition | None, is_asked: bool
     ) -> bool:
-        """Whether an open segment's filter is to be asked: more could be fed, or closed with, than it has decided of.
+        """True if an open segment's filter is to be asked: more could be fed, or closed with, than it has decided of.
 
         Args:
             close_behind: where the segment closes, if that is known.

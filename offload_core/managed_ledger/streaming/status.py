@@ -50,7 +50,7 @@ class StreamingSettings:
 
     @property
     def feed_bytes(self) -> int:
-        """How much has to wait before it is offloaded, where nothing else asks for it: enough for a block to go."""
+        """The bytes that wait before they are offloaded, where nothing else asks for it: enough for a block to go."""
         return min(LEAST_EARLY_BYTES, self.block_bytes, self.max_segment_bytes)
 
     @property
@@ -60,7 +60,7 @@ class StreamingSettings:
 
     @property
     def of_segments(self) -> SegmentBounds:
-        """What is said of one segment."""
+        """The bounds of one segment."""
         return SegmentBounds(
             max_segment_bytes=self.max_segment_bytes, block_bytes=self.block_bytes, checksums=self.checksums
         )
@@ -72,7 +72,7 @@ StreamingState = Literal["off", "idle", "open", "closing", "waiting", "ended"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryCounts:
-    """How many entries came from the offload buffer, the tail cache and the hot tier."""
+    """Counts of entries from the offload buffer, the tail cache and the hot tier."""
 
     buffer: int = 0
     cache: int = 0
@@ -81,7 +81,7 @@ class EntryCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamingStatus:
-    """How the streaming of a topic stands.
+    """The state of a topic's streaming.
 
     Attributes:
         segment: the attempt at the segment that is open or closing.
@@ -115,7 +115,7 @@ class StreamingStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentCompletion:
-    """What became of a wish that all that was acknowledged be in the tier.
+    """The result of a request that all acknowledged entries be in the tier.
 
     Attributes:
         end: the last entry up to which all of it is; None if there is nothing.

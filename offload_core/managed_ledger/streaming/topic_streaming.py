@@ -75,7 +75,7 @@ class RetryPause:
         return wait_s
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether the next try may begin; then there is no pause any more. One that is too long is of a clock that
+        """True if the next attempt may begin; then there is no pause any more. One that is too long is of a clock that
         was put back since."""
         if self.until_ms is not None and now_ms < self.until_ms <= now_ms + LONGEST_RETRY_S * 1000:
             return False
@@ -139,11 +139,11 @@ class FilterLooks:
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has held the same entries up for several times."""
+        """True if it has held the same entries up for several times."""
         return self._pause.failures >= STUCK_LOOKS
 
     def holds(self, first: EntryPosition, last: EntryPosition) -> bool:
-        """Whether it holds up all from `first` to `last`, if that is anything."""
+        """True if it holds up all from `first` to `last`, if that is anything."""
         return self.waits_for is not None and self.stop is not None and self.stop <= first <= last
 
     def new_filter(self) -> SegmentFilter | None:
@@ -194,7 +194,7 @@ class StreamingOutcomes:
         return OffloadStoppedError(f"the streaming of {self._name} was stopped")
 
     def status(self, segment: RecordedSegment | None, *, is_active: bool, has_ended: bool) -> StreamingStatus:
-        """How it stands, with what is open."""
+        """The state, with what is open."""
         state: StreamingState = "idle" if is_active else "off"
         if has_ended:
             state = "ended"
@@ -534,7 +534,7 @@ class TopicStreaming:
 
     @property
     def _is_active(self) -> bool:
-        """Whether it is switched on, or there is something to be finished."""
+        """True if it is switched on, or there is something to be finished."""
         return self._due.is_on or self._finishes
 
     def _rest(self, waiting: int) -> bool:
