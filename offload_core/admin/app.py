@@ -44,8 +44,8 @@ from offload_core.admin.requests import (
     text_for,
     topic_of_path,
 )
+from offload_core.admin.served_topics import Topics, buffer_stats_to_json, offload_to_json
 from offload_core.admin.tokens import Tokens
-from offload_core.admin.topics import Topics, buffer_stats_to_json, offload_to_json
 from offload_core.admin.watching import Guard, Limits, RequestMetrics, Watch
 from offload_core.catalogue import TopicName
 from offload_core.configuration import ServiceSettings
@@ -299,10 +299,10 @@ def make_app(
         tokens: whose tokens are taken; None: nobody needs any.
         registry: what `/metrics` shows; what offloads counts into the same.
     """
-    has_answered = _Asked(
+    has_answered = _TimedAnswer(
         lambda: store.get("/admin/policies"), _HEALTH_WITHIN_S
     )  # it lists nothing: anybody may ask
-    collected = _Asked(lambda: generate_latest(registry), _METRICS_WITHIN_S)
+    collected = _TimedAnswer(lambda: generate_latest(registry), _METRICS_WITHIN_S)
 
     async def health(_: Request) -> Response:
         try:
@@ -339,7 +339,7 @@ def make_app(
     )
 
 
-class _Asked(Generic[_T]):
+class _TimedAnswer(Generic[_T]):
     """A question that is asked once at a time, in a thread of its own; requests that come meanwhile get that answer.
 
     Raises:

@@ -15,7 +15,7 @@ from contextlib import closing, contextmanager
 from prometheus_client import CollectorRegistry, Counter, Summary
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.configuration import Configuration
 from offload_core.managed_ledger import UpkeepLoop, open_environment, policies_by_name
 from offload_core.metadata import ManagedLedgerRecords

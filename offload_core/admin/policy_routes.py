@@ -28,7 +28,7 @@ from offload_core.admin.requests import (
     topic_of_path,
 )
 from offload_core.policies import OffloadPolicies, RetentionPolicies
-from offload_core.policies.model import shown_value
+from offload_core.policies.offload_policies import shown_value
 from offload_core.policy_store import LevelPolicies, PolicyStore, ResolvedPolicies
 from offload_core.policy_store.level import NAMESPACE_NAMES, Part, parse_offload, parse_retention, unmasked
 

@@ -56,7 +56,7 @@ def most_connections(wanted: int | None) -> int:
     return most if descriptors == resource.RLIM_INFINITY else max(1, min(most, descriptors // 2))
 
 
-class Connections:
+class ClientConnections:
     """The connections that are open, and which of them wait for a request. For one event loop.
 
     Args:
@@ -103,14 +103,14 @@ class Connections:
 class BoundedProtocol(H11Protocol):
     """A connection: uvicorn's, with a time for each request; made when it is accepted."""
 
-    connections_within: Connections
+    connections_within: ClientConnections
     peer: str
     opening: asyncio.Task[None] | None = None
     _timer: asyncio.TimerHandle | None = None
     _left_s: float
     """Of the time to take an answer, in which nothing more could be sent."""
 
-    def accepted(self, within: Connections, peer: str) -> None:
+    def accepted(self, within: ClientConnections, peer: str) -> None:
         """The time for the first request begins, and that for the TLS handshake with it."""
         self.connections_within, self.peer = within, peer
         self._left_s = within.request_s
@@ -182,7 +182,7 @@ class BoundedProtocol(H11Protocol):
 class BoundedServer(uvicorn.Server):
     """Uvicorn's server, whose connections are accepted here."""
 
-    def __init__(self, config: uvicorn.Config, connections: Connections) -> None:
+    def __init__(self, config: uvicorn.Config, connections: ClientConnections) -> None:
         super().__init__(config)
         self._connections = connections
 
@@ -196,7 +196,9 @@ class BoundedServer(uvicorn.Server):
 class _Listener:
     """Accepts connections until it is closed; to uvicorn it is one of asyncio's servers."""
 
-    def __init__(self, server: BoundedServer, connections: Connections, listening: socket.socket) -> None:
+    def __init__(
+        self, server: BoundedServer, connections: ClientConnections, listening: socket.socket
+    ) -> None:
         self._server, self._connections = server, connections
         listening.setblocking(False)
         self._opening: set[asyncio.Task[None]] = set()
@@ -318,7 +320,7 @@ def serve(configuration: Configuration) -> None:
         log.info(
             "listening", url=f"{scheme}://{shown}:{port}", tokens=tokens is not None, max_connections=most
         )
-        ending = _Ending(BoundedServer(config, Connections(most, service.request_timeout_s)))
+        ending = _Ending(BoundedServer(config, ClientConnections(most, service.request_timeout_s)))
         ending.server.run(sockets=[listening])
         ending.begin(service.stop_timeout_s)
     ending.end()

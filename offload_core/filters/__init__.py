@@ -1,6 +1,6 @@
 """Offload filters: which entries are kept when a topic is offloaded, what takes the others' place, and what is told."""
 
-from offload_core.filters.run import (
+from offload_core.filters.filter_run import (
     NO_FILTER,
     ChosenFilter,
     DroppedEntries,

@@ -14,10 +14,17 @@ import numpy.typing as npt
 import xxhash
 
 from offload_core.codec.byte_arrays import Bytes, read_only
-from offload_core.ledgers.files import read_into
-from offload_core.ledgers.frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, ledger_seed, walk_frames
-from offload_core.ledgers.kernels.frames import BAD_FRAME, CUT_OFF, FULL, PASSED, copy_frames, pass_frames
-from offload_core.ledgers.layout import Mark
+from offload_core.ledgers.file_calls import read_into
+from offload_core.ledgers.kernels.ledger_frames import (
+    BAD_FRAME,
+    CUT_OFF,
+    FULL,
+    PASSED,
+    copy_frames,
+    pass_frames,
+)
+from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, ledger_seed, walk_frames
+from offload_core.ledgers.ledger_layout import Mark
 from offload_core.ledgers.sparse_index import SparseIndex
 from offload_core.messages.checksum import crc32c_address
 from offload_hooks.errors import FormatError, TruncatedError

@@ -1,12 +1,11 @@
 """Managed ledgers: topics whose entries are appended to ledgers of the hot tier, and offloaded to a tier."""
 
 from offload_core.managed_ledger.appender import RolloverPolicy
-from offload_core.managed_ledger.configured import open_environment, policies_by_name
-from offload_core.managed_ledger.deletion import delete_managed_ledger
+from offload_core.managed_ledger.configured_environment import open_environment, policies_by_name
 from offload_core.managed_ledger.environment import Environment, HotLedgers
+from offload_core.managed_ledger.ledger_deletion import delete_managed_ledger
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.policy_offloads import PolicyOffloads, PolicyReads
-from offload_core.managed_ledger.reading import EntriesRead, LedgerEntries, OpenReader
 from offload_core.managed_ledger.streaming.completion_requests import request_completion, waits_of
 from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.streaming.status import StreamingSettings, StreamingStatus
@@ -24,6 +23,7 @@ from offload_core.managed_ledger.topic_offloads import (
     topic_offloads,
 )
 from offload_core.managed_ledger.topic_opening import open_managed_ledger
+from offload_core.managed_ledger.topic_reader import EntriesRead, LedgerEntries, OpenReader
 from offload_core.managed_ledger.transactional_topic import SnapshotPolicy, TransactionalTopic
 from offload_core.managed_ledger.upkeep import (
     DueLedgers,

@@ -17,15 +17,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from offload_core.audit import Deletion
-from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.ledger_deletion import delete_hot
 from offload_core.managed_ledger.owned_record import (
     OwnedRecord,
     begin_ledger,
     check_not_terminated,
     end_ledger,
 )
-from offload_core.managed_ledger.reading import LedgersView
+from offload_core.managed_ledger.topic_reader import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.managed_ledger_records import Change
 from offload_hooks.errors import (

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 
 from offload_core.audit import AuditLog, LoggedChanges
 from offload_core.filters import NO_FILTER, ChosenFilter
-from offload_core.managed_ledger.reading import DEFAULT_CACHE_BYTES, OpenReader
 from offload_core.managed_ledger.streaming.pool import StreamingPool
+from offload_core.managed_ledger.topic_reader import DEFAULT_CACHE_BYTES, OpenReader
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords
 from offload_core.offload.clock import system_now_ms
 from offload_core.offload.offloads import Offloads

@@ -8,15 +8,19 @@ from types import TracebackType
 from typing import Self
 
 from offload_core.managed_ledger.appender import Appender, RolloverPolicy
-from offload_core.managed_ledger.deletion import delete_condemned, delete_managed_ledger, ledgers_to_trim
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.ledger_deletion import (
+    delete_condemned,
+    delete_managed_ledger,
+    ledgers_to_trim,
+)
 from offload_core.managed_ledger.owned_record import OwnedRecord, terminate, without_ledgers
-from offload_core.managed_ledger.reading import EntriesRead, TailCache, TopicReader
 from offload_core.managed_ledger.streaming.completion_requests import requests_of, with_answer
 from offload_core.managed_ledger.streaming.status import SegmentCompletion, StreamingSettings, StreamingStatus
 from offload_core.managed_ledger.streaming.topic_streaming import TopicStreaming
 from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.managed_ledger.topic_offloads import STOP_TIMEOUT_S, OffloadStatus, TopicOffloads, no_tier
+from offload_core.managed_ledger.topic_reader import EntriesRead, TailCache, TopicReader
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.policies import ReadPriority, RetentionPolicies

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.filters import ChosenFilter, FilterMode, FilterRun
-from offload_core.filters.recorded import has_unsettled_copies, settled_by_filters
+from offload_core.filters.recorded_filters import has_unsettled_copies, settled_by_filters
 from offload_core.managed_ledger.environment import Environment, KnownWait
-from offload_core.managed_ledger.reading import EntriesRead, LedgersView, TailCache, TopicReader
+from offload_core.managed_ledger.topic_reader import EntriesRead, LedgersView, TailCache, TopicReader
 from offload_core.messages.entry import split_entry
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.policies import ReadPriority

@@ -64,7 +64,7 @@ class OffloadStatus:
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
+class _RunningOffload:
     target: EntryPosition
     is_stopped: bool = False
     result: Future[EntryPosition] = field(default_factory=Future)
@@ -100,7 +100,7 @@ class PrefixOffload:
         self._offloaded = offloaded
         self._announce = announce
         self._lock = threading.Lock()
-        self._run: _Run | None = None
+        self._run: _RunningOffload | None = None
         self._is_closed = False
         self.status = OffloadStatus()
 
@@ -113,7 +113,7 @@ class PrefixOffload:
             if run is None:
                 if self._is_closed:
                     raise self._stopped()
-                run = self._run = _Run(position)
+                run = self._run = _RunningOffload(position)
                 self.status = OffloadStatus(state="running", target=position)
             elif run.target < position:
                 run.target = position
@@ -151,7 +151,7 @@ class PrefixOffload:
         if run is not None and not wait([run.result], timeout_s).done:
             _log.warning("an offload of %s did not end in %g s, and is left to itself", self._name, timeout_s)
 
-    def _offload(self, run: _Run, offloads: Offloads) -> EntryPosition:
+    def _offload(self, run: _RunningOffload, offloads: Offloads) -> EntryPosition:
         while True:
             info = self._read()
             with self._lock:
@@ -198,7 +198,7 @@ class PrefixOffload:
         )
         return first
 
-    def _watch(self, run: _Run, progress: OffloadProgress) -> None:
+    def _watch(self, run: _RunningOffload, progress: OffloadProgress) -> None:
         with self._lock:
             self.status = replace(self.status, progress=progress)
         if run.is_stopped:

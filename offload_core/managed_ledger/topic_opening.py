@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from offload_core.audit import Deletion
-from offload_core.filters.recorded import recorded_filters
+from offload_core.filters.recorded_filters import recorded_filters
 from offload_core.managed_ledger.appender import RolloverPolicy
-from offload_core.managed_ledger.deletion import delete_hot
 from offload_core.managed_ledger.environment import Environment
+from offload_core.managed_ledger.ledger_deletion import delete_hot
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
 from offload_core.managed_ledger.owned_record import OwnedRecord, claim_record, end_ledger, lose_ledger
 from offload_core.metadata import LedgerRecord

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.managed_ledger import ManagedLedger
-from offload_core.managed_ledger.reading import EntriesRead
 from offload_core.managed_ledger.topic_filters import (
     READ_AT_ONCE,
     FollowedTransactions,
     TransactionStatus,
 )
+from offload_core.managed_ledger.topic_reader import EntriesRead
 from offload_core.messages.new_entry import pack_marker
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority

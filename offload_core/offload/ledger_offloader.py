@@ -31,7 +31,7 @@ from offload_core.codec.kernels.frames import fill_padding, frame_entries
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.filters import FilterMode, FilterRecord, FilterRun
-from offload_core.filters.run import MOST_TOMBSTONE_BYTES
+from offload_core.filters.filter_run import MOST_TOMBSTONE_BYTES
 from offload_core.metadata import DriverMetadata, OffloadContext
 from offload_core.offload.attempt_objects import (
     WrittenChecksums,

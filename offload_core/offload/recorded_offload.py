@@ -22,7 +22,7 @@ from offload_core.catalogue.recorded_copies import other_copy_key, recorded_copi
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
-from offload_core.filters.recorded import recorded_filters
+from offload_core.filters.recorded_filters import recorded_filters
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,

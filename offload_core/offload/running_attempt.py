@@ -30,7 +30,7 @@ from uuid import UUID
 
 import xxhash
 
-from offload_core.ledgers.files import boot_identity
+from offload_core.ledgers.file_calls import boot_identity
 from offload_core.metadata import DriverMetadata, LedgerRecord, ManagedLedgerInfo, ManagedLedgerRecords
 from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.managed_ledger_records import Change

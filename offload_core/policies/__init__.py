@@ -7,14 +7,14 @@ from offload_core.policies.effective import (
     outrun_thresholds,
     resolve_policies,
 )
-from offload_core.policies.model import (
+from offload_core.policies.names import parse_policies, pulsar_names, read_policies, read_retention
+from offload_core.policies.offload_policies import (
     DEFAULTS,
     OffloadPolicies,
     ReadPriority,
     RetentionPolicies,
     parse_read_priority,
 )
-from offload_core.policies.names import parse_policies, pulsar_names, read_policies, read_retention
 
 __all__ = [
     "DEFAULTS",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import SecretStr
 
-from offload_core.policies.model import (
+from offload_core.policies.offload_policies import (
     DEFAULTS,
     OffloadPolicies,
     ReadPriority,

@@ -20,7 +20,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from offload_core.policies.model import MAX_THREADS, MIN_BLOCK_BYTES, OffloadPolicies, RetentionPolicies
+from offload_core.policies.offload_policies import (
+    MAX_THREADS,
+    MIN_BLOCK_BYTES,
+    OffloadPolicies,
+    RetentionPolicies,
+)
 from offload_hooks.errors import OptionError
 from offload_hooks.json_text import INT64, shortened, whole_number
 

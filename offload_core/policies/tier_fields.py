@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from offload_core.policies.model import OffloadPolicies
+from offload_core.policies.offload_policies import OffloadPolicies
 
 _BEHAVIOUR = frozenset(
     (

@@ -22,7 +22,7 @@ from offload_core.policies import (
     read_policies,
     read_retention,
 )
-from offload_core.policies.model import shown_value
+from offload_core.policies.offload_policies import shown_value
 from offload_core.policies.tier_fields import changed_place, tier_of
 from offload_hooks.errors import MetadataError, OptionError
 from offload_hooks.json_text import read_json

@@ -1,6 +1,6 @@
 """A client of a Pulsar broker's admin REST."""
 
-from offload_core.pulsar_admin.client import (
+from offload_core.pulsar_admin.admin_client import (
     MAX_ANSWER_BYTES,
     AdminPlugin,
     Credentials,

@@ -16,7 +16,7 @@ from offload_core import TierReader
 from offload_core.audit import LoggedChanges
 from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.filters import NO_FILTER, DroppedEntries, FilterMode, parse_filter_record
-from offload_core.filters.recorded import settled_by_filters
+from offload_core.filters.recorded_filters import settled_by_filters
 from offload_core.managed_ledger import Environment, StreamingPool
 from offload_core.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.metadata import ManagedLedgerRecords

@@ -22,7 +22,7 @@ from offload_core.managed_ledger import (
     open_managed_ledger,
 )
 from offload_core.managed_ledger.owned_record import begin_ledger, claim_record
-from offload_core.managed_ledger.streaming.status import EntryCounts
+from offload_core.managed_ledger.streaming.status import EntriesByOrigin
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,
@@ -219,7 +219,7 @@ def test_entries_come_from_memory_where_they_are_there(topic: Topic) -> None:
     topic.ledger.set_streaming(SETTINGS)
     topic.add(20)
     topic.run()
-    assert topic.status.read_from == EntryCounts(buffer=20)
+    assert topic.status.read_from == EntriesByOrigin(buffer=20)
     assert topic.status.buffered_bytes == 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.managed_ledger.streaming.feed import OffloadBuffer
-from offload_core.managed_ledger.streaming.plan import planned_end
+from offload_core.managed_ledger.streaming.segment_plan import planned_end
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,

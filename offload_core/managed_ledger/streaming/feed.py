@@ -20,9 +20,9 @@ from heapq import heappop, heappush
 from itertools import accumulate
 
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.reading import ENTRY_OVERHEAD_BYTES, LedgersView, TailCache
-from offload_core.managed_ledger.streaming.plan import following, stop_in, takes_segment
-from offload_core.managed_ledger.streaming.status import EntryCounts
+from offload_core.managed_ledger.streaming.segment_plan import following, stop_in, takes_segment
+from offload_core.managed_ledger.streaming.status import EntriesByOrigin
+from offload_core.managed_ledger.topic_reader import ENTRY_OVERHEAD_BYTES, LedgersView, TailCache
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.offload import OfferResult
 from offload_core.offload.recorded_segments import RecordedSegment
@@ -181,7 +181,7 @@ class EntrySource:
         self._hot = hot
         self._reader: LedgerReader | None = None
         self._origin = "hot"
-        self.counts = EntryCounts()
+        self.counts = EntriesByOrigin()
 
     def read(self, ledger_id: int, first_entry_id: int, stop: int) -> EntryBatch:
         """Some acknowledged entries of a ledger, from `first_entry_id` on and before `stop`; at least one.

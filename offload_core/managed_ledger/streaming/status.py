@@ -71,7 +71,7 @@ StreamingState = Literal["off", "idle", "open", "closing", "waiting", "ended"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntryCounts:
+class EntriesByOrigin:
     """Counts of entries from the offload buffer, the tail cache and the hot tier."""
 
     buffer: int = 0
@@ -107,7 +107,7 @@ class StreamingStatus:
     stop: EntryPosition | None = None
     waits_for: str | None = None
     buffered_bytes: int = 0
-    read_from: EntryCounts = EntryCounts()
+    read_from: EntriesByOrigin = EntriesByOrigin()
     failures_in_a_row: int = 0
     last_error: OffloadError | None = None
     next_try_ms: int | None = None

@@ -24,9 +24,9 @@ from offload_core.audit import AuditLog, Deletion
 from offload_core.filters import FilterRun
 from offload_core.managed_ledger.environment import Environment
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.reading import LedgersView, TailCache
 from offload_core.managed_ledger.streaming.feed import Arrivals, EntrySource, Fed, OffloadBuffer, SegmentFeed
-from offload_core.managed_ledger.streaming.plan import (
+from offload_core.managed_ledger.streaming.pool import StreamingPool
+from offload_core.managed_ledger.streaming.segment_plan import (
     SegmentDue,
     can_be_whole,
     has_attempt,
@@ -34,7 +34,6 @@ from offload_core.managed_ledger.streaming.plan import (
     next_begin,
     planned_end,
 )
-from offload_core.managed_ledger.streaming.pool import StreamingPool
 from offload_core.managed_ledger.streaming.status import (
     SegmentCompletion,
     SegmentWaiters,
@@ -42,6 +41,7 @@ from offload_core.managed_ledger.streaming.status import (
     StreamingState,
     StreamingStatus,
 )
+from offload_core.managed_ledger.topic_reader import LedgersView, TailCache
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import Segment, unfinished_segment
 from offload_core.offload import OffloadedSegment

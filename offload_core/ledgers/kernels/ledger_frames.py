@@ -1,4 +1,4 @@
-"""Compiled walks over the frames of a ledger file; the twin is `offload_core.ledgers.frames`.
+"""Compiled walks over the frames of a ledger file; the twin is `offload_core.ledgers.ledger_frames`.
 
 At bytes that are not right a kernel does not raise: it stops at the first such frame and answers its position; the twin
 then names the fault. Every length is checked against the window before it is used. Arguments that do not fit one

@@ -16,8 +16,8 @@ from contextlib import closing
 from uuid import UUID
 
 from offload_core.managed_ledger.owned_record import OwnedRecord
-from offload_core.managed_ledger.reading import LedgersView
 from offload_core.managed_ledger.streaming.status import SegmentWaiters, StreamingSettings
+from offload_core.managed_ledger.topic_reader import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import (
     Segment,

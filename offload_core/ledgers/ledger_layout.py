@@ -20,7 +20,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from offload_core.ledgers.frames import FRAME_HEAD_BYTES
+from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES
 from offload_core.messages.checksum import crc32c
 from offload_hooks.errors import (
     BadLengthError,

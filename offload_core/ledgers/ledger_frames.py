@@ -22,7 +22,7 @@ _REST = struct.Struct(">Iq")
 _CHECKSUM = struct.Struct(">I")
 
 
-class Frame(NamedTuple):
+class LedgerFrame(NamedTuple):
     """One entry in a window: its id, the byte offset of its payload there, the payload's length."""
 
     entry_id: int
@@ -51,7 +51,7 @@ def pack_frames(ledger_seed: int, first_entry_id: int, payloads: Sequence[bytes]
 
 def walk_frames(
     window: bytes | memoryview, start: int, entry_id: int, ledger_seed: int, *, file_offset: int = 0
-) -> Iterator[Frame]:
+) -> Iterator[LedgerFrame]:
     """The frames in `window[start:]`, whose ids are consecutive from `entry_id`.
 
     `file_offset` is the window's place in its file, for the errors' offsets.
@@ -101,5 +101,5 @@ def walk_frames(
                 found=f"{found:08x}",
                 **here,  # type: ignore[arg-type]
             )
-        yield Frame(entry_id, position + FRAME_HEAD_BYTES, length)
+        yield LedgerFrame(entry_id, position + FRAME_HEAD_BYTES, length)
         position, entry_id = end, entry_id + 1

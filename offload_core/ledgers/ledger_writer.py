@@ -28,10 +28,10 @@ import xxhash
 
 from offload_core.codec.byte_arrays import Bytes, read_only
 from offload_core.ledgers.descriptors import DescriptorPool, OpenFile
-from offload_core.ledgers.files import FULL, lock, sync_file, translate, unlock, write_all
-from offload_core.ledgers.frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, frame_head, ledger_seed
-from offload_core.ledgers.kernels.frames import frame_entries
-from offload_core.ledgers.layout import (
+from offload_core.ledgers.file_calls import FULL, lock, sync_file, translate, unlock, write_all
+from offload_core.ledgers.kernels.ledger_frames import frame_entries
+from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES, MAX_ENTRY_BYTES, frame_head, ledger_seed
+from offload_core.ledgers.ledger_layout import (
     SLOT_OFFSETS,
     STATE_BYTES,
     Footer,
@@ -78,7 +78,7 @@ def checked(payload: ReadableBuffer, ledger_id: int) -> bytes:
     return data
 
 
-class Payloads:
+class PayloadFrames:
     """Entries of one call or several, ready to be framed.
 
     Attributes:
@@ -147,7 +147,7 @@ class Payloads:
 class _Group:
     """Entries that are written together; `first_entry_id` or `error` once that was tried."""
 
-    parts: list[bytes | Payloads] = field(default_factory=list)
+    parts: list[bytes | PayloadFrames] = field(default_factory=list)
     entry_count: int = 0
     first_entry_id: int | None = None
     error: OffloadError | None = None
@@ -222,7 +222,7 @@ class FileLedgerWriter:
         """See `LedgerWriter`."""
         if not len(payloads):
             raise OptionError("a batch has no entries", ledger_id=self.ledger_id)
-        return self._commit(Payloads(payloads, self.ledger_id), len(payloads))
+        return self._commit(PayloadFrames(payloads, self.ledger_id), len(payloads))
 
     def sync(self) -> None:
         """See `LedgerWriter`. Others append meanwhile."""
@@ -282,7 +282,7 @@ class FileLedgerWriter:
 
     # --- groups ----------------------------------------------------------------------------------
 
-    def _commit(self, part: bytes | Payloads, entry_count: int) -> int:
+    def _commit(self, part: bytes | PayloadFrames, entry_count: int) -> int:
         """Append by a group of one's own or of others; the id of the first entry."""
         with self._gate:
             group = self._gathering
@@ -317,7 +317,7 @@ class FileLedgerWriter:
             group.error = self._fail("an append was interrupted", error)
             raise
 
-    def _write(self, file: OpenFile, parts: list[bytes | Payloads]) -> int:
+    def _write(self, file: OpenFile, parts: list[bytes | PayloadFrames]) -> int:
         """Steps 2 to 4; the id of the first entry."""
         first, begin = self._state.acknowledged
         try:
@@ -325,7 +325,7 @@ class FileLedgerWriter:
                 count, length = 1, self._write_one(file, parts[0], first, begin)
             else:
                 payloads = parts[0] if len(parts) == 1 else _together(parts, self.ledger_id)
-                assert isinstance(payloads, Payloads)
+                assert isinstance(payloads, PayloadFrames)
                 count, length = len(payloads), self._write_many(file, payloads, first, begin)
         except OSError as error:
             raise self._taken_back(file, error) from error
@@ -352,7 +352,7 @@ class FileLedgerWriter:
         self.index.add(entry_id, offset)
         return length
 
-    def _write_many(self, file: OpenFile, payloads: Payloads, first_entry_id: int, offset: int) -> int:
+    def _write_many(self, file: OpenFile, payloads: PayloadFrames, first_entry_id: int, offset: int) -> int:
         digest = self._digest.copy()
         offsets = payloads.frame_offsets()
         for frames, first, _ in payloads.pieces(first_entry_id, self._seed):
@@ -472,14 +472,14 @@ class FileLedgerWriter:
         return error
 
 
-def _together(parts: list[bytes | Payloads], ledger_id: int) -> Payloads:
+def _together(parts: list[bytes | PayloadFrames], ledger_id: int) -> PayloadFrames:
     flat: list[ReadableBuffer] = []
     for part in parts:
         if isinstance(part, bytes):
             flat.append(part)
         else:
             flat.extend(part)
-    return Payloads(flat, ledger_id)
+    return PayloadFrames(flat, ledger_id)
 
 
 def _fenced(ledger_id: int) -> LedgerFencedError:

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 import xxhash
 
-from offload_core.ledgers.files import boot_identity, locked, read_up_to, sync_file, write_all
-from offload_core.ledgers.frames import ledger_seed
-from offload_core.ledgers.layout import (
+from offload_core.ledgers.file_calls import boot_identity, locked, read_up_to, sync_file, write_all
+from offload_core.ledgers.ledger_frames import ledger_seed
+from offload_core.ledgers.ledger_layout import (
     FRAMES_OFFSET,
     SLOT_OFFSETS,
     STATE_BYTES,
@@ -34,7 +34,7 @@ from offload_core.ledgers.layout import (
     pack_footer,
     pack_state,
 )
-from offload_core.ledgers.reader import read_footer, read_pages
+from offload_core.ledgers.ledger_reader import read_footer, read_pages
 from offload_core.ledgers.sparse_index import SparseIndex
 from offload_core.ledgers.walk import WINDOW_BYTES, EntryWalk
 from offload_hooks.errors import ChecksumError, FormatError, IndexMismatchError

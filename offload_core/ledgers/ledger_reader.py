@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from offload_core.ledgers.descriptors import DescriptorPool
-from offload_core.ledgers.files import boot_identity, read_up_to, translated
-from offload_core.ledgers.frames import FRAME_HEAD_BYTES, ledger_seed
-from offload_core.ledgers.layout import (
+from offload_core.ledgers.file_calls import boot_identity, read_up_to, translated
+from offload_core.ledgers.ledger_frames import FRAME_HEAD_BYTES, ledger_seed
+from offload_core.ledgers.ledger_layout import (
     FRAMES_OFFSET,
     MAX_FOOTER_BYTES,
     PAGE_BYTES,

@@ -21,11 +21,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-from offload_core.ledgers import recovery
+from offload_core.ledgers import ledger_recovery
 from offload_core.ledgers.descriptors import DescriptorPool
-from offload_core.ledgers.files import boot_identity, locked, read_up_to, sync_file, translated, write_all
-from offload_core.ledgers.frames import MAX_ENTRY_BYTES, ledger_seed
-from offload_core.ledgers.layout import (
+from offload_core.ledgers.file_calls import (
+    boot_identity,
+    locked,
+    read_up_to,
+    sync_file,
+    translated,
+    write_all,
+)
+from offload_core.ledgers.ledger_frames import MAX_ENTRY_BYTES, ledger_seed
+from offload_core.ledgers.ledger_layout import (
     PAGE_BYTES,
     SLOT_OFFSETS,
     Header,
@@ -34,9 +41,9 @@ from offload_core.ledgers.layout import (
     pack_header,
     pack_state,
 )
-from offload_core.ledgers.reader import FileLedgerReader
+from offload_core.ledgers.ledger_reader import FileLedgerReader
+from offload_core.ledgers.ledger_writer import FileLedgerWriter
 from offload_core.ledgers.sparse_index import Indexes
-from offload_core.ledgers.writer import FileLedgerWriter
 from offload_core.messages.checksum import crc32c
 from offload_hooks.errors import (
     ChecksumError,
@@ -261,7 +268,7 @@ class FileLedgerStore:
         path = self._path_of(ledger_id)
         self._check_open()
         with translated("recover a ledger", path, ledger_id), placed(key=path, ledger_id=ledger_id):
-            recovered = recovery.recover(path, ledger_id, self._lock_timeout_s, accept_loss)
+            recovered = ledger_recovery.recover(path, ledger_id, self._lock_timeout_s, accept_loss)
         self._forget(ledger_id)
         return recovered
 
@@ -272,7 +279,7 @@ class FileLedgerStore:
         with translated("verify a ledger", path, ledger_id), placed(key=path, ledger_id=ledger_id):
             file = self._files.acquire(path, writable=False)
             try:
-                return recovery.verify(file.descriptor, ledger_id)
+                return ledger_recovery.verify(file.descriptor, ledger_id)
             finally:
                 self._files.release(file)
 
@@ -282,7 +289,7 @@ class FileLedgerStore:
         with suppress(UnknownLedgerError):
             path = self._path_of(ledger_id)
             with translated("delete a ledger", path, ledger_id), placed(key=path, ledger_id=ledger_id):
-                deleted = recovery.delete(path, ledger_id, self._lock_timeout_s)
+                deleted = ledger_recovery.delete(path, ledger_id, self._lock_timeout_s)
             self._files.forget(path)
             self._forget(ledger_id)
             return deleted
