@@ -277,4 +277,4 @@ class ChosenFilter:
 
 
 NO_FILTER = ChosenFilter(name="disabled", mode=FilterMode.TOMBSTONE, filter=OffloadFilterDisable())
-"""What is chosen where nobody chooses."""
+"""The default."""

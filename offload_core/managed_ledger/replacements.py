@@ -147,7 +147,7 @@ class ReplacementSteps:
     def at_once(
         self, copy: OtherCopy, replaces: Sequence[UUID], why: str, is_there: Callable[[], bool]
     ) -> None:
-        """Have a copy read that is there, and verified; `LiveAttemptError` if somebody is at it.
+        """Have a copy read that is there, and verified; `LiveAttemptError` if its lease is held.
 
         Args:
             is_there: whether its objects still are; asked once it is recorded, for until then it may be deleted.
@@ -187,7 +187,7 @@ class ReplacementSteps:
             )
 
     def abandon(self, copy: OtherCopy, why: str) -> None:
-        """Have an attempt that was left never take a copy's place; `LiveAttemptError` if somebody is at it."""
+        """Have an attempt that was left never take a copy's place; `LiveAttemptError` if its lease is held."""
         self.check_over(copy)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
@@ -215,7 +215,7 @@ class ReplacementSteps:
             self.records.update(self.name, partial(forget, uuid=copy.uuid))
 
     def check_over(self, copy: OtherCopy) -> None:
-        """Refuse to touch an attempt that somebody is at (`LiveAttemptError`)."""
+        """Refuse to touch an attempt whose lease is held (`LiveAttemptError`)."""
         check_over(copy.uuid, copy.driver, self.now_ms(), copy.ledger_ids[0])
 
     def _abandon(
@@ -275,7 +275,7 @@ class Replacement:
         name: the managed ledger's.
         copy: it, as it is to be recorded; without a lease.
         old: the copy that it takes the place of.
-        tier: where it is written; an attempt that somebody left elsewhere is not touched.
+        tier: where it is written; an attempt that was left elsewhere is not touched.
         why: in words, for the audit log.
     """
 
@@ -294,7 +294,7 @@ class Replacement:
         """Record the attempt, or go on with one that was left; gives what raises if it was taken over.
 
         Raises:
-            LiveAttemptError: somebody else is at a new copy of these ledgers; nothing was changed.
+            LiveAttemptError: another process makes a new copy of these ledgers; nothing was changed.
             AttemptError: the record does not allow it.
             StoreError: of the metadata store, the tier, or the audit log.
         """
@@ -338,7 +338,7 @@ class Replacement:
         )
 
     def _clean(self) -> AttemptLease | None:
-        """Delete what attempts have left at these ledgers that nobody is at; the lease of this one's, if it is one."""
+        """Delete what attempts have left at these ledgers, if no lease is held; the lease of this one's, if any."""
         lease, steps = None, self._steps
         for copy in other_copies(steps.info()):
             mine = set(copy.ledger_ids) & set(self.copy.ledger_ids)

@@ -136,7 +136,7 @@ def abort_uploads(tier: Tier, key: ObjectKey) -> None:
 def delete_objects(tier: Tier, keys: Sequence[ObjectKey]) -> None:
     """Delete the objects of these attempts, not their uploads, by two calls.
 
-    The indexes go first, so that nobody finds an index without its data, and with them what lies beside the two, so
+    The indexes go first, so that no reader finds an index without its data, and with them what lies beside the two, so
     that nothing is left of it that no listing of attempts finds.
 
     Raises:

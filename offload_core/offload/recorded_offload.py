@@ -1,7 +1,7 @@
 """The life of a ledger's cold copy, with its record: offloaded, and its hot copy deleted.
 
-    offload          older attempt, if nobody is at it, abandoned and cleaned → attempt recorded → data → index
-                     → recorded as complete
+    offload          older attempt, if its lease is not held, abandoned and cleaned → attempt recorded → data
+                     → index → recorded as complete
     delete_hot_copy  cold copy checked, and what a filter took out of it → announced → recorded as gone
                      → hot copy deleted
 
@@ -91,7 +91,7 @@ class RecordedOffloads:
         process: whose attempts they are.
 
     Raises:
-        OptionError: a lease that nobody would believe.
+        OptionError: a lease that no process would accept.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class RecordedOffloads:
 
         Raises:
             UnknownTopicError, UnknownLedgerError: there is no such managed ledger, or it has no such ledger.
-            LiveAttemptError: somebody offloads it at the moment; nothing was changed.
-            AttemptError: the ledger is open or empty, or somebody took this attempt over.
+            LiveAttemptError: another process offloads it at the moment; nothing was changed.
+            AttemptError: the ledger is open or empty, or another process took this attempt over.
             PluginError, UnresolvedTransactionError: of the filter; the attempt was given up.
             StoreError, FormatError, DataLossError: of the hot tier, the tier or the metadata; the attempt was given up.
         """
@@ -337,7 +337,7 @@ class RecordedOffloads:
     def _take_over(
         self, name: str, ledger_id: int, uuid: UUID, driver: DriverMetadata | None, announce: Announce
     ) -> None:
-        """Delete the objects of an attempt that nobody is at, and which can never be complete from then on."""
+        """Delete the objects of an attempt whose lease is not held, and which can never be complete from then on."""
         tier = self._tiers.find(driver)
 
         def abandon(info: ManagedLedgerInfo) -> ManagedLedgerInfo:

@@ -1,7 +1,7 @@
 """The life of a managed ledger's segments, with its record.
 
     assign     recorded → opened                                        → blocks → complete: recorded
-    resume     attempt, if nobody is at it, recorded as failed → its objects deleted → another recorded → opened
+    resume     attempt, if its lease is not held, recorded as failed → its objects deleted → another recorded → opened
     forget     recorded as failed → its objects deleted → forgotten
 
 The record is the commit point of each step, and it comes before what cannot be undone: a crash between any two lines
@@ -141,7 +141,7 @@ class RecordedSegments:
         Its entries go through the filter anew, as it is now.
 
         Raises:
-            LiveAttemptError: somebody is at it; nothing was changed.
+            LiveAttemptError: its lease is held; nothing was changed.
             OptionError: its objects lie in a tier that is not configured; or as `assign`.
             OwnershipLostError, AttemptError, StoreError: of the record, the tier and the audit log.
         """

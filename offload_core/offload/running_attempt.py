@@ -44,7 +44,7 @@ from offload_hooks.errors import (
 )
 
 _ENDED = ("Z", "X")
-"""States of a process that runs no more and that nobody has waited for yet."""
+"""States of a process that has ended and was not waited for yet."""
 
 
 def this_process() -> AttemptHolder:
@@ -113,7 +113,7 @@ class AttemptProcess:
     Args:
         holder: which process it is.
         has_ended: whether it is certain that another has ended.
-        monotonic_s: a clock that nobody sets, in s.
+        monotonic_s: a clock that is never set, in s.
 
     Attributes:
         running: the attempts that it is at.
@@ -279,7 +279,7 @@ def check_not_alive(
     but: UUID | None = None,
     process: AttemptProcess = THIS_PROCESS,
 ) -> None:
-    """Refuse to touch an attempt at a whole ledger that somebody is at, if it is not `but`; see `check_over`."""
+    """Refuse to touch an attempt at a whole ledger whose lease is held, if it is not `but`; see `check_over`."""
     context = None if ledger is None else ledger.context
     if ledger is None or context is None or context.complete or context.uuid in (None, but):
         return
@@ -294,7 +294,7 @@ def check_over(
     ledger_id: int,
     process: AttemptProcess = THIS_PROCESS,
 ) -> None:
-    """Refuse to touch an attempt that is not complete, if somebody is at it.
+    """Refuse to touch an attempt that is not complete, if its lease is held.
 
     Args:
         driver: what is recorded of the attempt, its lease among it.
@@ -318,7 +318,7 @@ def check_over(
 
 
 def check_lease_length(lease_s: float) -> None:
-    """Refuse a lease that nobody would believe (`OptionError`)."""
+    """Refuse a lease that no process would accept (`OptionError`)."""
     if not 0 < lease_s <= LONGEST_LEASE_S:
         raise OptionError("a lease is longer than 0 s, and 600 s at most", found=lease_s)
 

@@ -154,7 +154,7 @@ class OffloadHandle:
         return self.offer_entries(ledger_id, EntryBatch.of(entry_id, [payload])).result
 
     def offer_entries(self, ledger_id: int, entries: EntryBatch) -> Offered:
-        """Offer entries of one ledger; those that are accepted were copied. It waits for nobody.
+        """Offer entries of one ledger; those that are accepted were copied. It does not wait.
 
         After `BUFFER_FULL` the rest may be offered again, when memory is free; after `SEGMENT_CLOSED` in another
         segment.
@@ -200,7 +200,7 @@ class OffloadHandle:
             return OfferResult.ACCEPTED
 
     def close(self) -> None:
-        """No entry comes any more: the segment ends with the last that was accepted. It waits for nobody.
+        """No entry comes any more: the segment ends with the last that was accepted. It does not wait.
 
         A segment without entries fails: nothing is written of it.
         """
@@ -209,7 +209,7 @@ class OffloadHandle:
                 self._close()
 
     def abort(self) -> None:
-        """Give the segment up, unless it has ended; what the store has of it is deleted. It waits for nobody."""
+        """Give the segment up, unless it has ended; what the store has of it is deleted. It does not wait."""
         self._upload.fail(UploadError("the segment was aborted", key=self._upload.key.data_key))
 
     def result(self) -> SegmentOutcome:

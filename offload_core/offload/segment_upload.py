@@ -1,8 +1,8 @@
 """A segment's object and index on their way, while the segment is still open: its blocks in, an outcome out.
 
-Whoever hands over a block never waits. The store is called by threads of a shared pool, a few for each segment at once,
-and by none while nothing is to be done. After an error all that the attempt left in the store is deleted, if the store
-still answers, and the memory of all blocks is given back, before the outcome is told.
+A caller that hands over a block never waits. The store is called by threads of a shared pool, a few for each segment at
+once, and by none while nothing is to be done. After an error all that the attempt left in the store is deleted, if the
+store still answers, and the memory of all blocks is given back, before the outcome is told.
 """
 
 from __future__ import annotations
