@@ -90,9 +90,9 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 SAME_BOOT = """
 from pathlib import Path
-from offload_core.ledgers import boot
-boot._LINUX, boot._MACOS = Path("/nonexistent"), ["/nonexistent"]
-print(len(set(at_once(lambda _: boot.boot_identity()))))
+from offload_core.ledgers import file_calls
+file_calls._LINUX, file_calls._MACOS = Path("/nonexistent"), ["/nonexistent"]
+print(len(set(at_once(lambda _: file_calls.boot_identity()))))
 """
 
 ONE_USER = """

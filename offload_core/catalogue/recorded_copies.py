@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from offload_core.catalogue.topics import TopicName, managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
+    AttemptStatus,
     CopyForm,
     DriverMetadata,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
-    SegmentStatus,
 )
 from offload_core.metadata.offload_context import FILTER_PROPERTY
 
@@ -24,8 +24,8 @@ MAPFILE_DRIVER = "filesystem"
 """Pulsar's driver that stores MapFiles."""
 
 _UNFINISHED = {
-    SegmentStatus.ASSIGNED: "by its record this segment is not offloaded yet",
-    SegmentStatus.FAILED: "by its record the offload of this segment failed",
+    AttemptStatus.ASSIGNED: "by its record this segment is not offloaded yet",
+    AttemptStatus.FAILED: "by its record the offload of this segment failed",
 }
 
 

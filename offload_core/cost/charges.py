@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from offload_core.cost.prices import Tariff
 from offload_core.cost.stored import Stored
 from offload_core.tier import Requests
-from offload_core.tier.measured_tier import LIST_PAGE_KEYS
+from offload_core.tier.watched_tiers import LIST_PAGE_KEYS
 from offload_hooks.errors import OptionError
 
 BEGIN_AND_END = 2

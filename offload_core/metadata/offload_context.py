@@ -68,12 +68,15 @@ class DriverMetadata:
         return replace(self, properties=tuple((known, given) for known, given in kept if given is not None))
 
 
-class SegmentStatus(enum.Enum):
-    """Status of a segment's offload (PIP-76)."""
+class AttemptStatus(enum.Enum):
+    """The state of an attempt, by the names that PIP-76 has for those of segments."""
 
     ASSIGNED = "assigned"
+    """Begun: before its first byte is written."""
     OFFLOADED = "offloaded"
+    """Complete: data and index are there, and its copy is read."""
     FAILED = "failed"
+    """Abandoned: it never becomes complete, and its objects are deleted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +101,11 @@ class OffloadSegment:
     unknown_fields: bytes = b""
 
     @property
-    def status(self) -> SegmentStatus:
+    def status(self) -> AttemptStatus:
         """Offloaded if it is complete, else failed if that is recorded, else assigned."""
         if self.complete:
-            return SegmentStatus.OFFLOADED
-        return SegmentStatus.FAILED if self._property(STATUS_PROPERTY) == FAILED else SegmentStatus.ASSIGNED
+            return AttemptStatus.OFFLOADED
+        return AttemptStatus.FAILED if self._property(STATUS_PROPERTY) == FAILED else AttemptStatus.ASSIGNED
 
     @property
     def begin(self) -> EntryPosition | None:
@@ -114,11 +117,11 @@ class OffloadSegment:
         """The whole segment's last entry, perhaps of a later ledger; None if not recorded. `MetadataError`."""
         return self._position(END_PROPERTY)
 
-    def with_status(self, status: SegmentStatus) -> Self:
+    def with_status(self, status: AttemptStatus) -> Self:
         """The same in another status. Failure is recorded in the driver metadata: `OptionError` without."""
-        changed = replace(self, complete=status is SegmentStatus.OFFLOADED)
-        if status is SegmentStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
-            return changed._with(STATUS_PROPERTY, FAILED if status is SegmentStatus.FAILED else None)
+        changed = replace(self, complete=status is AttemptStatus.OFFLOADED)
+        if status is AttemptStatus.FAILED or changed._property(STATUS_PROPERTY) is not None:
+            return changed._with(STATUS_PROPERTY, FAILED if status is AttemptStatus.FAILED else None)
         return changed
 
     @property

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
+from offload_core.metadata.attempts import status_of
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
-    FAILED,
     REPLACED_PROPERTY,
     REPLACEMENT_PROPERTY,
-    STATUS_PROPERTY,
+    AttemptStatus,
     DriverMetadata,
 )
 from offload_hooks.errors import AttemptError, MetadataError, placed
@@ -67,7 +67,7 @@ class OtherCopy:
     @property
     def is_abandoned(self) -> bool:
         """True if it is a replacement that never takes the place of a copy."""
-        return self.driver.get(STATUS_PROPERTY) == FAILED
+        return status_of(self.driver) is AttemptStatus.FAILED
 
 
 def replacement_of(ledger: LedgerRecord) -> OtherCopy | None:

@@ -1,7 +1,7 @@
 """Registry of moved copies: in records that are ours, or in a mapping beside those that are not.
 
 Both do the same steps: an attempt is written down before its first byte, and the new copy when it is verified. Those in
-records are `managed_ledger.replacement_steps`; a mapping is locked by the process that adds to it.
+records are `managed_ledger.replacements`; a mapping is locked by the process that adds to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from offload_core.audit import AuditLog
 from offload_core.codec.stand_ins import MAPPED_KEY
-from offload_core.managed_ledger.replacement_steps import ReplacementSteps, step_line
+from offload_core.managed_ledger.replacements import ReplacementSteps, step_line
 from offload_core.metadata import (
     DriverMetadata,
     ManagedLedgerInfo,

@@ -45,7 +45,7 @@ from offload_core.filters import FilterRecord, joined
 from offload_core.metadata import EntryPosition, LedgerRecord
 from offload_core.metadata.filter_record import indexed_filter
 from offload_core.offload import LedgerOffloader, OfferResult, OffloadHandle, SegmentOffloader
-from offload_core.offload.object_metadata import ledger_metadata
+from offload_core.offload.attempt_objects import ledger_metadata
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.read_handles.cold_copy import ColdPiece, open_pieces
 from offload_core.relocate.byte_copies import Check

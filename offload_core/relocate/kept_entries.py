@@ -25,7 +25,7 @@ from offload_core.codec.entry_directory import Longs
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import FilterRecord, FilterRun
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
-from offload_core.offload.segment_filter import SegmentFilter
+from offload_core.offload.segment_offloader import SegmentFilter
 from offload_core.read_handles import ColdReader, ColdReaders, ReadMemory, SparseEntries
 from offload_core.tier import Tier
 from offload_core.verify import Code, Severity

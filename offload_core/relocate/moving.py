@@ -37,7 +37,7 @@ from offload_core.catalogue.recorded_copies import (
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.executors import is_second_try
-from offload_core.managed_ledger.replacement_steps import delete_copy
+from offload_core.managed_ledger.replacements import delete_copy
 from offload_core.metadata import (
     DriverMetadata,
     LedgerRecord,

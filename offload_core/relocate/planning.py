@@ -16,7 +16,7 @@ from offload_core.catalogue.known_tiers import is_another_place, is_same_place, 
 from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
-from offload_core.filters.recorded import recorded_filters
+from offload_core.filters.recorded_filters import recorded_filters
 from offload_core.metadata import (
     CopyForm,
     DriverMetadata,

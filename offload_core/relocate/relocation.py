@@ -13,7 +13,7 @@ from offload_core.executors import Executor
 from offload_core.relocate.moving import Begun, CopyOrder, Made, Moved, Mover
 from offload_core.relocate.planning import Move, TopicPlan
 from offload_core.tier import Tier
-from offload_core.tier.spec import LayerSpec
+from offload_core.tier.registry import LayerSpec
 from offload_hooks.errors import OffloadError, OptionError
 
 DEFAULT_PARALLEL = 4

@@ -18,9 +18,9 @@ from offload_core.catalogue.listing import find_pair
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterMode, FilterRecord, FilterRun
 from offload_core.managed_ledger import Environment
-from offload_core.managed_ledger.hot_ledgers import NAME_KEY
+from offload_core.managed_ledger.environment import NAME_KEY
 from offload_core.managed_ledger.replacements import Replacement
-from offload_core.managed_ledger.transactions.topic_filters import open_filter
+from offload_core.managed_ledger.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords, OtherCopy, OtherRole
 from offload_core.metadata.record_corrections import LedgerCounts, copies_read, counts_of
 from offload_core.metadata.replacement_record import CopyForm

@@ -42,8 +42,8 @@ from offload_core.codec.object_format import ROLE_KEY, TOPIC_KEY, ObjectFormat, 
 from offload_core.codec.pip17 import pack_pip17_index, plan_blocks
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY, LostEntries
 from offload_core.codec.streaming import LEAST_PADDING_BYTES, pack_streaming_index, streaming_block_length
+from offload_core.offload.attempt_objects import user_metadata
 from offload_core.offload.ledger_offloader import DEFAULT_MAX_BLOCK_BYTES
-from offload_core.offload.object_metadata import user_metadata
 from offload_core.repair.damaged_contents import Contents, FoundEntry, LedgerContents
 from offload_core.repair.mapfile_scan import IndexedRecord
 from offload_core.tier import Tier, upload_blocks

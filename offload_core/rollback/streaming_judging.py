@@ -16,11 +16,11 @@ from offload_core.catalogue.copy_check import check_stored, is_deletable_for
 from offload_core.catalogue.topics import is_wanted, topic_of_managed_ledger
 from offload_core.codec.object_format import ObjectKey
 from offload_core.metadata import (
+    AttemptStatus,
     LedgerRecord,
     ManagedLedgerInfo,
     OffloadSegment,
     OtherRole,
-    SegmentStatus,
     other_copies,
 )
 from offload_core.metadata.segment_shares import shares_of
@@ -307,11 +307,11 @@ def _judge_share(share: _Share) -> JudgedLedger:
     status = share.segment.status
     if coverage_of(share.record) is Coverage.CONDEMNED:
         verdict, why = Verdict.FREE, "it is being deleted"
-    elif status is SegmentStatus.ASSIGNED:
+    elif status is AttemptStatus.ASSIGNED:
         verdict, why = Verdict.UNFINISHED, "by its record this segment is under way"
     elif share.record.has_hot_copy:
         verdict, why = Verdict.HOT, "its record names this segment, and its hot copy is there"
-    elif status is SegmentStatus.FAILED:
+    elif status is AttemptStatus.FAILED:
         verdict, why = Verdict.FREE, "by its record the offload of this segment failed"
     else:
         verdict, why = Verdict.NEEDED, "its hot copy is gone, and this segment is its only copy"

@@ -15,7 +15,7 @@ from offload_core.catalogue import StoredObject, concurrently
 from offload_core.catalogue.listing import Pair, describe_pair, list_pairs
 from offload_core.codec.block_header import BLOCK_MAGIC
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
-from offload_core.metadata import LedgerRecord, SegmentStatus
+from offload_core.metadata import AttemptStatus, LedgerRecord
 from offload_core.metadata.segment_shares import covered_stop, first_entry_id, shares_of
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
@@ -165,4 +165,4 @@ def streamed_entries(ledger: LedgerRecord) -> int:
 
 def is_under_way(ledger: LedgerRecord) -> bool:
     """Return whether a segment of it is being offloaded, or is to be."""
-    return any(share.status is SegmentStatus.ASSIGNED for share in shares_of(ledger))
+    return any(share.status is AttemptStatus.ASSIGNED for share in shares_of(ledger))

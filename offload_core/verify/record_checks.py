@@ -19,14 +19,14 @@ from offload_core.catalogue.known_tiers import is_another_place, place_text, tie
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import (
+    AttemptStatus,
     LedgerRecord,
     ManagedLedgerInfo,
     OtherCopy,
     OtherRole,
-    SegmentStatus,
     other_copies,
 )
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.metadata.segment_shares import covered_stop, shares_of
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
@@ -98,7 +98,7 @@ class RecordCheck:
         code = Code.UNFINISHED
         if say.record.is_condemned:
             code = Code.CONDEMNED
-        elif share is not None and share.status is SegmentStatus.FAILED:
+        elif share is not None and share.status is AttemptStatus.FAILED:
             code = Code.FAILED
         recent = (self.now_ms() - RECENT_MS) / 1000
         for each in named:

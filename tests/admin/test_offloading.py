@@ -17,7 +17,7 @@ from pulsar_shell import PulsarShell
 from service import Service
 from transactional import message
 
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.configuration import load_configuration
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (

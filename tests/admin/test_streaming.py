@@ -14,8 +14,8 @@ from commands import Offload
 from service import Service
 from transactional import NEVER, message
 
-from offload_core.admin import topics as admin_topics
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin import served_topics as admin_topics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.catalogue import parse_topic
 from offload_core.configuration import load_configuration
 from offload_core.managed_ledger import (

@@ -27,7 +27,7 @@ from tiers import MODIFIED_AT, TOPIC, uuid_of
 from offload_core.catalogue import Records, parse_topic
 from offload_core.gc import GarbageKind
 from offload_core.metadata import OffloadContext
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, with_lease
 from offload_core.verify import Code
 from offload_hooks.errors import BadMagicError, OptionError, StoreError
 from offload_hooks.testing import MemoryMetadataStore

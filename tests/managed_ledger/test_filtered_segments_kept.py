@@ -15,9 +15,9 @@ from verified import findings
 from offload_core.audit import LoggedChanges
 from offload_core.codec.filtered_objects import FILTERED_KEY
 from offload_core.filters import NO_FILTER, DroppedEntries, FilterMode, parse_filter_record
-from offload_core.filters.recorded import settled_by_filters
+from offload_core.filters.recorded_filters import settled_by_filters
 from offload_core.managed_ledger import Environment, StreamingPool
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
+from offload_core.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.metadata.filter_record import RECORD_KEY, recorded_filter
 from offload_core.recover import Unknown, recover_records

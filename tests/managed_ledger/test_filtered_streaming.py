@@ -11,7 +11,7 @@ from streamed_topics import pool_of
 from verified import findings
 
 from offload_core.managed_ledger import Environment, StreamingPool, request_completion, waits_of
-from offload_core.managed_ledger.streaming.waiters import SegmentCompletion
+from offload_core.managed_ledger.streaming.status import SegmentCompletion
 from offload_core.metadata import EntryPosition
 from offload_hooks.errors import UnresolvedTransactionError
 from pulsar_offload import TierReader, scan

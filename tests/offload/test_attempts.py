@@ -24,12 +24,18 @@ from offloading_process import offloads_in, tiers_in
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo, prepare_attempt
-from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, lease_of
+from offload_core.metadata.attempts import AttemptHolder, AttemptLease, lease_of
 from offload_core.metadata.offload_attempt import renew_attempt
 from offload_core.offload.clock import system_now_ms
-from offload_core.offload.processes import has_ended, this_process
 from offload_core.offload.recorded_offload import RecordedOffloads
-from offload_core.offload.running_attempt import LONGEST_LEASE_S, WATCHED_S, AttemptProcess, lease_from
+from offload_core.offload.running_attempt import (
+    LONGEST_LEASE_S,
+    WATCHED_S,
+    AttemptProcess,
+    has_ended,
+    lease_from,
+    this_process,
+)
 from offload_hooks.errors import (
     AttemptError,
     LiveAttemptError,

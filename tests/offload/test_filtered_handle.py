@@ -23,8 +23,7 @@ from offload_core.metadata import EntryPosition, LedgerRecord, OffloadContext
 from offload_core.metadata.filter_record import RECORD_KEY
 from offload_core.offload import OfferResult, OffloadHandle
 from offload_core.offload.hot_copy_check import check_cold_copies
-from offload_core.offload.segment_filter import SegmentFilter
-from offload_core.offload.segment_offloader import segment_key
+from offload_core.offload.segment_offloader import SegmentFilter, segment_key
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.tier import MemoryBudget, Tier
 from offload_hooks.errors import EntryOrderError

@@ -26,7 +26,7 @@ from offload_core.codec.pip17 import plan_blocks
 from offload_core.ledgers import FileLedgerStore
 from offload_core.metadata import DriverMetadata, OffloadContext
 from offload_core.offload import LedgerOffloader, OffloadProgress
-from offload_core.offload.ledger_blocks import LedgerBlocks
+from offload_core.offload.ledger_offloader import LedgerBlocks
 from offload_core.tier import MemoryBudget
 from offload_hooks.errors import (
     DataLossError,

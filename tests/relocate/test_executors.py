@@ -21,7 +21,7 @@ from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.executors import Executor, ProcessExecutor, ThreadExecutor, trying
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, other_copies
-from offload_core.metadata.attempt_lease import lease_of
+from offload_core.metadata.attempts import lease_of
 from offload_core.metadata.copy_replacement import abandon_replacement
 from offload_core.relocate import Outcome, PlainCopy, PlainStatus, RecordRegistry, make_moves, plan_topic
 from offload_core.relocate.moving import CopyMaker

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 import pulsar_offload
 from offload_core.admin.app import make_app
-from offload_core.admin.topics import RecordedTopics
+from offload_core.admin.served_topics import RecordedTopics
 from offload_core.configuration import ServiceSettings
 from offload_core.managed_ledger import policies_by_name
 from offload_core.metadata import ManagedLedgerRecords
