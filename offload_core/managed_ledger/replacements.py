@@ -70,10 +70,7 @@ class ReplacementSteps:
 
     def info(self) -> ManagedLedgerInfo:
         """The record, as of now."""
-        known = self.records.read(self.name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=self.name)
-        return known.info
+        return self.records.require(self.name).info
 
     @contextmanager
     def attempt(

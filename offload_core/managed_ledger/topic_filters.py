@@ -36,7 +36,7 @@ from offload_core.transactions import (
     TransactionBuffer,
     TransactionId,
 )
-from offload_hooks.errors import OffloadError, UnknownTopicError
+from offload_hooks.errors import OffloadError
 from offload_hooks.filters import OffloadFilter, SettledTransactions
 from offload_hooks.ledger_stores import DEFAULT_READ_BYTES
 
@@ -237,10 +237,7 @@ class _SealedTopic:
 @contextmanager
 def _opened(environment: Environment, name: str) -> Iterator[_SealedTopic]:
     def read_info() -> ManagedLedgerInfo:
-        known = environment.records.read(name)
-        if known is None:
-            raise UnknownTopicError("there is no record of this managed ledger", found=name)
-        return known.info
+        return environment.records.require(name).info
 
     def find(ledger_id: int) -> LedgerRecord | None:
         ledger = read_info().ledger(ledger_id)
