@@ -47,7 +47,11 @@ _GROUPS = {
     "libhdfs": "stores",
     "servers": "stores",
     "stores": "stores",
-    "on_servers": "stores",
+    "test_on_servers": "stores",
+    "test_retry_on_servers": "stores",
+    "test_provider": "pulsar",
+    "test_progress": "pulsar",
+    "test_code_blocks": "pulsar",
     "versitygw": "",
     "chromium": "",
     "start_server": "",
@@ -59,11 +63,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark what starts a server, and group files so that one worker of pytest-xdist starts a server for all."""
     used_by: dict[Path, set[str]] = defaultdict(set)
     for item in items:
-        given = (
-            item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-        )
-        names = {*getattr(item, "fixturenames", ())}.difference(given)
-        names |= {item.path.parent.name, "on_servers" if item.path.stem.endswith("on_servers") else ""}
+        given = getattr(item, "callspec", None)
+        names = {*getattr(item, "fixturenames", ())}.difference(given.params if given else ())
+        names |= {item.path.parent.name, item.path.stem}
         used = names.intersection(_GROUPS)
         if used - {"spark"}:
             item.add_marker("server")
