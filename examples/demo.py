@@ -24,7 +24,8 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table
 
-from pulsar_offload import Tier, open_tier
+from offload_core import open_tier
+from offload_core.tier import Tier
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "broker" / "s3"

@@ -1,6 +1,7 @@
-"""The configuration of a service: one typed tree from a TOML file, the environment and flags."""
+"""How a service is set up: one typed tree from a TOML file, the environment and flags."""
 
-from offload_core.configuration.loading import (
+from offload_core.configuration.loading import load_configuration
+from offload_core.configuration.tree import (
     AuditLogSettings,
     Configuration,
     HotTierSettings,
@@ -9,7 +10,6 @@ from offload_core.configuration.loading import (
     TenantPlace,
     TierSettings,
     TokenSettings,
-    load_configuration,
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Costs to keep, to have written, to scan and to move what is offloaded, by a file of prices."""
+"""What it costs to keep, to have written, to scan and to move what is offloaded, by a file of prices."""
 
 from offload_core.cost.charges import (
     Money,

@@ -61,8 +61,8 @@ class ObjectBytes:
 _CHECKSUM_HEAD_BYTES = 6
 
 
-class EntryVerdict(enum.Enum):
-    """Certainty of an entry's bytes."""
+class Verdict(enum.Enum):
+    """How sure an entry's bytes are."""
 
     SOUND = "sound"
     """Its checksum matches."""
@@ -74,22 +74,22 @@ class EntryVerdict(enum.Enum):
     """Its checksum does not match."""
 
 
-def judge(entry: bytes, *, are_pulsars: bool) -> EntryVerdict:
-    """Return what is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
+def judge(entry: bytes, *, are_pulsars: bool) -> Verdict:
+    """What is to be thought of an entry; `are_pulsars` if the object has entries of Pulsar's."""
     try:
         start = skip_broker_metadata(entry)
     except FormatError:
-        return EntryVerdict.UNSURE if are_pulsars else EntryVerdict.PLAIN
+        return Verdict.UNSURE if are_pulsars else Verdict.PLAIN
     if len(entry) - start >= _CHECKSUM_HEAD_BYTES:
         magic, stored = struct.unpack_from(">HI", entry, start)
         if magic == CHECKSUM_MAGIC:
             found = crc32c(entry[start + _CHECKSUM_HEAD_BYTES :])
-            return EntryVerdict.SOUND if found == stored else EntryVerdict.BAD
-    return EntryVerdict.PLAIN if not are_pulsars or can_be_parsed(entry) else EntryVerdict.UNSURE
+            return Verdict.SOUND if found == stored else Verdict.BAD
+    return Verdict.PLAIN if not are_pulsars or can_be_parsed(entry) else Verdict.UNSURE
 
 
 def can_be_parsed(entry: bytes) -> bool:
-    """Return whether it is an entry of Pulsar's, by its form."""
+    """Whether it is an entry of Pulsar's, by its form."""
     try:
         split_entry(entry)
     except FormatError:
@@ -112,19 +112,19 @@ class FoundFrame:
     offset: int
     entry_id: int
     length: int
-    verdict: EntryVerdict
+    verdict: Verdict
     is_linked: bool
     is_exact: bool = True
     size: int | None = None
 
     @property
     def end(self) -> int:
-        """Return where the next one begins."""
+        """Where the next one begins."""
         return self.offset + FRAME_HEADER_BYTES + self.length
 
 
 @dataclass(slots=True, kw_only=True)
-class BlockFrames:
+class Stretch:
     """Frames of one block, or of what is left of one.
 
     Attributes:
@@ -144,5 +144,5 @@ class BlockFrames:
 
     @property
     def begins_block(self) -> bool:
-        """True if it begins with a block."""
+        """Whether it begins with a block."""
         return bool(self.header_bytes)

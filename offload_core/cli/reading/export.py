@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from offload_core.cli.executors import Master, Processes, Workers, executing
 from offload_core.cli.progress import byte_bar
-from offload_core.cli.reading.scan_options import MessagesRead, reads_messages
+from offload_core.cli.reading.scan_options import ScanOptions, reads_messages
 from offload_core.cli.shared import (
     Debug,
     Driver,
@@ -23,6 +23,7 @@ from offload_core.cli.shared import (
     Url,
     err,
     named,
+    opened,
     reported,
     size,
 )
@@ -32,12 +33,11 @@ from offload_core.export import (
     ExportReport,
     ParquetOptions,
 )
-from offload_core.export import export as export_topics
 from offload_core.scan import DEFAULT_TASK_BYTES
 from offload_hooks.errors import DataLossError, FormatError, OptionError, StoreError
 
 
-@reads_messages(leaves_out=("ledger", "level"))
+@reads_messages
 def export(
     url: Url,
     to: Annotated[
@@ -47,7 +47,7 @@ def export(
             help="Where to: a folder of Parquet files, or a table.",
         ),
     ],
-    scan: MessagesRead,
+    scan: ScanOptions,
     to_option: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the target; may be given again."),
@@ -75,21 +75,17 @@ def export(
     One that is ended by a signal before all is exported that was there ends with 130 (Ctrl-C) or 143 (SIGTERM).
     """
     with reported(debug):
-        options = scan.options()
-        if not scan.topics and options.topics_pattern is None:
+        if not scan.topic and scan.topics_pattern is None:
             raise OptionError("what is to be exported?", expected="--topic or --topics-pattern")
         with (
-            scan.opened(url, driver, option, layer) as tier,
+            opened(url, driver, option, layer).also(*scan.also_tier or ()) as tier,
             executing(master, workers, processes) as executor,
             _bar() as bar,
             _ended_by_signal() as ended,
             _says_how_to_go_on(),
         ):
-            report = export_topics(
-                tier,
+            report = tier.export(
                 to,
-                scan.topics,
-                options,
                 to_options=named(to_option, "the target"),
                 follow_s=interval if follow else None,
                 ended=ended.event,
@@ -101,6 +97,7 @@ def export(
                     row_group_bytes=row_group_bytes,
                 ),
                 file_bytes=file_bytes,
+                **scan.arguments(),
             )
         _say(report)
         if not report.complete:

@@ -39,7 +39,7 @@ _CLOCK_STEP_MS = 1000
 
 
 class Streamed(Protocol):
-    """A topic that has turns."""
+    """What has turns."""
 
     def turn(self) -> None:
         """Do what is due; it raises nothing."""
