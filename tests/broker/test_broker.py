@@ -6,9 +6,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from live_pulsar import LivePulsar
-from pulsar_admin import AdminError
-from pulsar_topics import produce
+from live.broker import AdminError, LivePulsar, produce
 
 
 def test_a_broker_keeps_its_topics_over_a_restart(live: LivePulsar, tmp_path: Path) -> None:

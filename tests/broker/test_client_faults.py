@@ -6,9 +6,7 @@ from pathlib import Path
 
 import psutil
 import pulsar
-from consumer_process import ConsumerProcess
-from live_pulsar import LivePulsar
-from pulsar_topics import produce
+from live.broker import ConsumerProcess, LivePulsar, produce
 
 
 def test_the_client_drops_a_message_that_zlib_made_of_nothing(live: LivePulsar) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Offload
-from relocated import World, half_moved
+from scenes.moves import World, half_moved
 
 TOPIC = "persistent://acme/cold/orders"
 

@@ -16,7 +16,7 @@ import pytest
 from commands import COMMAND, Offload
 from golden import topic_rows
 from managed_ledgers import NAME
-from relocated import World
+from scenes.moves import World
 from tiers import TOPIC, lay_out_broker_objects
 
 from offload_core import open_tier

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from exports import parquet_files, target_of
+from scenes.exports import parquet_files, target_of
 
 import offload_core.export
 from offload_core import open_tier

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from filtered_topics import FilteredTopic, filtered_topics
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes.drawn import FilteredTopic, filtered_topics
 from tiers import TOPIC
 
 from offload_core import open_tier

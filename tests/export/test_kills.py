@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from exports import parquet_files, rows_of, scanned, two_partitions
+from scenes.exports import parquet_files, rows_of, scanned, two_partitions
 
 SUPPORT = Path(__file__).parents[1] / "support"
 JOB = Path(__file__).parent / "kill_job.py"

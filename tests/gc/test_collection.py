@@ -6,10 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, clock
 from damage import DAMAGES, SCENES, Scene
 from damage.scenes import LEDGER
-from garbage import KINDS, replaced, superseded, unfinished_attempt
+from scenes.garbage import KINDS, LATER, World, clock, replaced, superseded, unfinished_attempt
 from tiers import MODIFIED_AT, uuid_of
 
 from offload_core.gc import Kind

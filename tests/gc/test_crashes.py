@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
-from collected import World
 from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points, watched
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, pip17
 from records import copied, managed_ledger
+from scenes.garbage import World
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.audit import Deletion

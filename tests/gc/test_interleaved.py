@@ -8,11 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from collected import World, clock
 from crash_points import Metadata, Points, Turn, watched
 from damage.scenes import LEDGER, one_ledger
-from garbage import OTHER, deleted_topic, superseded
 from managed_ledgers import Audit
+from scenes.garbage import OTHER, World, clock, deleted_topic, superseded
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic

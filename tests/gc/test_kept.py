@@ -6,18 +6,19 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from collected import World, kinds
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, Stored, closed_ledger, one_ledger, pip17, streaming
-from garbage import (
+from records import copied, managed_ledger
+from scenes.garbage import (
+    World,
     deleted_topic,
     info_of,
+    kinds,
     orphan_of_a_trimmed_ledger,
     other_ledger,
     superseded,
     without_index,
 )
-from records import copied, managed_ledger
 from tiers import TOPIC, uuid_of
 
 from offload_core.gc import Kind

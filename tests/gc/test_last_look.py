@@ -8,20 +8,24 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, changing, clock, kinds
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, one_ledger, share
-from garbage import (
+from records import copied, managed_ledger, still_open
+from scenes.garbage import (
+    LATER,
     OTHER,
+    World,
     attempt,
+    changing,
+    clock,
     condemned,
     deleted_topic,
     info_of,
+    kinds,
     superseded,
     unfinished_attempt,
     without_index,
 )
-from records import copied, managed_ledger, still_open
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic

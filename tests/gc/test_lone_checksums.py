@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from collected import LATER, World, changing
 from damage import Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, pip17
 from damage.sealed import checksums_key, sealed
-from garbage import failed_attempt, orphaned
 from mapfiles import mapfile
 from records import copied, managed_ledger
+from scenes.garbage import LATER, World, changing, failed_attempt, orphaned
 from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.gc import Kind

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relocated import World
+from scenes.moves import World
 
 from offload_core.catalogue import open_records
 from offload_core.codec.object_format import ObjectFormat

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from collected import World, clock
 from damage import DAMAGES
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, pip17
 from records import copied, managed_ledger
-from relocated import World as Moved
-from repairs import repaired
+from scenes.garbage import World, clock
+from scenes.moves import World as Moved
+from scenes.repairs import repaired
 from tiers import uuid_of
 
 from offload_core.catalogue import Records, open_records

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from collected import World, changing, clock, kinds
 from damage import DAMAGES, Scene
 from damage.scenes import LEDGER, PAYLOADS, closed_ledger, mapfiles, one_ledger, pip17
 from records import copied, managed_ledger
-from relocated import World as Moved
-from relocated import moved_by_mapping
-from repairs import repaired
+from scenes.garbage import World, changing, clock, kinds
+from scenes.moves import World as Moved
+from scenes.moves import moved_by_mapping
+from scenes.repairs import repaired
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, open_records

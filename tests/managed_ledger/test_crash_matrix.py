@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from crash_points import FAULTS, Killed, Points
 from managed_ledgers import NAME, ColdLedger, environment_of
-from segmented import SegmentedOffloads
+from scenes.segments import SegmentedOffloads
 
 from offload_core import open_tier
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from crash_points import Metadata, Points, Turn, watched
 from managed_ledgers import NAME, Audit
-from relocated import World
+from scenes.moves import World
 
 from offload_core.catalogue.known_tiers import KnownTiers
 from offload_core.catalogue.record_store import StoreRecords

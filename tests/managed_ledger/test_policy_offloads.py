@@ -9,7 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 from managed_ledgers import NAME
-from segmented import SegmentedOffloads
+from scenes.segments import SegmentedOffloads
 
 from offload_core import open_tier
 from offload_core.managed_ledger import PolicyOffloads, RolloverPolicy, keep_up, open_managed_ledger

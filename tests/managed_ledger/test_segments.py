@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from managed_ledgers import NAME, Audit, Clock
-from segmented import SegmentedOffloads, segment_keys
+from scenes.segments import SegmentedOffloads, segment_keys
 
 from offload_core import TierReader
 from offload_core.catalogue.known_tiers import KnownTiers

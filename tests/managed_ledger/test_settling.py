@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from buffer_model import Model
 from crash_points import FAULTS, Killed, Points
 from managed_ledgers import NAME, Audit, Clock
-from transactional import NEVER, START, message, next_to
-from transactional_world import World
-from transactions import ONE, PLAIN, abort, of
+from scenes.transactions import NEVER, ONE, PLAIN, START, Model, World, abort, message, next_to, of
 
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import (

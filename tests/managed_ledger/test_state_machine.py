@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hypothesis import settings
-from topic_machine import TopicMachine
+from scenes.machines import TopicMachine
 
 TopicMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestTopic = TopicMachine.TestCase

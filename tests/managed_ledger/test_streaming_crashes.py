@@ -17,9 +17,9 @@ from uuid import UUID
 
 import pytest
 from crash_points import FAULTS, Killed, Points, watched
-from filtered import PlainFilter, chosen
 from managed_ledgers import NAME, Clock, ColdLedger, environment_of
-from streamed_topics import SETTINGS, in_segments, left_in, pool_of
+from scenes.filters import PlainFilter, chosen
+from scenes.segments import SETTINGS, in_segments, left_in, pool_of
 
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.filters import NO_FILTER, ChosenFilter, FilterMode

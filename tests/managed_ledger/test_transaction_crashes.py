@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from buffer_model import Model
 from crash_points import FAULTS, Killed, Points
 from managed_ledgers import NAME
-from transactional import START
-from transactional_world import World
+from scenes.transactions import START, Model, World
 
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords

@@ -11,7 +11,7 @@ import pytest
 from entries import batch_entry
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from rows import decoded_rows, twin_rows
+from scenes.messages import decoded_rows, twin_rows
 
 from offload_core.codec.kernels import c_functions
 from offload_core.messages import decompressors

@@ -13,8 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from crash_points import FAULTS, Killed, Points
-from left_open import left_open
+from crash_points import FAULTS, Killed, Points, left_open
 from managed_ledgers import offloads_of
 
 from offload_core import TierReader, open_tier

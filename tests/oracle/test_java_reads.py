@@ -7,7 +7,8 @@ import tempfile
 from entries import LedgerPart, pip17_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import (
+from oracle import Oracle
+from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
     contents,
@@ -21,7 +22,6 @@ from judged import (
     store_object,
     store_segments,
 )
-from oracle import Oracle
 from stores import Store
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from entries import pip17_object, read_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import (
+from oracle import Oracle
+from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
     contents,
@@ -19,7 +20,6 @@ from judged import (
     payload_lists,
     scanned,
 )
-from oracle import Oracle
 from stores import Store
 
 from offload_core.codec.object_format import ObjectKey

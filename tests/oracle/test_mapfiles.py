@@ -7,7 +7,6 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
 from managed_ledgers import NAME
 from mapfiles import (
     DEFLATES_AS_HADOOP,
@@ -18,7 +17,8 @@ from mapfiles import (
     rewritten,
 )
 from oracle import MANAGED_LEDGER, Oracle
-from relocated import World
+from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
+from scenes.moves import World
 from stores import Store
 
 from offload_core.codec.mapfile.checksums import make_checksums

@@ -6,11 +6,13 @@ import tempfile
 from pathlib import Path
 from uuid import UUID
 
-from cold_copies import with_directory
 from entries import pip17_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import (
+from oracle import MANAGED_LEDGER, Entry, Oracle
+from records import closed
+from scenes.copies import with_directory
+from scenes.judged import (
     FRAME_ROOM,
     LEAST_PART_BYTES,
     contents,
@@ -21,8 +23,6 @@ from judged import (
     ranges,
     store_object,
 )
-from oracle import MANAGED_LEDGER, Entry, Oracle
-from records import closed
 from stores import Store
 
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -6,10 +6,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from filtered import PlainFilter
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judged import (
+from oracle import Oracle
+from scenes.filters import PlainFilter
+from scenes.judged import (
     LEAST_PART_BYTES,
     contents,
     entries_of,
@@ -18,10 +19,9 @@ from judged import (
     payload_lists,
     segmented,
 )
-from offered import NAMES, LimitedDriver, Part, begin_of, offer, offloader_of
-from oracle import Oracle
+from scenes.offered import NAMES, LimitedDriver, Part, begin_of, offer, offloader_of
+from scenes.transactions import message
 from stores import Store
-from transactional import message
 
 from offload_core.filters import FilterMode, FilterRun
 from offload_core.offload.segment_filter import SegmentFilter

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from crash_points import Killed, Metadata, Points
 from managed_ledgers import Audit
-from relocated import TOPIC_NAME, World, watched
+from scenes.moves import TOPIC_NAME, World, watched
 
 from offload_core.audit import Change, Deletion
 from offload_core.metadata import ManagedLedgerRecords

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points
-from relocated import TOPIC_NAME, World, watched
+from scenes.moves import TOPIC_NAME, World, watched
 
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from managed_ledgers import NAME
-from relocated import TOPIC_NAME, World
+from scenes.moves import TOPIC_NAME, World
 
 from offload_core.catalogue.known_tiers import tier_record
 from offload_core.codec.object_format import ObjectFormat

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from crash_points import Points
 from pyspark.sql import SparkSession
-from relocated import TOPIC_NAME, World, half_moved, watched
+from scenes.moves import TOPIC_NAME, World, half_moved, watched
 
 from offload_core import open_tier
 from offload_core.api import TierReader

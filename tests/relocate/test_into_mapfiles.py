@@ -11,7 +11,7 @@ import pytest
 from crash_points import Fault, Killed, Metadata, Points
 from managed_ledgers import NAME
 from mapfiles import golden_mapfile, read_mapfile
-from relocated import BLOCK_BYTES, TOPIC_NAME, World, watched
+from scenes.moves import BLOCK_BYTES, TOPIC_NAME, World, watched
 
 from offload_core.codec.mapfile.checksums import make_checksums
 from offload_core.codec.mapfile.header import BYTES_WRITABLE, FileCompression, parse_whole_header

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from managed_ledgers import NAME
-from relocated import TOPIC_NAME, World, read_ledger
+from scenes.moves import TOPIC_NAME, World, read_ledger
 
 from offload_core.catalogue import open_records, parse_topic
 from offload_core.catalogue.known_tiers import KnownTiers, is_same_place, tier_record

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from relocated import TOPIC_NAME, World
+from scenes.moves import TOPIC_NAME, World
 
 from offload_core.codec.object_format import ObjectFormat, parse_key
 from offload_core.codec.salvaged_objects import LOST_KEY, REPAIRED_FROM_KEY

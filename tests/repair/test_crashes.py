@@ -10,7 +10,7 @@ import pytest
 from crash_points import Fault, Killed, Metadata, PointedAudit, Points, Watch
 from damage import DAMAGES, Scene
 from damage.scenes import in_memory_tier
-from repairs import Lines, contents_of, recorded, repair_of
+from scenes.repairs import Lines, contents_of, recorded, repair_of
 from tiers import MANAGED_LEDGER
 
 from offload_core.metadata import ManagedLedgerRecords

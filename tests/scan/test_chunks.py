@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunked import SentMessage, Stored, interleaved, readable
-from encryption import write_keys
 from entries import CODECS, entry, pip17_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes.messages import SentMessage, Stored, interleaved, readable, write_keys
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
 from offload_core.api import TierReader

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from entries import PUBLISH_TIME_MS, batch_entry, entry
-from filtered_topics import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scenes.drawn import (
     MARKED,
     FilteredLedger,
     FilteredTopic,
@@ -15,8 +17,6 @@ from filtered_topics import (
     filtered_topics,
     pip17_with_gaps,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiers import TOPIC, MemoryDriver, Names, uuid_of
 
 from offload_core.api import TierReader

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from entries import entry
-from filtered_topics import FilteredLedger, FilteredTopic, filtered_topics
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from scenes.drawn import FilteredLedger, FilteredTopic, filtered_topics
 from streams import Query
 from tiers import TOPIC
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from relocated import World, half_moved
+from scenes.moves import World, half_moved
 
 from offload_core.spark import PulsarOffloadDataSource
 

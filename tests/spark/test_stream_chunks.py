@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chunked import SentMessage, Stored, interleaved, readable
 from entries import CODECS, LedgerPart, entry, marker, pip17_object, streaming_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes.messages import SentMessage, Stored, interleaved, readable
 from streams import Query
 from tiers import lay_out
 

@@ -9,12 +9,24 @@ from pathlib import Path
 
 import pytest
 from entries import WrittenObject
-from histories import History, histories
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes.transactions import (
+    ONE,
+    OTHER,
+    PLAIN,
+    Event,
+    History,
+    Position,
+    abort,
+    commit,
+    histories,
+    ledger,
+    of,
+    simulate,
+)
 from streams import PLACE, Query
 from tiers import MemoryDriver, Names, numbered, put, uuid_of
-from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, ledger, of, simulate
 
 from offload_core import open_tier
 from offload_core.api import TierReader

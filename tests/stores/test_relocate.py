@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from relocated import World
+from scenes.moves import World
 from stores import Store
 
 from offload_core.codec.object_format import ObjectFormat

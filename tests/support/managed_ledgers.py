@@ -13,9 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crash_points import Metadata, PointedAudit, PointedLedgers, Points, watched
+from crash_points import Metadata, PointedAudit, PointedLedgers, Points, left_open, watched
 from entries import read_object
-from left_open import left_open
 
 from offload_core.audit import Change, Deletion
 from offload_core.catalogue.known_tiers import KnownTiers

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import pytest
-from filtered_topics import FilteredLedger, FilteredTopic
-from histories import events
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenes.drawn import FilteredLedger, FilteredTopic
+from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 from tiers import TOPIC
-from transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, of, simulate
 
 from offload_core.api import TierReader
 from offload_core.catalogue import TopicName
