@@ -1,17 +1,21 @@
-"""Topic names, in the forms that people and records write them, to one form and back.
+"""Topic names, in the forms that people and records write them, to one form and back, and to names of files.
 
 Accepted: `persistent://t/n/topic`, `t/n/topic`, the managed ledger's `t/n/persistent/topic`; given back:
 `persistent://t/n/topic[-partition-N]`. In a managed ledger's name the topic is URL-encoded, as by Pulsar's `Codec`.
-With `persistent://` before it a name may have more parts: old topics have their cluster in it, and a topic's own
-name may hold a `/`.
+With `persistent://` before it a name may have more parts: old topics have their cluster in it, and a topic's own name
+may hold a `/`.
+
+A name of a file is percent-escaped. One that would have more bytes than a file system takes keeps its beginning, and
+`%7E` and a digest take the place of the rest. No text is escaped to `%7E`, so that two texts never get the same name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote_plus, unquote_plus
+from urllib.parse import quote, quote_plus, unquote_plus
 
 from offload_hooks.errors import OptionError
 
@@ -120,3 +124,27 @@ class _Wants:
         if topic is None or not is_wanted(topic, self.topics):
             return False
         return not self.folders or topic.full.startswith(self.folders)
+
+
+MAX_BYTES = 241
+"""Of a whole name: file systems take 255, and the drivers for files and HDFS put a sidecar beside it."""
+
+_MARK = "%7E"
+_DIGEST_CHARACTERS = 32
+
+
+def name_of(text: str, *, before: str = "", after: str = "") -> str:
+    """The name of a file or folder that stands for a text: `before`, the text escaped, `after`."""
+    escaped = quote(text, safe="")
+    room = MAX_BYTES - len(before) - len(after)
+    if len(escaped) > room:
+        room -= len(_MARK) + _DIGEST_CHARACTERS
+        end = 0
+        for character in text:
+            room -= len(quote(character, safe=""))
+            if room < 0:
+                break
+            end += 1
+        digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        escaped = f"{quote(text[:end], safe='')}{_MARK}{digest}"
+    return f"{before}{escaped}{after}"

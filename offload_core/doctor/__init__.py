@@ -1,7 +1,7 @@
 """An examination of a tier: what works, what does not, and what to do about it."""
 
+from offload_core.doctor.checks import DEFAULT_BYTES
 from offload_core.doctor.examine import examine
-from offload_core.doctor.findings import STATUSES, CheckResult, Diagnosis, Finding, Status
-from offload_core.doctor.measuring import DEFAULT_BYTES
+from offload_core.doctor.results import STATUSES, CheckResult, Diagnosis, Finding, Status
 
 __all__ = ["DEFAULT_BYTES", "STATUSES", "CheckResult", "Diagnosis", "Finding", "Status", "examine"]

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from offload_core.configuration import Configuration
-from offload_core.doctor.findings import Finding, ok, warning
+from offload_core.doctor.results import Finding, ok, warning
 from offload_core.metadata.sqlite import parse_file
 from offload_hooks.errors import OptionError
 from offload_hooks.shown_urls import MASK

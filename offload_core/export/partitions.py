@@ -1,7 +1,7 @@
 """Which file a row belongs to: its topic and day, and what folder and file are called.
 
 Folders are Hive's, `topic=<escaped name>/date=<day>`, as Spark, DuckDB, Polars and Arrow read them; of a name that is
-too long for a file system the end is a digest (`file_names`), and the manifest has the name itself. A file is named by
+too long for a file system the end is a digest (`topics`), and the manifest has the name itself. A file is named by
 the position of its first row, with leading zeros, so that names sort as positions do.
 """
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offload_core.catalogue.file_names import name_of
+from offload_core.catalogue.topics import name_of
 from offload_core.scan import Position
 
 NEEDED_COLUMNS = ("__topic", "__publishTime", "__ledgerId", "__entryId", "__batchIndex")

@@ -1,22 +1,28 @@
-"""A collection: what nothing in a tier needs is found, and deleted if that is asked for."""
+"""A collection: find what nothing in a tier needs, and delete it if that is asked for.
+
+The store's clock is read by an object that is written, inspected and deleted. If a crash leaves it, `offload doctor`
+reports it by its name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 from itertools import islice
+from uuid import uuid4
 
-from offload_core.audit import AuditLog
+from offload_core.audit import AuditLog, Change, ChangeAction
 from offload_core.catalogue import Records, require_complete
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
+from offload_core.doctor.checks import seconds_ahead
+from offload_core.doctor.probe import NAME
 from offload_core.executors import Executor
 from offload_core.gc.finding import Finder
-from offload_core.gc.garbage import Garbage
+from offload_core.gc.garbage import Garbage, Outcome, Scope, Summary
 from offload_core.gc.removal import DEFAULT_AT_ONCE, Removal
-from offload_core.gc.scope import Scope
-from offload_core.gc.summary import Outcome, Summary
 from offload_core.gc.survey import Survey
-from offload_core.metadata.deletion_claim import release_claim
+from offload_core.metadata.managed_ledger_records import release_claim
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError
 
@@ -136,3 +142,22 @@ class Collection:
             audit=audit,
             elsewhere=self._elsewhere,
         )
+
+
+def measure_clock(tier: Tier, audit: AuditLog, prefix: str = "") -> timedelta:
+    """How far the store's clock is ahead of this machine's; zero if they may agree.
+
+    Raises:
+        StoreError: of the tier or the audit log.
+    """
+    key = f"{prefix}{NAME}clock-{uuid4()}"
+    audit.record(
+        Change(action=ChangeAction.WRITE, why="the store's clock is compared; it is deleted again", key=key)
+    )
+    begun = datetime.now(UTC)
+    tier.write_index(key, b"clock")
+    try:
+        ended = datetime.now(UTC)
+        return timedelta(seconds=seconds_ahead(tier.stat(key).modified_at, begun, ended))
+    finally:
+        tier.delete([key])

@@ -19,13 +19,17 @@ from offload_core.catalogue.listing import stream_attempts
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.codec.object_format import CLUSTER_KEY, TOPIC_KEY, parse_key
 from offload_core.executors import Executor
-from offload_core.gc.attempts import is_under_way
-from offload_core.gc.garbage import Garbage, Kind, objects_of
+from offload_core.gc.garbage import Garbage, Kind, Scope, Summary, objects_of
 from offload_core.gc.judging import ELSEWHERE, Kept, Owners, copies_asked_of, judge_named, judge_unnamed
-from offload_core.gc.named_copies import Asked, InspectCopy, NamedCopies
-from offload_core.gc.naming import NamedAttempt, Naming, namings
-from offload_core.gc.scope import Scope
-from offload_core.gc.summary import Summary
+from offload_core.gc.naming import (
+    Asked,
+    InspectCopy,
+    NamedAttempt,
+    NamedCopies,
+    Naming,
+    is_under_way,
+    namings,
+)
 from offload_core.gc.survey import Named, Survey, Surveyed
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.record_paths import record_path

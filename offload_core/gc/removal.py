@@ -23,19 +23,15 @@ from functools import partial
 
 from offload_core.audit import AuditLog, Change, ChangeAction, Deletion
 from offload_core.catalogue import Records, read_each
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import UNKNOWN_TOPIC, managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectKey, parse_key
-from offload_core.gc.attempts import forget, give_up
-from offload_core.gc.garbage import Garbage, Kind
+from offload_core.gc.garbage import Garbage, Kind, Outcome, Scope
 from offload_core.gc.judging import Kept, judge_named, judge_unnamed
-from offload_core.gc.named_copies import NamedCopies
-from offload_core.gc.naming import Naming, naming_of
-from offload_core.gc.scope import Scope
-from offload_core.gc.summary import Outcome
+from offload_core.gc.naming import NamedCopies, Naming, forget, give_up, naming_of
 from offload_core.gc.survey import Surveyed
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.deletion_claim import claimed, is_claim
+from offload_core.metadata.managed_ledger_records import claimed, is_claim
 from offload_core.offload.attempt_objects import delete_attempt, delete_unless
 from offload_core.tier import Tier
 from offload_hooks.errors import (

@@ -1,23 +1,30 @@
-"""What lies in a tier by tenant, namespace, topic, ledger or object: a row for each, from a stream of ledgers.
+"""Contents of a tier by tenant, namespace, topic, ledger or object: a row for each, from a stream of ledgers.
 
 Ledgers come by topic and cluster, so what belongs to one row stands together, and a row is given when its last ledger
-has passed.
+has passed. Values that must be sorted go through a temporary file, so that there may be any number of them.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from fnmatch import fnmatchcase
 from itertools import groupby
+from typing import Generic, TypeVar
 
-from offload_core.catalogue import UNKNOWN_TOPIC, Ledger, StoredObject
+from offload_core.catalogue import UNKNOWN_TOPIC, Ledger, Records, StoredObject, TopicName, record_catalogues
 from offload_core.catalogue.survey import FoundLedger
+from offload_core.catalogue.temporary_tables import TemporaryTables
+from offload_core.catalogue.topics import managed_ledger_of_topic
+from offload_core.executors import Executor
 from offload_core.filters import DroppedEntries, FilterMode, FilterRecord
 from offload_core.metadata import LedgerRecord
 from offload_core.metadata.filter_record import indexed_filter
+from offload_core.tier import Tier
 from offload_hooks.errors import FormatError
 
 _DOMAIN = "persistent://"
@@ -213,3 +220,78 @@ def _last_ledger(stored: StoredObject, ledger_id: int) -> int:
 
 def _joined(known: tuple[str, ...], new: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*known, *new)))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPatterns:
+    """Patterns of topics' names, with `*`, `?` and `[…]`; none of them are all topics.
+
+    A pattern also means all partitions of a topic that it matches; a tenant or a namespace, all that is in it.
+    """
+
+    patterns: Sequence[str]
+
+    def __call__(self, topic: TopicName | None) -> bool:
+        """Whether a topic is meant; None are objects that name none, which only no pattern means."""
+        if not self.patterns:
+            return True
+        if topic is None:
+            return False
+        names = [name.removeprefix(_DOMAIN) for name in (topic.full, topic.base)]
+        return any(_matches(name, each.removeprefix(_DOMAIN)) for each in self.patterns for name in names)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern.rstrip('/')}/*")
+
+
+_TOPICS_AT_ONCE = 64
+
+
+def recorded_ledgers(
+    tier: Tier,
+    records: Records,
+    *,
+    prefix: str = "",
+    wanted: Callable[[TopicName | None], bool] = lambda _: True,
+    executor: Executor | None = None,
+) -> Iterator[FoundLedger]:
+    """What `record_catalogue` has, of the wanted topics; memory depends on some topics' records only.
+
+    Args:
+        executor: who looks copies up; None for this process.
+
+    Raises:
+        StoreError, FormatError: of the records or the tier.
+    """
+    topics = sorted((each for each in records.topics() if wanted(each)), key=lambda each: each.full)
+    starts = range(0, len(topics), _TOPICS_AT_ONCE)
+    parts = (records.read(topics[start : start + _TOPICS_AT_ONCE]) for start in starts)
+    for catalogue in record_catalogues(tier, parts, prefix=prefix, executor=executor):
+        for topic in catalogue.topics:
+            name = None if topic.name is None else managed_ledger_of_topic(topic.name)
+            for ledger in topic.ledgers:
+                yield FoundLedger(managed_ledger=name, cluster=topic.cluster, ledger=ledger)
+
+
+_T = TypeVar("_T")
+
+
+class Spool(TemporaryTables, Generic[_T]):
+    """Keeps values with what they are sorted by; a context manager. Only the thread that made it uses it."""
+
+    def __init__(self) -> None:
+        super().__init__("CREATE TABLE kept (id INTEGER PRIMARY KEY, place, packed BLOB)")
+
+    def add(self, value: _T, place: str | float | None = None) -> None:
+        """Keep a value at its place; those of one place stay in the order in which they came."""
+        packed = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+        self._file.execute("INSERT INTO kept (place, packed) VALUES (?, ?)", (place, packed))
+
+    def sorted(self, *, descending: bool = False, limit: int | None = None) -> Iterator[_T]:
+        """The values by their places, the first `limit` of them; what has no place comes last."""
+        order = "DESC" if descending else "ASC"
+        query = f"SELECT id FROM kept ORDER BY place IS NULL, place {order}, id LIMIT ?"  # noqa: S608
+        for (number,) in self._file.execute(query, (-1 if limit is None else limit,)):
+            (packed,) = self._file.execute("SELECT packed FROM kept WHERE id = ?", (number,)).fetchone()
+            yield pickle.loads(packed)  # noqa: S301 (written by this process, to a file that has no name)

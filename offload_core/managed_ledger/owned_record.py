@@ -20,8 +20,7 @@ from offload_core.managed_ledger.record_changes import (
     release_ownership,
 )
 from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords
-from offload_core.metadata.deletion_claim import is_claim
-from offload_core.metadata.managed_ledger_records import Change, VersionedInfo
+from offload_core.metadata.managed_ledger_records import Change, VersionedInfo, is_claim
 from offload_core.metadata.record_paths import record_path
 from offload_hooks.errors import OffloadError, UnknownTopicError, VersionConflictError
 
@@ -95,7 +94,7 @@ class OwnedRecord:
 def claim_record(
     records: ManagedLedgerRecords, name: str, create: bool, *, only_free: bool = False
 ) -> OwnedRecord:
-    """Become the owner of a managed ledger, or create it, also in the place of a placeholder (`deletion_claim`).
+    """Become the owner of a managed ledger, or create it, also in a placeholder's place (`managed_ledger_records`).
 
     Raises:
         OwnershipLostError: it has another owner's mark, and `only_free`.

@@ -11,8 +11,11 @@ from offload_core.metadata.copy_replacement import (
 from offload_core.metadata.managed_ledger_info import (
     LedgerRecord,
     ManagedLedgerInfo,
+    SegmentLayout,
     pack_managed_ledger_info,
+    pack_segment,
     parse_managed_ledger_info,
+    parse_segment,
 )
 from offload_core.metadata.managed_ledger_records import ManagedLedgerRecords, VersionedInfo
 from offload_core.metadata.offload_attempt import (
@@ -30,7 +33,6 @@ from offload_core.metadata.offload_context import (
     OffloadSegment,
     SegmentStatus,
 )
-from offload_core.metadata.opening import open_metadata_store
 from offload_core.metadata.replacement_record import (
     CopyForm,
     OtherCopy,
@@ -40,14 +42,14 @@ from offload_core.metadata.replacement_record import (
     replaced_of,
     replacement_of,
 )
-from offload_core.metadata.segment_layout import SegmentLayout, pack_segment, parse_segment
-from offload_core.metadata.segment_record import (
+from offload_core.metadata.resolved_writes import open_metadata_store
+from offload_core.metadata.segment_deletion import release_segments
+from offload_core.metadata.segment_shares import (
     Segment,
     find_segment,
     segments_of,
     unfinished_segment,
 )
-from offload_core.metadata.segment_release import release_segments
 from offload_core.metadata.segments import (
     abandon_segment,
     assign_segment,

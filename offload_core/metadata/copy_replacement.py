@@ -45,9 +45,7 @@ from offload_core.metadata.replacement_record import (
     with_replaced,
     with_replacement,
 )
-from offload_core.metadata.segment_places import ledger_of
-from offload_core.metadata.segment_record import find_segment
-from offload_core.metadata.segment_shares import place_of, with_shares
+from offload_core.metadata.segment_shares import find_segment, ledger_of, place_of, with_shares
 from offload_hooks.errors import AttemptError
 
 

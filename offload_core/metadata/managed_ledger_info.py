@@ -1,25 +1,206 @@
-"""`ManagedLedgerInfo`, Pulsar's record of a topic's ledgers: values, and their protobuf both ways.
+"""`ManagedLedgerInfo`, Pulsar's record of a topic's ledgers, with offload contexts: values, and their protobuf.
 
-Ledgers stand in any order in a record, and are written back in that order. Fields that are not known here are kept.
-Source: docs/formats/metadata.md.
+Ledgers stand in any order in a record, and are written back in that order. Fields that are not known here are kept. A
+Pulsar that passes over segments offloads their ledgers anew: it puts its attempt's UUID into the context, and leaves
+the segments there. When its copy is complete it has taken their place, and they are not read any more.
+
+`OffloadSegment` has two layouts: as shipped since Pulsar 2.8, and as the text of PIP-76 has it. The shipped one has no
+field `bookkeeperDeleted`, so all later numbers differ by one; there it is a property of the driver metadata. They are
+told apart by field 7, a message or a number; without it by field 4, a time or a truth value. Source:
+docs/formats/metadata.md.
 """
 
 from __future__ import annotations
 
+import enum
+import struct
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Self
+from uuid import UUID
 
 from offload_core.codec import ledger_info
 from offload_core.codec.ledger_info import LedgerInfo
-from offload_core.codec.protobuf import parse_protobuf, unknown_fields
-from offload_core.metadata.context_codec import context_record, read_context
-from offload_core.metadata.offload_context import EntryPosition, OffloadContext
-from offload_core.metadata.record_parts import property_records, read_properties
-from offload_core.metadata.segment_layout import SegmentLayout
-from offload_hooks.errors import MetadataError, placed
+from offload_core.codec.protobuf import parse_protobuf, text_of, unknown_fields
+from offload_core.metadata.offload_context import (
+    BOOKKEEPER_DELETED_PROPERTY,
+    DriverMetadata,
+    EntryPosition,
+    OffloadContext,
+    OffloadSegment,
+)
+from offload_hooks.errors import MetadataError, OptionError, placed
 from offload_proto import managed_ledger_pb2 as records
+
+_HALVES = struct.Struct(">qq")
+
+
+def join_uuid(most: int, least: int) -> UUID:
+    """The uuid of `uidMsb` and `uidLsb`, which are signed."""
+    return UUID(bytes=_HALVES.pack(most, least))
+
+
+def split_uuid(uuid: UUID) -> tuple[int, int]:
+    """`uidMsb` and `uidLsb`."""
+    most, least = _HALVES.unpack(uuid.bytes)
+    return most, least
+
+
+def read_properties(pairs: Iterable[records.KeyValue], what: str) -> tuple[tuple[str, str], ...]:
+    """Names and values in stored order; `MetadataError` for text that is none, in `what`."""
+    return tuple((text_of(pair.key, what), text_of(pair.value, what)) for pair in pairs)
+
+
+def property_records(properties: Iterable[tuple[str, str]]) -> list[records.KeyValue]:
+    """The protobufs of names and values."""
+    return [records.KeyValue(key=name, value=value) for name, value in properties]
+
+
+def read_driver(record: records.OffloadDriverMetadata) -> DriverMetadata:
+    """The value of decoded driver metadata; `MetadataError` for text that is none."""
+    return DriverMetadata(
+        name=text_of(record.name, "driver metadata"),
+        properties=read_properties(record.properties, "driver metadata"),
+        unknown_fields=unknown_fields(record),
+    )
+
+
+def driver_record(driver: DriverMetadata) -> records.OffloadDriverMetadata:
+    """The protobuf of driver metadata."""
+    record = records.OffloadDriverMetadata(name=driver.name, properties=property_records(driver.properties))
+    record.MergeFromString(driver.unknown_fields)
+    return record
+
+
+_TRUE = "true"
+
+
+class SegmentLayout(enum.Enum):
+    """Which numbers a segment's fields have."""
+
+    SHIPPED = "shipped"
+    PIP76 = "pip76"
+
+
+def parse_segment(data: bytes, what: str = "an offload segment") -> OffloadSegment:
+    """Decode a segment of either layout; `what` names it in errors.
+
+    Raises:
+        MetadataError: of neither.
+    """
+    shipped = parse_protobuf(records.OffloadSegment, data, what)
+    if shipped.HasField("driverMetadata"):
+        return _read(shipped)
+    other = parse_protobuf(records.OffloadSegmentOfPip76, data, what)
+    if other.HasField("endEntryId") or other.HasField("driverMetadata"):
+        return _read(other)
+    if shipped.HasField("assignedTimestamp") and shipped.assignedTimestamp in (0, 1):
+        return _read(other)
+    return _read(shipped)
+
+
+def pack_segment(segment: OffloadSegment, layout: SegmentLayout) -> bytes:
+    """Encode a segment.
+
+    Raises:
+        OptionError: the layout has no room for what the segment says, or a reader would take it for the other.
+    """
+    record: records.OffloadSegment | records.OffloadSegmentOfPip76
+    driver = segment.driver
+    if layout is SegmentLayout.SHIPPED:
+        record = records.OffloadSegment()
+        if segment.bookkeeper_deleted and driver is not None:
+            driver = driver.with_property(BOOKKEEPER_DELETED_PROPERTY, _TRUE)
+    else:
+        # also where it is false: without a field 7 it is what tells the layout
+        record = records.OffloadSegmentOfPip76(bookkeeperDeleted=segment.bookkeeper_deleted)
+    record.uidMsb, record.uidLsb = split_uuid(segment.uuid)
+    if segment.complete:
+        record.complete = True
+    for name, number in (
+        ("assignedTimestamp", segment.assigned_ms),
+        ("offloadedTimestamp", segment.offloaded_ms),
+        ("endEntryId", segment.end_entry_id),
+    ):
+        if number is not None:
+            setattr(record, name, number)
+    if driver is not None:
+        record.driverMetadata.CopyFrom(driver_record(driver))
+    packed = record.SerializeToString(deterministic=True) + segment.unknown_fields
+    try:
+        reads_the_same = parse_segment(packed) == segment
+    except MetadataError:  # a field that is not known to one layout is known to the other
+        reads_the_same = False
+    if not reads_the_same:
+        raise OptionError(
+            f"segment {segment.uuid} cannot be written in the layout {layout.value!r}: it would be read differently",
+            hint="The shipped layout needs driver metadata, for bookkeeperDeleted too, or the time of assignment.",
+        )
+    return packed
+
+
+def _read(record: records.OffloadSegment | records.OffloadSegmentOfPip76) -> OffloadSegment:
+    deleted = isinstance(record, records.OffloadSegmentOfPip76) and record.bookkeeperDeleted
+    driver = read_driver(record.driverMetadata) if record.HasField("driverMetadata") else None
+    if driver is not None and driver.get(BOOKKEEPER_DELETED_PROPERTY) == _TRUE:
+        driver, deleted = driver.with_property(BOOKKEEPER_DELETED_PROPERTY, None), True
+    return OffloadSegment(
+        uuid=join_uuid(record.uidMsb, record.uidLsb),
+        complete=record.complete,
+        bookkeeper_deleted=deleted,
+        assigned_ms=record.assignedTimestamp if record.HasField("assignedTimestamp") else None,
+        offloaded_ms=record.offloadedTimestamp if record.HasField("offloadedTimestamp") else None,
+        end_entry_id=record.endEntryId if record.HasField("endEntryId") else None,
+        driver=driver,
+        unknown_fields=unknown_fields(record),
+    )
+
+
+def read_context(record: records.OffloadContext) -> OffloadContext:
+    """The value of a decoded context.
+
+    Raises:
+        MetadataError: half of a uuid, text that is none, or a segment that cannot be parsed.
+    """
+    if record.HasField("uidMsb") != record.HasField("uidLsb"):
+        raise MetadataError(
+            "an offload context has half of a uuid", expected="uidMsb and uidLsb", found="one of them"
+        )
+    count = len(record.offloadSegment)
+    uuid = join_uuid(record.uidMsb, record.uidLsb) if record.HasField("uidMsb") else None
+    segments = tuple(
+        parse_segment(data, f"offload segment {number} of {count}")
+        for number, data in enumerate(record.offloadSegment, start=1)
+    )
+    if record.complete and uuid is not None and all(segment.uuid != uuid for segment in segments):
+        segments = ()
+    return OffloadContext(
+        uuid=uuid,
+        complete=record.complete,
+        bookkeeper_deleted=record.bookkeeperDeleted,
+        timestamp_ms=record.timestamp if record.HasField("timestamp") else None,
+        driver=read_driver(record.driverMetadata) if record.HasField("driverMetadata") else None,
+        segments=segments,
+        unknown_fields=unknown_fields(record),
+    )
+
+
+def context_record(context: OffloadContext, layout: SegmentLayout) -> records.OffloadContext:
+    """The protobuf of a context; what is false or None is left out, as Pulsar does."""
+    record = records.OffloadContext(timestamp=context.timestamp_ms)
+    if context.uuid is not None:
+        record.uidMsb, record.uidLsb = split_uuid(context.uuid)
+    if context.complete:
+        record.complete = True
+    if context.bookkeeper_deleted:
+        record.bookkeeperDeleted = True
+    if context.driver is not None:
+        record.driverMetadata.CopyFrom(driver_record(context.driver))
+    record.offloadSegment.extend(pack_segment(segment, layout) for segment in context.segments)
+    record.MergeFromString(context.unknown_fields)
+    return record
+
 
 _WHAT = "a managed ledger's record"
 

@@ -1,23 +1,29 @@
-"""Managed ledgers' records in a metadata store that is ours: read with their version, changed by compare-and-set.
+"""Managed ledgers' records in a metadata store that is ours: read with their version, changed and claimed.
 
-What is written is Pulsar's record at Pulsar's path; fields that are not known here are kept. What older versions wrote
-in another form is read, and put right by the next write (`as_written`). A write whose outcome the store does not know
-is resolved by reading back (`resolved_writes`).
+Every change is a compare-and-set. What is written is Pulsar's record at Pulsar's path; fields that are not known here
+are kept. What older versions wrote in another form is read, and put right by the next write (`as_written`). A write
+whose outcome the store does not know is resolved by reading back (`resolved_writes`).
+
+A record is claimed while its objects are deleted, or a lost record is rebuilt. A claim fails if the record has changed
+since objects were judged by it. Of a managed ledger that has a record, the same record is written once more. Of one
+that has none, a placeholder is created, which has no ledgers, only the property `pulsar-offload.claim` (ms since 1970,
+UTC); it is deleted in the end. Other writers take its place: then its maker's next compare-and-set fails. Source:
+docs/adr/0052-claims.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from offload_core.messages.compression import Compression
-from offload_core.metadata.managed_ledger_info import ManagedLedgerInfo
+from offload_core.metadata.managed_ledger_info import ManagedLedgerInfo, SegmentLayout
 from offload_core.metadata.record_paths import list_names, read_record, record_path
 from offload_core.metadata.resolved_writes import delete_resolved, put_resolved, until_first
-from offload_core.metadata.segment_layout import SegmentLayout
 from offload_core.metadata.segment_shares import as_written
-from offload_core.metadata.stored_record import StoredRecord, pack_stored_record
-from offload_hooks.errors import UnknownTopicError
+from offload_core.metadata.stored_record import StoredRecord, pack_stored_record, parse_stored_record
+from offload_hooks.errors import UnknownTopicError, VersionConflictError, placed
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 Change = Callable[[ManagedLedgerInfo], ManagedLedgerInfo]
@@ -114,3 +120,75 @@ class ManagedLedgerRecords:
             OutcomeUnknownError: see `write`.
         """
         delete_resolved(self.store, record_path(name), expected.version)
+
+
+CLAIM_PROPERTY = "pulsar-offload.claim"
+
+
+def is_claim(info: ManagedLedgerInfo) -> bool:
+    """Whether a record is a placeholder, so that its managed ledger has no record."""
+    names = [name for name, _ in info.properties]
+    return not info.ledgers and info.terminated_at is None and names == [CLAIM_PROPERTY]
+
+
+def placeholder(now_ms: int) -> ManagedLedgerInfo:
+    """What is in the place of a record while it is claimed (ms since 1970, UTC)."""
+    return ManagedLedgerInfo(properties=((CLAIM_PROPERTY, str(now_ms)),))
+
+
+@contextmanager
+def claimed(
+    records: ManagedLedgerRecords, name: str, judged: ManagedLedgerInfo | None, now_ms: int
+) -> Iterator[bool]:
+    """Claim a deletion for a block; whether the record was still the one that objects were judged by.
+
+    Args:
+        name: the managed ledger's.
+        judged: its record as objects were judged by it; None: it had none.
+
+    Raises:
+        VersionConflictError: others wrote the record every time.
+        StoreError, FormatError: of the metadata.
+    """
+    path = record_path(name)
+    ours: list[VersionedInfo] = []
+
+    def turn() -> bool:
+        found = records.store.get(path)
+        known = None
+        if found is not None:
+            with placed(key=path):
+                known = VersionedInfo(info=parse_stored_record(found[0]).info, version=found[1])
+        has_none = known is None or is_claim(known.info)
+        if (None if known is None or has_none else known.info) != judged:
+            return False
+        if found is None or has_none:
+            ours.append(records.write(name, placeholder(now_ms), known))
+        else:
+            put_resolved(records.store, path, *found)
+        return True
+
+    is_as_judged = until_first(turn)
+    try:
+        yield is_as_judged
+    finally:
+        for each in ours:
+            with suppress(VersionConflictError):  # a record took its place
+                records.delete(name, each)
+
+
+def release_claim(records: ManagedLedgerRecords, name: str, before_ms: int) -> bool:
+    """Delete a placeholder that was left before (ms since 1970, UTC); whether there was one.
+
+    Raises:
+        StoreError, FormatError: of the metadata.
+    """
+    known = records.read(name)
+    if known is None or not is_claim(known.info):
+        return False
+    ((_, since),) = known.info.properties
+    if not since.isdecimal() or int(since) > before_ms:
+        return False
+    with suppress(VersionConflictError):
+        records.delete(name, known)
+    return True

@@ -1,7 +1,8 @@
-"""Where managed ledgers' records are in a metadata store, by Pulsar's paths: which there are, and each of them read.
+"""Paths of Pulsar's in a metadata store: managed ledgers' records, and the names that tell a live Pulsar's store.
 
 Below `/managed-ledgers` lies `<tenant>/<namespace>/persistent/<topic>`; the namespaces of Pulsar 1 have a cluster's
-name between the two. What follows `/managed-ledgers/` is the managed ledger's name.
+name between the two. What follows `/managed-ledgers/` is the managed ledger's name. A ZooKeeper refuses to be written
+where a live Pulsar's tree is; whoever only reads learns it from here. Source: docs/metadata-stores.md.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from offload_core.metadata.managed_ledger_info import ManagedLedgerInfo
 from offload_core.metadata.stored_record import parse_stored_record
-from offload_hooks.errors import placed
+from offload_hooks.errors import OptionError, placed
 from offload_hooks.metadata_stores import MetadataStore, check_path
 
 _ROOT = "/managed-ledgers"
@@ -63,3 +64,38 @@ def read_record(store: MetadataStore, name: str) -> tuple[ManagedLedgerInfo, int
     value, version = found
     with placed(key=path):
         return parse_stored_record(value).info, version
+
+
+PULSARS = frozenset(
+    (
+        "admin",
+        "bookies",
+        "counters",
+        "ledgers",
+        "loadbalance",
+        "managed-ledgers",
+        "namespace",
+        "schemas",
+        "stream",
+    )
+)
+"""Names of nodes that Pulsar and BookKeeper have below their own root: no root of ours is one of them or below."""
+
+_OTHERS = ("admin", "bookies", "ledgers", "loadbalance")
+"""Those of them that no metadata store of ours has anything below."""
+
+
+def refuse_live_pulsar(store: MetadataStore) -> None:
+    """Refuse a store that has more of Pulsar's than managed ledgers' records.
+
+    Raises:
+        OptionError: it has. StoreError: it cannot be read.
+    """
+    found = [name for name in _OTHERS if store.children(f"/{name}")]
+    if found:
+        raise OptionError(
+            "nothing is written to a metadata store where a live Pulsar's tree is",
+            expected="a store of our own",
+            found=", ".join(found),
+            hint="Name a root of its own: zk://host:2181/pulsar-offload",
+        )

@@ -1,15 +1,16 @@
-"""Writes by compare-and-set whose outcome, if the store does not know it, is resolved by reading back.
+"""Open a metadata store by its URL, and write to it by compare-and-set.
 
-That is sound because a version never comes back: while the version that was read is there, nothing was written, and the
-same write may be made again.
+A write whose outcome the store does not know is resolved by reading back. That is sound because a version never comes
+back: while the version that was read is there, nothing was written, and the same write may be made again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import TypeVar, cast
 
-from offload_hooks.errors import OutcomeUnknownError, StoreUnavailableError, VersionConflictError
+from offload_core.tier import registry
+from offload_hooks.errors import OptionError, OutcomeUnknownError, StoreUnavailableError, VersionConflictError
 from offload_hooks.metadata_stores import WritableMetadataStore
 
 T = TypeVar("T")
@@ -94,3 +95,20 @@ def _unresolved(
         expected="none" if version is None else version,
         found="none" if there is None else there,
     )
+
+
+def open_metadata_store(url: str, options: Mapping[str, object] | None = None) -> WritableMetadataStore:
+    """The metadata store of a URL, with its options by name; whoever opens it closes it.
+
+    Raises:
+        OptionError: no URL, a wrong option, or a store that only reads. PluginError: see `registry.make_driver`.
+        StoreError, FormatError: the store's own.
+    """
+    scheme, colon, _ = url.partition(":")
+    if not colon or "/" in scheme:
+        raise OptionError("a URL begins with the name of a metadata store", expected="sqlite:/folder/file.db")
+    store = registry.make_metadata_store(scheme, url, options or {})
+    if not callable(getattr(store, "put", None)):
+        store.close()
+        raise OptionError(f"the metadata store {scheme!r} only reads")
+    return cast("WritableMetadataStore", store)

@@ -1,10 +1,15 @@
-"""Which objects of streaming segments go with the ledgers that are deleted, as pure functions of records.
+"""Deletion and release of streaming segments, as pure functions of records.
 
-A ledger that is to be deleted is condemned, and has no part in its segments any more. An object goes when the last
-ledger that names it is condemned: then no ledger reads from it, and none ever will again, for a segment gets another
-ledger only while its attempt goes on, and condemning one of its ledgers ends that. So what a condemned ledger names,
+A ledger that is to be deleted is marked for deletion, and has no part in its segments any more. An object goes when
+the last ledger that names it is marked: then no ledger reads from it, and none ever will again, for a segment gets
+another ledger only while its attempt goes on, and marking one of its ledgers ends that. So what a marked ledger names,
 and no other one does, can be deleted at any time later, as often as is needed; the ledgers that remain tell which
-objects are kept, so nothing is remembered of those that went. Source: PIP-76; docs/formats/metadata.md.
+objects are kept, so nothing is remembered of those that went.
+
+After a release, for a rollback, the record says of the ledger what it says of one that was never offloaded: it is read
+from the hot tier, and ledger-based offload takes it. Its segments' objects are deleted after that, where no other
+ledger needs them. A release does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`.
+Source: PIP-76; docs/formats/metadata.md; docs/rollback.md.
 """
 
 from __future__ import annotations
@@ -14,18 +19,19 @@ from dataclasses import replace
 from uuid import UUID
 
 from offload_core.metadata.attempt_lease import with_lease
-from offload_core.metadata.copy_replacement import abandon_replacement
+from offload_core.metadata.copy_replacement import abandon_replacement, check_not_replaced
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.offload_context import (
     FAILED,
     STATUS_PROPERTY,
     DriverMetadata,
     OffloadContext,
+    SegmentStatus,
 )
 from offload_core.metadata.replacement_record import OtherRole, other_copies, others_of, read_copies
-from offload_core.metadata.segment_record import segments_of
-from offload_core.metadata.segment_shares import with_hot_copy_deleted
+from offload_core.metadata.segment_shares import ledger_of, segments_of, with_hot_copy_deleted
 from offload_core.metadata.segments import abandon_segment
+from offload_hooks.errors import AttemptError
 
 
 def condemn_ledgers(info: ManagedLedgerInfo, ledger_ids: Collection[int]) -> ManagedLedgerInfo:
@@ -77,3 +83,43 @@ def _condemned(ledger: LedgerRecord) -> LedgerRecord:
 
 def _failed(driver: DriverMetadata | None) -> DriverMetadata | None:
     return None if driver is None else with_lease(driver, None).with_property(STATUS_PROPERTY, FAILED)
+
+
+def release_segments(info: ManagedLedgerInfo, ledger_id: int) -> ManagedLedgerInfo:
+    """Forget the segments of a ledger whose hot copy is there; one without segments stays as it is.
+
+    Raises:
+        AttemptError: there is no such ledger, its hot copy is gone, it is open, or a segment of it is under way, or
+            a copy that is to take the place of one.
+    """
+    return info.with_ledger(without_segments(ledger_of(info, ledger_id)))
+
+
+def without_segments(ledger: LedgerRecord) -> LedgerRecord:
+    """The same step on the record of one ledger; errors as `release_segments`."""
+    context, ledger_id = ledger.context, ledger.ledger_id
+    if context is None or not context.segments:
+        return ledger
+    check_not_replaced(ledger)
+    if not ledger.has_hot_copy:
+        raise AttemptError(
+            "the ledger's hot copy is gone, so its segments are not released",
+            ledger_id=ledger_id,
+            found=context.uuid,
+        )
+    if not ledger.info.is_closed:
+        raise AttemptError(
+            "a ledger that is written to keeps its segments",
+            ledger_id=ledger_id,
+            hint="Switch streaming off, and wait until the ledger is closed.",
+        )
+    for share in context.segments:
+        if share.status is SegmentStatus.ASSIGNED:
+            raise AttemptError(
+                "the ledger has a segment that is under way",
+                ledger_id=ledger_id,
+                found=share.uuid,
+                hint="Switch streaming off, and wait until the segment is complete.",
+            )
+    rest = replace(context, uuid=None, complete=False, timestamp_ms=None, driver=None, segments=())
+    return replace(ledger, context=None if rest == OffloadContext() else rest)

@@ -29,20 +29,20 @@ from offload_core.metadata.offload_context import (
     OffloadSegment,
     SegmentStatus,
 )
-from offload_core.metadata.segment_places import (
+from offload_core.metadata.segment_shares import (
+    Segment,
     check_free,
     check_whole,
     closed_ledgers,
+    find_segment,
+    first_entry_id,
     ledger_of,
     next_ledger,
-)
-from offload_core.metadata.segment_record import Segment, find_segment, unfinished_segment
-from offload_core.metadata.segment_shares import (
-    first_entry_id,
     offered_stop,
     place_of,
     share_of,
     shares_of,
+    unfinished_segment,
     with_hot_copy_deleted,
     with_share,
     with_shares,

@@ -16,10 +16,10 @@ from offload_core.codec.protobuf import parse_protobuf
 from offload_core.messages.compression import Compression, compress, decompress_into
 from offload_core.metadata.managed_ledger_info import (
     ManagedLedgerInfo,
+    SegmentLayout,
     pack_managed_ledger_info,
     parse_managed_ledger_info,
 )
-from offload_core.metadata.segment_layout import SegmentLayout
 from offload_hooks.errors import BadLengthError, TruncatedError, UnsupportedVersionError, placed
 from offload_proto.managed_ledger_pb2 import ManagedLedgerInfoMetadata
 

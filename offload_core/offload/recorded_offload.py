@@ -38,7 +38,7 @@ from offload_core.metadata import (
     prepare_attempt,
     replacement_of,
 )
-from offload_core.metadata.damaged_copies import is_marked_damaged
+from offload_core.metadata.record_corrections import is_marked_damaged
 from offload_core.metadata.segment_deletion import needed_objects
 from offload_core.offload.attempt_objects import delete_attempt
 from offload_core.offload.clock import system_now_ms

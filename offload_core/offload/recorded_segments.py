@@ -32,7 +32,7 @@ from offload_core.metadata import (
     fail_attempt,
 )
 from offload_core.metadata.managed_ledger_records import Change
-from offload_core.metadata.segment_record import Segment, find_segment
+from offload_core.metadata.segment_shares import Segment, find_segment
 from offload_core.metadata.segments import (
     abandon_segment,
     assign_segment,

@@ -1,8 +1,7 @@
 """Managed ledgers' records from a bucket alone, and what it does not tell."""
 
-from offload_core.recover.recovery import Outcome, Recovered, recover_records
-from offload_core.recover.topics import RebuiltTopic, rebuild_topics
-from offload_core.recover.unknown import APPROXIMATE, NEVER_KNOWN, Unknown, UnknownFact
+from offload_core.recover.ledgers import APPROXIMATE, NEVER_KNOWN, Unknown, UnknownFact
+from offload_core.recover.recovery import Outcome, RebuiltTopic, Recovered, rebuild_topics, recover_records
 
 __all__ = [
     "APPROXIMATE",

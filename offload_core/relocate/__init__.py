@@ -1,10 +1,17 @@
 """Moving cold copies to another tier or format: planned from records, copied, verified, switched."""
 
 from offload_core.relocate.books import Book, MappingBook, RecordBook
-from offload_core.relocate.model import How, Left, Move, TopicPlan
 from offload_core.relocate.moving import Moved, Mover, OldCopies
 from offload_core.relocate.plain import PlainCopy, PlainResult, PlainStatus
-from offload_core.relocate.planning import DEFAULT_SEGMENT_BYTES, Wanted, plan_topic
+from offload_core.relocate.planning import (
+    DEFAULT_SEGMENT_BYTES,
+    How,
+    Left,
+    Move,
+    TopicPlan,
+    Wanted,
+    plan_topic,
+)
 from offload_core.relocate.relocation import DEFAULT_PARALLEL, Outcome, make_moves, throttled
 
 __all__ = [

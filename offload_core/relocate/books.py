@@ -30,7 +30,7 @@ from offload_core.metadata import (
 from offload_core.metadata.relocations import MappingFile, Relocation, relocated
 from offload_core.metadata.replacement_record import check_reads
 from offload_core.offload.running_attempt import DEFAULT_LEASE_S
-from offload_core.relocate.model import Move
+from offload_core.relocate.planning import Move
 from offload_hooks.errors import UnknownTopicError
 
 _MOVED = "a copy is moved"

@@ -18,7 +18,7 @@ from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.relocate.byte_copies import copy_attempt, same_objects
-from offload_core.relocate.comparison import attempt_at, check_objects
+from offload_core.relocate.kept_entries import attempt_at, check_objects
 from offload_core.tier import Tier
 from offload_core.verify import VerifiedObjects
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError

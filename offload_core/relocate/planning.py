@@ -1,11 +1,13 @@
-"""A managed ledger's record → what is to be moved: pure, and the same again until it is done.
+"""A managed ledger's record → what is to be moved, what it takes the place of, and what stays, and why.
 
-A copy that is in the target already, in the format that is wanted, is done; so a run that was broken off goes on with
-what is left. Ledgers are merged only where they follow each other and went through the same filter, or none.
+Pure, and the same again until it is done. A copy that is in the target already, in the format that is wanted, is done;
+so a run that was broken off goes on with what is left. Ledgers are merged only where they follow each other and went
+through the same filter, or none.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,6 +15,7 @@ from uuid import UUID
 from offload_core.catalogue import TopicName
 from offload_core.catalogue.known_tiers import is_another_place, is_same_place, place_text
 from offload_core.catalogue.recorded_copies import MAPFILE_DRIVER
+from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.filters.recorded import recorded_filters
 from offload_core.metadata import (
@@ -23,8 +26,72 @@ from offload_core.metadata import (
     Segment,
     segments_of,
 )
-from offload_core.relocate.model import How, Left, Move, TopicPlan
 from offload_hooks.errors import OptionError
+
+
+class How(enum.Enum):
+    """How a new copy is made."""
+
+    BYTES = "bytes"
+    """Its objects are those of the old one, byte by byte."""
+    ENTRIES = "entries"
+    """The entries are read, and written in another format."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One new copy that is to be made, and takes the place of others.
+
+    Attributes:
+        ledger_ids: the ledgers that it holds, ascending; with `segment`, those whose records name that.
+        segment: a segment, which alone it takes the place of; None for all copies of its ledgers.
+        replaces: the attempts that it takes the place of.
+        format: of its objects.
+        entries, size_bytes: of its ledgers, by their record, where it says it; a segment perhaps has fewer of them.
+    """
+
+    topic: TopicName
+    ledger_ids: tuple[int, ...]
+    form: CopyForm
+    segment: UUID | None
+    replaces: tuple[UUID, ...]
+    how: How
+    format: ObjectFormat
+    entries: int
+    size_bytes: int
+
+    @property
+    def name(self) -> str:
+        """The managed ledger's name."""
+        return managed_ledger_of_topic(self.topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """Ledgers whose cold copies stay where they are, and why in words."""
+
+    topic: TopicName
+    ledger_ids: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """What is to be done of one topic.
+
+    Attributes:
+        moves: in the topic's order.
+        left: what can't be moved.
+        done: ledgers whose copies are where and as they are to be.
+        hot: ledgers that have no cold copy, or none that is complete yet.
+    """
+
+    topic: TopicName
+    moves: tuple[Move, ...]
+    left: tuple[Left, ...]
+    done: tuple[int, ...]
+    hot: tuple[int, ...]
+
 
 DEFAULT_SEGMENT_BYTES = 1 << 30
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from offload_core.executors import Executor
-from offload_core.relocate.making import CopyOrder, Made
-from offload_core.relocate.model import Move, TopicPlan
-from offload_core.relocate.moving import Begun, Moved, Mover
+from offload_core.relocate.moving import Begun, CopyOrder, Made, Moved, Mover
+from offload_core.relocate.planning import Move, TopicPlan
 from offload_core.tier import Tier
 from offload_core.tier.spec import LayerSpec
 from offload_hooks.errors import OffloadError, OptionError

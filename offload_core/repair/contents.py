@@ -1,7 +1,10 @@
-"""What a data object still holds: of each ledger the entries that are known, and those that are lost.
+"""Contents of a damaged data object: of each ledger the entries that are found, and those that are lost.
 
-Stretches of frames come from `frame_scan`, ids from `identify`; here they are put to their ledgers. What an index or
-a record expects of these tells what is missing.
+Stretches of frames come from `frame_scan` and `mapfile_scan`. Each frame is identified by its own id where that fits
+its place, else by its place where one fits. An id has no checksum: it is accepted where it follows, or is followed by,
+one that is right; runs that hang on the block's header or its end come first, and others must fit between them. So a
+part of an offloaded object that lies inside a message is not taken for entries of this one. What an index or a record
+expects of the ledgers tells what is missing.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from offload_core.codec.block_header import BLOCK_HEADER_BYTES
@@ -17,11 +20,120 @@ from offload_core.codec.frames import FRAME_HEADER_BYTES
 from offload_core.codec.index import BlockEntry, ObjectIndex
 from offload_core.codec.object_format import ObjectFormat, ObjectKey
 from offload_core.codec.salvaged_objects import LostEntries
-from offload_core.repair.evidence import Verdict
+from offload_core.repair.found_frames import FoundFrame, ObjectBytes, Stretch, Verdict
 from offload_core.repair.frame_scan import FrameScan
-from offload_core.repair.frames_found import FoundFrame, Stretch
-from offload_core.repair.identify import identify, is_kept
-from offload_core.repair.object_bytes import ObjectBytes
+from offload_core.repair.mapfile_scan import MapFileScan
+
+_KEPT = (Verdict.SOUND, Verdict.PLAIN)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Frames that follow one another in bytes, with ids that do as well."""
+
+    frames: list[FoundFrame]
+    first: int
+
+    @property
+    def last(self) -> int:
+        return self.frames[-1].entry_id
+
+
+def identify(
+    frames: Sequence[FoundFrame], first: int | None, stop: int | None, *, ends_well: bool, gaps: bool
+) -> list[FoundFrame]:
+    """The frames of a stretch whose entries are known, in the order of their ids, with these ids.
+
+    Args:
+        first: the entry that the stretch begins with, where that is said.
+        stop: the entry that follows the stretch, where that is known.
+        ends_well: a right end follows the last frame.
+        gaps: ids may be missing on purpose; then each is taken as long as they ascend.
+
+    Entries whose bytes are damaged are among them: only their ids are known.
+    """
+    if not frames:
+        return []
+    if gaps:
+        return _ascending(frames, stop)
+    runs = _runs(frames)
+    at_begin = first is not None and frames[0].is_linked and runs[0].first == first
+    at_end = ends_well and (len(runs[-1].frames) > 1 or runs[-1].last + 1 == stop)
+    if len(runs) == 1 and (at_begin or at_end or len(frames) > 1):
+        return runs[0].frames
+    left = runs[0] if at_begin else None
+    right = runs[-1] if at_end and (left is None or runs[-1].first > left.last) else None
+    middle = runs[left is not None : len(runs) - (right is not None)]
+    lowest = left.last + 1 if left is not None else first
+    if right is not None:
+        stop = right.first
+    between = _between(middle, lowest, stop, ends_well=ends_well)
+    return [*(left.frames if left else []), *between, *(right.frames if right else [])]
+
+
+def _ascending(frames: Sequence[FoundFrame], stop: int | None) -> list[FoundFrame]:
+    """Those below `stop` whose ids ascend: of two that do not, nobody knows which is wrong."""
+    found = [frame for frame in frames if frame.entry_id >= 0 and (stop is None or frame.entry_id < stop)]
+    while wrong := {i for i, (one, two) in enumerate(pairwise(found)) if two.entry_id <= one.entry_id}:
+        found = [frame for i, frame in enumerate(found) if i not in wrong and i - 1 not in wrong]
+    return found
+
+
+def _runs(frames: Sequence[FoundFrame]) -> list[_Run]:
+    runs = [_Run([frames[0]], frames[0].entry_id)]
+    for before, frame in pairwise(frames):
+        if frame.is_linked and before.entry_id >= 0 and frame.entry_id == before.entry_id + 1:
+            runs[-1].frames.append(frame)
+        else:
+            runs.append(_Run([frame], frame.entry_id))
+    return runs
+
+
+def _between(
+    runs: Sequence[_Run], lowest: int | None, stop: int | None, *, ends_well: bool
+) -> list[FoundFrame]:
+    """Those of the frames whose entries are known, where all of them lie from `lowest` on and below `stop`."""
+    frames = [frame for run in runs for frame in run.frames]
+    if lowest is not None and all(frame.is_linked for frame in frames):
+        if stop is not None and len(frames) == stop - lowest:
+            return _in_place(frames, range(lowest, stop))
+        natural = range(lowest, lowest + len(frames))
+        if stop is None and ends_well and [frame.entry_id for frame in frames] == list(natural):
+            return frames
+    chosen: list[_Run] = []
+    for run in sorted(runs, key=lambda run: -len(run.frames)):
+        if run.first < (lowest or 0) or (stop is not None and run.last >= stop):
+            continue
+        if len(run.frames) == 1 and (stop is None or lowest is None):
+            continue  # nothing bears its id out
+        if all(_in_order(run, other) for other in chosen):
+            chosen.append(run)
+    chosen.sort(key=lambda run: run.first)
+    return [frame for run in chosen for frame in run.frames]
+
+
+def _in_order(run: _Run, other: _Run) -> bool:
+    """Whether two runs have their ids in the order of their bytes."""
+    is_behind = run.frames[0].offset > other.frames[0].offset
+    return run.first > other.last if is_behind else run.last < other.first
+
+
+def _in_place(frames: Sequence[FoundFrame], ids: range) -> list[FoundFrame]:
+    """As many frames as there are entries: they are these, in another order, or one of them has a damaged id."""
+    found = [frame.entry_id for frame in frames]
+    if sorted(found) == list(ids):
+        return sorted(frames, key=lambda frame: frame.entry_id)
+    wrong = [
+        i for i, (frame, entry_id) in enumerate(zip(frames, ids, strict=True)) if frame.entry_id != entry_id
+    ]
+    if len(wrong) == 1:
+        return [replace(frame, entry_id=entry_id) for frame, entry_id in zip(frames, ids, strict=True)]
+    return [frame for frame, entry_id in zip(frames, ids, strict=True) if frame.entry_id == entry_id]
+
+
+def is_kept(frame: FoundFrame) -> bool:
+    """Whether an entry's bytes are taken for those that were written."""
+    return frame.verdict in _KEPT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,3 +439,42 @@ def _is_clean(stretches: Sequence[Stretch], size: int, object_format: ObjectForm
 def _header_rest_is_zero(stretch: Stretch, object_format: ObjectFormat) -> bool:
     begin = 28 if object_format is ObjectFormat.PIP17 else 36
     return not any(stretch.header_bytes[begin:])
+
+
+@dataclass(slots=True, kw_only=True)
+class MapFileContents:
+    """The contents, and the scan that knows the file's header, records and metadata."""
+
+    contents: Contents
+    scan: MapFileScan
+
+
+def read_mapfile_contents(data: ObjectBytes, key: ObjectKey, expected: Expected) -> MapFileContents:
+    """Walk a MapFile's data file.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    assert key.ledger_id is not None
+    scan = MapFileScan(data)
+    stop = expected.stop
+    if scan.metadata is not None and scan.metadata.last_entry_id is not None:
+        stop = max(stop or 0, scan.metadata.last_entry_id + 1)
+    ledger = LedgerContents(ledger_id=key.ledger_id)
+    found = identify(scan.frames, 0, stop, ends_well=scan.ends_well, gaps=False)
+    for frame in found:
+        if is_kept(frame):
+            ledger.entries.append(FoundEntry(frame.entry_id, frame.offset, frame.length, frame.size or 0))
+        elif frame.verdict is Verdict.UNSURE:
+            ledger.unsure.append(frame.entry_id)
+        else:
+            ledger.damaged.append(frame.entry_id)
+    settle(ledger, Expected(first=0, stop=stop), key, lambda e: scan.payload(e.offset, e.length))
+    whole = [frame.entry_id for frame in scan.frames] == [frame.entry_id for frame in found]
+    is_clean = scan.is_clean and scan.metadata is not None and whole and not ledger.damaged
+    return MapFileContents(
+        contents=Contents(
+            ledgers=[ledger], is_clean=is_clean, payload=lambda e: scan.payload(e.offset, e.length)
+        ),
+        scan=scan,
+    )

@@ -1,10 +1,9 @@
 """A data object of PIP-17 or streaming blocks, walked frame by frame, whatever its lengths declare.
 
-Nothing is believed for its place alone. A frame is taken where its entry's checksum matches, or, without one, where
+Nothing is accepted for its place alone. A frame is taken where its entry's checksum matches, or, without one, where
 what follows fits; a length that lies is found out by where the next frame begins. Where a walk ends, the next frame or
-block that can be believed is looked for. Which entry a frame has is decided behind that (`identify`).
-Source: docs/repair.md.
-"""
+block that can be right is looked for. Which entry a frame has is decided after that (`contents`).
+Source: docs/repair.md."""
 
 from __future__ import annotations
 
@@ -18,11 +17,33 @@ from offload_core.codec.block_header import BLOCK_HEADER_BYTES, BLOCK_MAGIC, Blo
 from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.messages.entry import CHECKSUM_MAGIC
-from offload_core.repair.evidence import Verdict, can_be_parsed, judge
-from offload_core.repair.frame_places import frames_in
-from offload_core.repair.frames_found import FoundFrame, Stretch
-from offload_core.repair.object_bytes import ObjectBytes
+from offload_core.repair.found_frames import FoundFrame, ObjectBytes, Stretch, Verdict, can_be_parsed, judge
 from offload_hooks.errors import FormatError
+
+
+def frames_in(
+    window: bytes, lowest: int, highest: int, bound: bool, behind: int, *, may_be_empty: bool
+) -> list[int]:
+    """Where in a window frames may begin, of entries from `lowest` on.
+
+    `behind` is how far the window is from the place that is searched from.
+    """
+    if len(window) < FRAME_HEADER_BYTES:
+        return []
+    array = np.frombuffer(window, dtype=np.uint8)
+    count = len(array) - FRAME_HEADER_BYTES + 1
+    small = (array[4 : 4 + count] == 0) & (array[5 : 5 + count] == 0) & (array[6 : 6 + count] == 0)
+    may_be = small & (array[:count] < 0x80)
+    if not may_be_empty:
+        may_be &= np.any([array[place : place + count] for place in range(4)], axis=0)
+    at = np.flatnonzero(may_be)
+    ids = np.zeros(len(at), dtype=np.int64)
+    for place in range(7, FRAME_HEADER_BYTES):
+        ids = ids << 8 | array[at + place]
+    most = highest + (at + behind) // FRAME_HEADER_BYTES if bound else np.full(len(at), highest)
+    found: list[int] = at[(ids >= lowest) & (ids <= most)].tolist()
+    return found
+
 
 MOST_ENTRY_BYTES = 1 << 28
 """A frame that declares more is not believed."""

@@ -1,12 +1,18 @@
-"""One damaged pair of objects: what it still holds, what an index over it would be, and what is done about it."""
+"""Judgement of one damaged pair of objects: what it still holds, what an index over it would be, what to do about it.
+
+Executors judge pairs; a task and its decision are picklable, without what the pair holds. Another complete copy of the
+damaged ledger makes it needless to save what is left: what is saved lacks what is lost, is newer than all other copies,
+and would be read in their place. So a copy is looked for that is right to its last byte, has all entries that are
+expected, and each that the damaged one still has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from offload_core.catalogue.listing import Pair, find_pair
+from offload_core.catalogue.listing import Pair, find_pair, stream_pairs
 from offload_core.catalogue.reading import MAX_INDEX_BYTES
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.entry_directory import STRIDE_BYTES
@@ -16,24 +22,27 @@ from offload_core.codec.ledger_info import LedgerInfo
 from offload_core.codec.ledger_metadata import LedgerMetadata
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.mapfile.layout import parse_mapfile
-from offload_core.codec.object_format import SOFTWARE_VERSION_KEY, ObjectFormat, ObjectKey
+from offload_core.codec.object_format import (
+    CLUSTER_KEY,
+    SOFTWARE_VERSION_KEY,
+    TOPIC_KEY,
+    ObjectFormat,
+    ObjectKey,
+)
 from offload_core.codec.pip17 import pack_pip17_index
 from offload_core.codec.salvaged_objects import LostEntries, lost_of, skips_ids
 from offload_core.metadata.filter_record import indexed_filter
-from offload_core.repair.contents import Contents, Expected, read_contents
-from offload_core.repair.index_build import index_of, mapfile_index, pip17_metadata_in
-from offload_core.repair.known import Known
-from offload_core.repair.mapfile_contents import read_mapfile_contents
+from offload_core.repair.contents import Contents, Expected, read_contents, read_mapfile_contents
+from offload_core.repair.found_frames import ObjectBytes
 from offload_core.repair.mapfile_scan import MapFileScan
-from offload_core.repair.object_bytes import ObjectBytes
 from offload_core.repair.plan import OF_INDEX_METADATA, Action, Choice, Seen, choose
-from offload_core.repair.read_back import has_entries
-from offload_core.repair.salvage import Salvage
+from offload_core.repair.salvage import Salvage, has_entries, index_of, mapfile_index, pip17_metadata_in
+from offload_core.repair.targets import Known
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding
 from offload_core.verify.deep import DeepCheck, DeepTask
-from offload_core.verify.objects import examine
-from offload_hooks.errors import FormatError, ObjectNotFoundError
+from offload_core.verify.objects import Examined, examine
+from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError
 
 YOUNG = timedelta(minutes=10)
 """Of a data object without an index that is newer, or a MapFile, an offload may be under way."""
@@ -322,3 +331,166 @@ def _metadata_of(scan: MapFileScan | None, old: bytes) -> bytes:
     if scan is None:
         return old
     return b"" if scan.metadata is None else pack_pip17_index(scan.metadata, [], 0)
+
+
+def copies_of(tier: Tier, ledger_ids: Collection[int]) -> Mapping[int, list[ObjectKey]]:
+    """The objects that are of one of these ledgers alone, by ledger; of whichever topic.
+
+    Raises:
+        StoreError: the tier cannot be listed.
+    """
+    found: dict[int, list[ObjectKey]] = defaultdict(list)
+    for pair in stream_pairs(tier) if ledger_ids else ():
+        ledger_id = pair.key.ledger_id
+        if ledger_id in ledger_ids and ledger_id is not None and pair.data and pair.index:
+            found[ledger_id].append(pair.key)
+    return found
+
+
+def find_other(
+    tier: Tier, salvage: Salvage, managed_ledger: str | None, candidates: Iterable[ObjectKey]
+) -> ObjectKey | None:
+    """The one of these that has all that the ledger of a damaged object should have; None if there is none.
+
+    Args:
+        managed_ledger: by its record, which counts where the object does not say it.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    name = salvage.key.managed_ledger or salvage.said.get(TOPIC_KEY) or managed_ledger
+    whose = (name, salvage.said.get(CLUSTER_KEY))
+    own = {salvage.key.data_key, salvage.target.data_key}
+    for key in sorted(candidates, key=lambda each: each.data_key):
+        if name is None or key.data_key in own:
+            continue
+        pair = find_pair(tier, key)
+        examined = None if pair is None else examine(tier, pair)
+        if examined is None or (examined.managed_ledger, examined.cluster) != whose:
+            continue
+        if _is_right(tier, examined) and _has_all(_contents(tier, examined), salvage.contents):
+            return key
+    return None
+
+
+def _is_right(tier: Tier, examined: Examined) -> bool:
+    """Whether nothing at all is wrong with a copy, and it has every entry of its ledger."""
+    if not examined.is_sound or examined.findings or examined.has_gaps or examined.is_filtered:
+        return False
+    result = DeepCheck(tier=tier)(DeepTask.of(0, examined))
+    if result.failure is not None:
+        raise result.failure
+    return not result.is_gone and not result.findings
+
+
+def _contents(tier: Tier, examined: Examined) -> Contents:
+    pair, key, index = examined.pair, examined.key, examined.index
+    assert pair.data is not None
+    data = ObjectBytes(tier, key.data_key, pair.data.size_bytes)
+    if key.is_mapfile:
+        return read_mapfile_contents(data, key, Expected()).contents
+    return read_contents(data, key, index=index, expected={}, gaps=False)
+
+
+def _has_all(other: Contents, damaged: Contents) -> bool:
+    (ledger,) = other.ledgers or (None,)
+    if ledger is None or ledger.lost():
+        return False
+    entries = {entry.entry_id: entry for entry in ledger.entries}
+    return all(
+        each.stop <= ledger.stop
+        and all(
+            entry.entry_id in entries and other.payload(entries[entry.entry_id]) == damaged.payload(entry)
+            for entry in each.entries
+        )
+        for each in damaged.ledgers
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTask:
+    """A pair that is to be judged.
+
+    Attributes:
+        known: what records say of it.
+        copies: objects of the same ledger, of whichever topic.
+    """
+
+    key: ObjectKey
+    findings: tuple[Finding, ...]
+    known: Known | None = None
+    copies: tuple[ObjectKey, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedPair:
+    """What is decided of a pair.
+
+    Attributes:
+        target: the data object that its entries are to be saved to.
+        other: another copy that makes that needless.
+        is_saved: the target is there as a whole.
+        failure: why it could not be judged.
+    """
+
+    choice: Choice
+    entries: int | None = None
+    lost: LostEntries | None = None
+    target: ObjectKey | None = None
+    other: ObjectKey | None = None
+    is_saved: bool = False
+    failure: OffloadError | None = None
+
+    @property
+    def replacement(self) -> ObjectKey | None:
+        """What takes its place."""
+        return self.target or self.other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePairs:
+    """Judges pairs of a tier; what is raised of one is said of that one."""
+
+    tier: Tier
+    now_ms: int
+
+    def __call__(self, task: JudgeTask) -> JudgedPair:
+        """Judge one pair."""
+        try:
+            judged = judge_pair(self.tier, task, self.now_ms)
+            if judged is None:
+                why = task.findings[0].code.helps
+                return JudgedPair(choice=Choice(action=Action.LEAVE, why=why))
+            salvage = judged.salvage if judged.choice.action is Action.SALVAGE else None
+            return JudgedPair(
+                choice=judged.choice,
+                entries=judged.entries,
+                lost=judged.lost,
+                target=None if salvage is None else salvage.target,
+                other=judged.other,
+                is_saved=salvage is not None and is_whole(self.tier, salvage),
+            )
+        except OffloadError as error:
+            why = f"it could not be looked at: {error}"
+            return JudgedPair(
+                choice=Choice(action=Action.LEAVE, why=why), failure=error.at(key=task.key.data_key)
+            )
+
+
+def judge_pair(tier: Tier, task: JudgeTask, now_ms: int) -> Judged | None:
+    """What there is of a pair, and what is done about it; None if there is nothing.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    pair = find_pair(tier, task.key)
+    if pair is None:
+        return None
+    judged = judge(tier, pair, list(task.findings), task.known, now_ms=now_ms)
+    if judged.choice.action in (Action.SALVAGE, Action.NOT_SAVABLE) and judged.salvage is not None:
+        name = None if judged.known is None else judged.known.managed_ledger
+        judged.other = find_other(tier, judged.salvage, name, task.copies)
+        if judged.other is not None:
+            why = f"it is damaged; {judged.other.data_key} has all of it, and is right"
+            judged.choice = Choice(action=Action.OTHER_COPY, why=why)
+    return judged

@@ -31,9 +31,7 @@ from offload_core.codec.mapfile.records import (
 )
 from offload_core.codec.mapfile.sync_blocks import SyncBlock, read_sync_block
 from offload_core.codec.mapfile.zlib_streams import Inflater, inflate, most_of
-from offload_core.repair.evidence import Verdict, can_be_parsed, judge
-from offload_core.repair.frames_found import FoundFrame
-from offload_core.repair.object_bytes import ObjectBytes
+from offload_core.repair.found_frames import FoundFrame, ObjectBytes, Verdict, can_be_parsed, judge
 from offload_hooks.errors import FormatError
 
 _RECORD = struct.Struct(">iiq")

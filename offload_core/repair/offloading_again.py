@@ -1,8 +1,8 @@
 """A ledger whose cold copy is damaged or gone, and whose hot copy is there, is offloaded again: to a new copy.
 
 The new copy is verified to its last byte, and against the hot entries, before the record names it. Its steps are those
-of `managed_ledger.replacements`; what is left of one that is broken off, the next call cleans. Source: docs/repair.md.
-"""
+of `managed_ledger.replacements`; what is left of one that is broken off, the next call cleans.
+Source: docs/repair.md."""
 
 from __future__ import annotations
 
@@ -18,23 +18,70 @@ from offload_core.catalogue.listing import find_pair
 from offload_core.codec.object_format import TOPIC_KEY, ObjectKey
 from offload_core.filters import FilterMode, FilterRecord, FilterRun
 from offload_core.managed_ledger import Environment
+from offload_core.managed_ledger.hot_ledgers import NAME_KEY
 from offload_core.managed_ledger.replacements import Replacement
 from offload_core.managed_ledger.transactions.topic_filters import open_filter
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerRecords, OtherCopy, OtherRole
-from offload_core.metadata.ledger_counts import copies_read, counts_of
+from offload_core.metadata.record_corrections import LedgerCounts, copies_read, counts_of
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload import LedgerOffloader
 from offload_core.offload.ledger_offloader import OffloadProgress
 from offload_core.read_handles import ColdReader, ColdReaders, ReadMemory
-from offload_core.repair.hot_copies import find_hot, why_hot_forbids
 from offload_core.repair.judging import AS_WRITTEN
 from offload_core.tier import Tier
 from offload_core.verify import Severity
 from offload_core.verify.deep import DeepCheck, DeepTask
 from offload_core.verify.objects import examine
-from offload_hooks.errors import AttemptError, DataLossError, OffloadError, OutcomeUnknownError
-from offload_hooks.ledger_stores import LedgerReader, LedgerStore
+from offload_hooks.errors import (
+    AttemptError,
+    DataLossError,
+    OffloadError,
+    OutcomeUnknownError,
+    UnknownLedgerError,
+)
+from offload_hooks.ledger_stores import LedgerReader, LedgerStatus, LedgerStore
+
+
+def find_hot(store: LedgerStore, name: str, ledger_id: int) -> LedgerStatus | None:
+    """A managed ledger's ledger as the hot tier has it; None if it has none of this id, or another's.
+
+    Raises:
+        StoreError, FormatError: it cannot be read.
+    """
+    try:
+        with closing(store.open(ledger_id)) as reader:
+            status = reader.status()
+    except UnknownLedgerError:
+        return None
+    return status if status.custom_metadata.get(NAME_KEY) == name.encode() else None
+
+
+def why_hot_forbids(
+    store: LedgerStore | None, name: str, ledger: LedgerRecord, counts: LedgerCounts
+) -> str | None:
+    """Why a record must not say these counts, by its ledger's hot copy; None if nothing speaks against it.
+
+    Args:
+        store: the hot tier; None if it is not known.
+
+    Raises:
+        StoreError, FormatError: it cannot be read.
+    """
+    if not ledger.has_hot_copy:
+        return None
+    if store is None:
+        return (
+            "by its record the hot copy is there, and it was not asked: --config says where the hot tier is"
+        )
+    status = find_hot(store, name, ledger.ledger_id)
+    if status is None:
+        return "by its record the hot copy is there, and the hot tier does not have it"
+    if not status.sealed:
+        return "its hot copy is not sealed"
+    found = LedgerCounts(entries=status.entry_count, size_bytes=status.size_bytes)
+    return None if found == counts else f"its hot copy says otherwise: {found}"
+
 
 _log = logging.getLogger(__name__)
 _READ_BYTES = 4 << 20

@@ -1,21 +1,46 @@
-"""What is done about one judged pair: objects made anew beside or under the old keys, originals put aside.
+"""Change one judged pair: make objects anew beside or under the old keys, put originals aside, switch the record.
 
-Each change is in the audit log before it is made, and can be made again. Source: docs/repair.md.
-"""
+Each change is in the audit log before it is made, and can be made again. Source: docs/repair.md."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
 
 from offload_core.audit import AuditLog, Change, ChangeAction
+from offload_core.catalogue.listing import Pair
+from offload_core.catalogue.reading import read_block_checksums
+from offload_core.codec.block_checksums import crc32c, pack_block_checksums
 from offload_core.codec.mapfile.checksums import make_checksums
-from offload_core.codec.object_format import ObjectKey
-from offload_core.repair.companions import checksums_with_index
+from offload_core.codec.object_format import ObjectFormat, ObjectKey
+from offload_core.managed_ledger.replacements import Replacement
+from offload_core.metadata import ManagedLedgerRecords, OtherCopy, OtherRole
+from offload_core.metadata.replacement_record import CopyForm, other_copies
+from offload_core.metadata.segment_shares import place_of
 from offload_core.repair.judging import Judged, is_whole
 from offload_core.repair.quarantine import Reason, keep_copy, move
+from offload_core.repair.targets import Known
 from offload_core.tier import Tier
 from offload_core.verify import Finding
-from offload_hooks.errors import DataLossError, ObjectNotFoundError
+from offload_hooks.errors import DataLossError, FormatError, ObjectNotFoundError
+
+
+def checksums_with_index(tier: Tier, pair: Pair, index: bytes) -> bytes | None:
+    """What is to lie beside a pair that has this index; None if nothing of its data object does.
+
+    Raises:
+        StoreError: the tier fails.
+    """
+    if pair.block_checksums is None or pair.data is None:
+        return None
+    try:
+        known = read_block_checksums(tier, pair.key, pair.block_checksums.size_bytes)
+    except (FormatError, ObjectNotFoundError):
+        return None  # verification says it, and makes others
+    if known.data_length != pair.data.size_bytes:
+        return None
+    return pack_block_checksums(replace(known, index_length=len(index), index_crc=crc32c(index)))
 
 
 class PairChanges:
@@ -130,3 +155,57 @@ def _write(judged: Judged, key: str, after: str) -> Change:
         key=key,
         after=after,
     )
+
+
+def replacement_for(
+    records: ManagedLedgerRecords,
+    known: Known,
+    old: ObjectKey,
+    new: ObjectKey,
+    tier: Tier,
+    audit: AuditLog,
+    now_ms: Callable[[], int],
+) -> Replacement:
+    """What takes the place of a damaged copy, in a record that can name it (`can_name`)."""
+    assert known.driver is not None
+    is_segment = new.object_format is ObjectFormat.STREAMING
+    copy = OtherCopy(
+        role=OtherRole.REPLACEMENT,
+        uuid=new.uuid,
+        form=CopyForm.SEGMENT if is_segment else CopyForm.LEDGER,
+        driver=place_of(known.driver),
+        since_ms=now_ms(),
+        segment=old.uuid if is_segment else None,
+        ledger_ids=tuple(sorted(known.infos)),
+    )
+    return Replacement(
+        records=records,
+        name=known.managed_ledger,
+        copy=copy,
+        old=old.uuid,
+        tier=tier,
+        audit=audit,
+        why="its copy is damaged",
+        now_ms=now_ms,
+    )
+
+
+def can_name(records: ManagedLedgerRecords, known: Known, old: ObjectKey, new: ObjectKey) -> bool:
+    """Whether a record that reads one copy can read the other: it says of it no more than its uuid and its tier.
+
+    Not so one that was replaced, which is to be deleted.
+
+    Raises:
+        StoreError, MetadataError: of the records.
+    """
+    if known.driver is None or old.is_mapfile or new.is_mapfile or new.folder:
+        return False
+    found = records.read(known.managed_ledger)
+    others = () if found is None else other_copies(found.info)
+    return all(each.uuid != new.uuid or each.role is OtherRole.REPLACEMENT for each in others)
+
+
+def pulsars_bits(uuid: UUID) -> tuple[int, int]:
+    """A uuid as Pulsar's records have it: its most and least bits, signed."""
+    most, least = divmod(uuid.int, 1 << 64)
+    return most - (most >> 63 << 64), least - (least >> 63 << 64)

@@ -22,21 +22,15 @@ from offload_core.codec.object_format import ObjectKey, parse_checksum_key, pars
 from offload_core.codec.salvaged_objects import LostEntries
 from offload_core.executors import Executor, ThreadExecutor
 from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.damaged_copies import mark_damaged
+from offload_core.metadata.record_corrections import mark_damaged
 from offload_core.offload.clock import system_now_ms
 from offload_core.read_handles import ColdReaders, ReadMemory
-from offload_core.repair.count_correction import CountCorrection
-from offload_core.repair.hot_copies import find_hot
-from offload_core.repair.judging import Judged
-from offload_core.repair.known import Known, known_of
-from offload_core.repair.offloading_again import HotCopies
-from offload_core.repair.other_copies import copies_of
-from offload_core.repair.pair_changes import PairChanges
-from offload_core.repair.pair_judging import JudgedPair, JudgePairs, JudgeTask, judge_pair
-from offload_core.repair.plan import OF_MESSAGES, Action, Choice
-from offload_core.repair.planned import PlannedRepair, Repaired
-from offload_core.repair.switching import can_name, replacement_for
-from offload_core.repair.wanted import OpenRecords, Wanted
+from offload_core.repair.counts import CountCorrection
+from offload_core.repair.judging import Judged, JudgedPair, JudgePairs, JudgeTask, copies_of, judge_pair
+from offload_core.repair.offloading_again import HotCopies, find_hot
+from offload_core.repair.pair_changes import PairChanges, can_name, replacement_for
+from offload_core.repair.plan import OF_MESSAGES, Action, Choice, PlannedRepair, Repaired
+from offload_core.repair.targets import Known, OpenRecords, Wanted, known_of
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import AttemptError

@@ -1,6 +1,13 @@
 """The way back from streaming offload: what it would lose, the streaming objects of a tier, and their deletion."""
 
-from offload_core.rollback.deletion import delete_judged
+from offload_core.rollback.deletion import (
+    Released,
+    ReleasedRecords,
+    delete_judged,
+    release_possible,
+    release_recorded,
+    released,
+)
 from offload_core.rollback.judging import (
     Allowed,
     Judged,
@@ -9,16 +16,13 @@ from offload_core.rollback.judging import (
     judge,
     judge_tier,
 )
-from offload_core.rollback.objects import StreamingListing, StreamingObject, list_streaming
 from offload_core.rollback.plan import Need, PlannedLedger, PlannedTopic, RollbackPlan, plan_rollback
-from offload_core.rollback.release import (
-    Released,
-    ReleasedRecords,
-    release_possible,
-    release_recorded,
-    released,
+from offload_core.rollback.streaming_objects import (
+    Coverage,
+    StreamingListing,
+    StreamingObject,
+    list_streaming,
 )
-from offload_core.rollback.streamed import Coverage
 
 __all__ = [
     "Allowed",

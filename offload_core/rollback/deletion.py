@@ -1,10 +1,12 @@
-"""Deletes streaming objects that were judged: for each ledger a line in the audit log, then the index, then the data.
+"""Release segments of whole topics in their records, then delete streaming objects that were judged.
 
-Before each index, and before the data, the records are read again: an object stays if a ledger that it was judged by
-has another record by now, or one names it that did not. If its index is gone by then, that is put back.
+So no record names an object that is deleted on purpose. What cannot be released keeps its segments, with the reason.
+For each ledger a line goes to the audit log, then the index is deleted, then the data. Before each index, and before
+the data, the records are read again: an object stays if a ledger that it was judged by has another record by now, or
+one names it that did not. If its index is gone by then, that is put back.
 
-A crash leaves some data objects without their indexes, which nobody reads and which are found again: the same
-call goes on.
+A crash leaves some data objects without their indexes, which no reader needs and which are found again: the same call
+goes on.
 """
 
 from __future__ import annotations
@@ -12,17 +14,31 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 
 from offload_core.audit import AuditLog, Deletion
-from offload_core.catalogue.topics import UNKNOWN_TOPIC, TopicName, managed_ledger_of_topic
+from offload_core.catalogue import TopicName
+from offload_core.catalogue.topics import (
+    UNKNOWN_TOPIC,
+    is_wanted,
+    managed_ledger_of_topic,
+    topic_of_managed_ledger,
+)
 from offload_core.codec.object_format import ObjectKey
-from offload_core.metadata import ManagedLedgerInfo, OtherRole, other_copies
+from offload_core.metadata import (
+    LedgerRecord,
+    ManagedLedgerInfo,
+    ManagedLedgerRecords,
+    OtherRole,
+    other_copies,
+)
+from offload_core.metadata.segment_deletion import without_segments
 from offload_core.metadata.segment_shares import shares_of
 from offload_core.offload.attempt_objects import abort_uploads, delete_unless
 from offload_core.rollback.judging import Allowed, Judged
 from offload_core.tier import Tier
-from offload_hooks.errors import placed
+from offload_hooks.errors import AttemptError, UnknownTopicError, placed
 
 DEFAULT_AT_ONCE = 16
 """Objects: a deletion waits for a store far away, some times."""
@@ -135,3 +151,71 @@ def _deletions(judged: Judged) -> Iterable[Deletion]:
 
 def _name(topic: TopicName | None) -> str:
     return UNKNOWN_TOPIC if topic is None else managed_ledger_of_topic(topic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """The ledgers of a topic that have no segments any more, and those that keep theirs, and why."""
+
+    ledger_ids: tuple[int, ...]
+    kept: Mapping[int, str]
+
+
+def release_possible(info: ManagedLedgerInfo) -> ManagedLedgerInfo:
+    """Release the segments of each ledger that can do without; to be given to `ManagedLedgerRecords.update`."""
+    return replace(info, ledgers=tuple(_without_segments(ledger)[0] for ledger in info.ledgers))
+
+
+def released(before: ManagedLedgerInfo, after: ManagedLedgerInfo) -> Released:
+    """What became of a record that was released."""
+    whys = {ledger.ledger_id: _without_segments(ledger)[1] for ledger in after.in_order}
+    left = _with_segments(after)
+    return Released(
+        ledger_ids=tuple(each for each in sorted(_with_segments(before)) if each not in left),
+        kept={ledger_id: why for ledger_id, why in whys.items() if why is not None},
+    )
+
+
+def _without_segments(ledger: LedgerRecord) -> tuple[LedgerRecord, str | None]:
+    """The ledger without segments; or as it is, and why."""
+    try:
+        return without_segments(ledger), None
+    except AttemptError as error:
+        return ledger, error.what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleasedRecords:
+    """All records of a metadata store, and what was released of those that were wanted."""
+
+    infos: Mapping[TopicName, ManagedLedgerInfo]
+    topics: Mapping[TopicName, Released]
+
+
+def release_recorded(
+    records: ManagedLedgerRecords, wanted: Sequence[TopicName], *, dry_run: bool
+) -> ReleasedRecords:
+    """Release all that can be of these topics (of all without any), or in a dry run only say what would be.
+
+    A topic that vanishes meanwhile is left out.
+
+    Raises:
+        StoreError, FormatError: of the metadata; it can be called again.
+    """
+    infos: dict[TopicName, ManagedLedgerInfo] = {}
+    topics: dict[TopicName, Released] = {}
+    for name in sorted(records.names()):
+        topic, known = topic_of_managed_ledger(name), records.read(name)
+        if known is None:
+            continue
+        infos[topic] = known.info
+        if not is_wanted(topic, wanted):
+            continue
+        with suppress(UnknownTopicError):
+            after = release_possible(known.info) if dry_run else records.update(name, release_possible).info
+            infos[topic], topics[topic] = after, released(known.info, after)
+    return ReleasedRecords(infos=infos, topics=topics)
+
+
+def _with_segments(info: ManagedLedgerInfo) -> set[int]:
+    return {ledger.ledger_id for ledger in info.ledgers if shares_of(ledger)}

@@ -24,8 +24,13 @@ from offload_core.metadata import (
     other_copies,
 )
 from offload_core.metadata.segment_shares import shares_of
-from offload_core.rollback.objects import StreamingListing, StreamingObject, list_streaming
-from offload_core.rollback.streamed import Coverage, coverage_of
+from offload_core.rollback.streaming_objects import (
+    Coverage,
+    StreamingListing,
+    StreamingObject,
+    coverage_of,
+    list_streaming,
+)
 from offload_core.tier import Tier
 from offload_hooks.errors import UnknownTopicError
 

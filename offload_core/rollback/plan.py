@@ -24,8 +24,13 @@ from offload_core.catalogue import (
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
 from offload_core.metadata.segment_shares import covered_stop, shares_of
-from offload_core.rollback.objects import how_it_begins
-from offload_core.rollback.streamed import Coverage, coverage_of, is_under_way, streamed_entries
+from offload_core.rollback.streaming_objects import (
+    Coverage,
+    coverage_of,
+    how_it_begins,
+    is_under_way,
+    streamed_entries,
+)
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 

@@ -1,7 +1,7 @@
 """Topics' schemas in files: beside a tier, in a directory, or in one file.
 
 In a directory the file of a topic is `<tenant>/<namespace>/<topic>.schemas.json`, the topic's name URL-encoded, and its
-end a digest if it is too long for a file system (`file_names`).
+end a digest if it is too long for a file system (`catalogue.topics`).
 Source: docs/formats/schemas.md.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from offload_core.catalogue import TopicName, parse_topic
-from offload_core.catalogue.file_names import name_of
+from offload_core.catalogue.topics import name_of
 from offload_core.schemas.history import MOST_BYTES, parse_saved, saved_bytes
 from offload_core.tier import Tier, open_like, open_store
 from offload_hooks.errors import BadLengthError, InvalidKeyError, ObjectNotFoundError, OptionError, placed

@@ -8,7 +8,16 @@ from __future__ import annotations
 import enum
 from typing import Self
 
-from offload_core.verify.severity import Severity
+
+class Severity(enum.Enum):
+    """How bad a finding is."""
+
+    WARNING = "warning"
+    """Nothing is lost: space is wasted, or something is told wrongly that readers can do without."""
+
+    ERROR = "error"
+    """Entries are lost or damaged, or a reader would fail, or give something wrong."""
+
 
 _WARNING, _ERROR = Severity.WARNING, Severity.ERROR
 

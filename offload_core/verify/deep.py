@@ -24,11 +24,9 @@ from offload_core.scan.checksums import checksum_verifier
 from offload_core.scan.fetch import Window, fetch_windows
 from offload_core.scan.tasks import Run
 from offload_core.tier import Tier
-from offload_core.verify.block_sums import BlockSums
-from offload_core.verify.block_walk import BlockWalk, Located
+from offload_core.verify.block_walk import BlockSums, BlockWalk, Located, MessageCheck
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import Finding, Findings, of_error
-from offload_core.verify.message_check import MessageCheck
 from offload_core.verify.objects import Examined, extent_of
 from offload_hooks.errors import (
     FormatError,

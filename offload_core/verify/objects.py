@@ -1,4 +1,4 @@
-"""One pair of objects by itself, at the level of metadata: its user metadata, its index, and whether the two fit.
+"""One pair of objects by itself, at the level of metadata: user metadata, index, checksum file.
 
 Of the data object nothing is read but, of a MapFile, the beginning, which has the ledger's metadata.
 """
@@ -9,10 +9,17 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from offload_core.catalogue.copy_check import TOPIC_OF_METADATA, CopyStat, abridged
 from offload_core.catalogue.listing import Pair, listed_of
-from offload_core.catalogue.reading import MAX_INDEX_BYTES, decode_index, read_index_bytes
-from offload_core.codec.block_checksums import BlockChecksums, crc32c
+from offload_core.catalogue.reading import (
+    MAX_INDEX_BYTES,
+    decode_index,
+    read_block_checksums,
+    read_index_bytes,
+)
+from offload_core.codec.block_checksums import BlockChecksums, block_lengths_of, crc32c
 from offload_core.codec.entry_directory import parse_directory
 from offload_core.codec.filtered_objects import (
     FILTERED_KEY,
@@ -30,12 +37,12 @@ from offload_core.codec.object_format import (
     INDEX_MAGIC,
     ROLE_KEY,
     TOPIC_KEY,
+    ObjectFormat,
     ObjectKey,
 )
 from offload_core.codec.salvaged_objects import LOST_KEY, LostEntries, lost_of, skips_ids
 from offload_core.codec.stand_ins import stands_in
 from offload_core.tier import Tier
-from offload_core.verify.checksums import checked_checksums, fits
 from offload_core.verify.codes import Code
 from offload_core.verify.findings import INDEX_CODES, Finding, Findings, code_of, of_error
 from offload_hooks.errors import (
@@ -45,8 +52,68 @@ from offload_hooks.errors import (
     IndexMismatchError,
     ObjectNotFoundError,
     StoreError,
+    UnsupportedVersionError,
 )
 from offload_hooks.values import ListedObject, ObjectStat
+
+
+def checked_checksums(tier: Tier, pair: Pair, index_crc: int, found: Findings) -> BlockChecksums | None:
+    """The checksums of a pair, whose index has this CRC-32C; None if there are none, or none that are of its objects.
+
+    Raises:
+        StoreError: the tier cannot be read.
+    """
+    listed, data, index = pair.block_checksums, pair.data, pair.index
+    if listed is None or data is None or index is None:
+        return None
+    try:
+        checksums = read_block_checksums(tier, pair.key, listed.size_bytes)
+    except ObjectNotFoundError:
+        return None
+    except UnsupportedVersionError as error:
+        found.add(of_error(Code.CHECKSUMS_VERSION, error))
+        return None
+    except FormatError as error:
+        found.add(of_error(Code.CHECKSUMS_DAMAGED, error))
+        return None
+    stored = (data.size_bytes, index.size_bytes)
+    if stored != (checksums.data_length, checksums.index_length):
+        said = (checksums.data_length, checksums.index_length)
+        found.add(
+            _other(
+                pair.key.block_checksums_key, *("{} and {} bytes".format(*each) for each in (said, stored))
+            )
+        )
+        return None
+    if checksums.index_crc != index_crc:
+        code = Code.CHECKSUMS_INDEX
+        found.add(
+            Finding(
+                code=code,
+                what=code.meaning,
+                key=pair.key.index_key,
+                ledger_id=pair.key.ledger_id,
+                expected=f"{checksums.index_crc:08x}",
+                found=f"{index_crc:08x}",
+            )
+        )
+    return checksums
+
+
+def fits(checksums: BlockChecksums, key: ObjectKey, index: ObjectIndex, found: Findings) -> bool:
+    """Whether the checksums are of the blocks that the index has; a MapFile's are of stretches of any length."""
+    lengths = block_lengths_of(index)
+    if index.object_format is ObjectFormat.MAPFILE or np.array_equal(lengths, checksums.lengths):
+        return True
+    said = f"{len(checksums.lengths)} blocks, {checksums.data_length} bytes"
+    stored = f"{len(lengths)} blocks, {lengths.sum()} bytes"
+    found.add(_other(key.block_checksums_key, said, f"{stored} by the index"))
+    return False
+
+
+def _other(key: str, expected: str, found: str) -> Finding:
+    code = Code.CHECKSUMS_OTHER
+    return Finding(code=code, what=code.meaning, key=key, expected=expected, found=found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

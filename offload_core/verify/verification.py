@@ -21,14 +21,12 @@ from offload_core.executors import Executor, ThreadExecutor
 from offload_core.offload.clock import system_now_ms
 from offload_core.tier import Tier
 from offload_core.verify.codes import Code
-from offload_core.verify.copies import check_copies
 from offload_core.verify.deep import DeepCheck, DeepResult, DeepTask, LedgerCount
-from offload_core.verify.findings import Doubtful, Finding, of_error
+from offload_core.verify.findings import Doubtful, Finding, Summary, of_error
 from offload_core.verify.objects import Examine, Examined
-from offload_core.verify.recorded import RECENT_MS, RecordCheck
+from offload_core.verify.record_checks import RECENT_MS, RecordCheck, check_copies
 from offload_core.verify.sealing import Sealable, Sealing, is_sealable
 from offload_core.verify.state import VerifiedObjects
-from offload_core.verify.summary import Summary
 from offload_core.verify.survey import Survey, Surveyed
 from offload_hooks.errors import FormatError, ObjectNotFoundError, OffloadError, StoreError
 

@@ -28,10 +28,10 @@ from offload_core.codec.filtered_objects import FILTERED_KEY, FILTERED_MODE_KEY,
 from offload_core.codec.mapfile.header import FileCompression
 from offload_core.codec.object_format import FORMAT_VERSION_KEY, TOPIC_KEY
 from offload_core.codec.salvaged_objects import LOST_KEY
-from offload_core.gc.named_copies import NamedCopies
+from offload_core.gc.naming import NamedCopies
 from offload_core.metadata import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.damaged_copies import is_marked_damaged, mark_damaged
 from offload_core.metadata.filter_record import RECORD_KEY
+from offload_core.metadata.record_corrections import is_marked_damaged, mark_damaged
 from offload_core.offload.hot_copy_check import check_cold_copies
 from offload_core.read_handles import ColdReaders, ReadMemory
 from offload_core.tier import Tier

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from records import closed, copied, failed, managed_ledger, segment, still_open
 
 from offload_core.catalogue import parse_topic
-from offload_core.catalogue.layout import EntryRange, layout_of
+from offload_core.catalogue.recorded_copies import EntryRange, layout_of
 from offload_core.metadata import LedgerRecord, OffloadContext
 
 TOPIC = parse_topic("acme/cold/orders")

@@ -222,6 +222,7 @@ def is_of_others(text: str) -> bool:
     return any(each in text for each in _OURS) and not any(each in text for each in _THEIRS)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", SPOILT)
 def test_no_command_ends_and_what_is_said_of_others_is_complete(
     offload: Offload, here: Path, kind: str

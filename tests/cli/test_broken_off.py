@@ -103,19 +103,9 @@ def stalled(folder: Path, calls: int, arguments: list[str]) -> Iterator[subproce
         yield process
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    [
-        pytest.param(
-            name,
-            number,
-            marks=[pytest.mark.nightly] if number == signal.SIGTERM and not name.startswith("export") else [],
-            id=f"{name} {number.name}",
-        )
-        for name in COMMANDS
-        for number in (signal.SIGINT, signal.SIGTERM)
-    ],
-)
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_what_is_broken_off_does_not_end_with_0_and_the_next_call_goes_on(
     offload: Offload, tier: Path, tmp_path: Path, name: str, number: signal.Signals
 ) -> None:

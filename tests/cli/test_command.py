@@ -1,4 +1,4 @@
-"""The installed command as a process: exit codes, errors, pipes, terminals, missing libraries."""
+"""The command: exit codes, errors and escapes, and as a process its pipes, terminals and missing libraries."""
 
 from __future__ import annotations
 
@@ -59,12 +59,19 @@ def steers(text: str) -> set[str]:
 
 
 def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(
-    offload_process: Offload, orders: Path
+    offload_process: Offload, offload: Offload, orders: Path
 ) -> None:
     result = offload_process("cat", orders, "-t", ORDERS, "-f", "jsonl", "--columns", "__entryId")
     assert (result.code, result.err) == (0, "")
     assert result.out.splitlines() == [f'{{"__entryId": {i}}}' for i in range(5)]
-    assert offload_process("ls", orders).out.splitlines()[1].startswith("acme/cold/orders ")
+    assert offload("ls", orders).out.splitlines()[1].startswith("acme/cold/orders ")
+
+
+def test_a_process_ends_with_the_code_of_its_error(offload_process: Offload, orders: Path) -> None:
+    result = offload_process("cat", orders, "-t", "acme/cold/order", "--debug")
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("Traceback (most recent call last):")
+    assert "UnknownTopicError: no topic persistent://acme/cold/order" in result.err
 
 
 @pytest.mark.parametrize(
@@ -83,9 +90,9 @@ def test_a_command_that_went_well_ends_with_0_and_says_nothing_else(
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(
-    offload_process: Offload, orders: Path, arguments: list[str], code: int, error: str
+    offload: Offload, orders: Path, arguments: list[str], code: int, error: str
 ) -> None:
-    result = offload_process(*(argument.format(orders) for argument in arguments))
+    result = offload(*(argument.format(orders) for argument in arguments))
     assert (result.code, result.out) == (code, "")
     assert result.err.startswith("offload: ")
     assert result.err.count("\n") == 1
@@ -101,13 +108,6 @@ def test_a_call_that_is_made_again_is_one_line(offload_process: Offload, orders:
     assert result.err == "list_objects of '': attempt 2, after StoreUnavailableError\n"
 
 
-def test_debug_shows_the_trace(offload_process: Offload, orders: Path) -> None:
-    result = offload_process("cat", orders, "-t", "acme/cold/order", "--debug")
-    assert result.code == 2
-    assert result.err.startswith("Traceback (most recent call last):")
-    assert "UnknownTopicError: no topic persistent://acme/cold/order" in result.err
-
-
 def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, tmp_path: Path) -> None:
     lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=1)
     lay_out(tmp_path, pip17_object([entry(b"a", txnid_most_bits=1, txnid_least_bits=2)]), attempt=2)
@@ -121,14 +121,14 @@ def test_warnings_are_a_line_each_on_the_error_output(offload_process: Offload, 
     ]
 
 
-def test_the_driver_and_its_options_can_be_named(offload_process: Offload, orders: Path) -> None:
-    result = offload_process("ls", "local", "-o", f"root={orders}", "--json")
+def test_the_driver_and_its_options_can_be_named(offload: Offload, orders: Path) -> None:
+    result = offload("ls", "local", "-o", f"root={orders}", "--json")
     assert result.code == 0
     assert len(json.loads(result.out)["topics"]) == 1
 
 
-def test_help_names_all_commands(offload_process: Offload) -> None:
-    result = offload_process("--help")
+def test_help_names_all_commands(offload: Offload) -> None:
+    result = offload("--help")
     assert result.code == 0
     for command in ("ls", "inspect", "cat", "doctor", "plugins"):
         assert f" {command} " in result.out
@@ -137,14 +137,14 @@ def test_help_names_all_commands(offload_process: Offload) -> None:
 # --- plugins -----------------------------------------------------------------------------------
 
 
-def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload_process: Offload) -> None:
-    result = offload_process("plugins")
+def test_plugins_lists_the_drivers_and_schemes_that_are_installed(offload: Offload) -> None:
+    result = offload("plugins")
     assert (result.code, result.err) == (0, "")
     lines = [line.split() for line in result.out.splitlines()]
     assert lines[0] == ["kind", "name", "from", "version", "status", "problem"]
     assert ["drivers", "local", "pulsar-offload", version("pulsar-offload"), "ok"] in lines
     assert ["url_schemes", "file", "pulsar-offload", version("pulsar-offload"), "ok"] in lines
-    listed = json.loads(offload_process("plugins", "--json").out)
+    listed = json.loads(offload("plugins", "--json").out)
     (local,) = [each for each in listed if each["name"] == "local"]
     assert (local["group"], local["status"]) == ("pulsar_offload.drivers", "ok")
 

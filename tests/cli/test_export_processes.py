@@ -8,6 +8,7 @@ import pty
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,8 +44,10 @@ def started(
 def wait_for_files(process: subprocess.Popen[str], out: Path, count: int) -> None:
     while len(parquet_files(out)) < count:
         assert process.poll() is None
+        time.sleep(0.01)  # a loop that only looks takes a processor from what it waits for
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_follow_ends_cleanly_by_a_signal(
@@ -63,6 +66,7 @@ def test_follow_ends_cleanly_by_a_signal(
     assert parquet_rows(out) == scanned(tier)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("workers", ["--workers=2", "--processes"])
 def test_follow_killed_again_and_again_loses_and_doubles_nothing(
     workers: str, tier: Path, tmp_path: Path

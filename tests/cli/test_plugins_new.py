@@ -130,8 +130,9 @@ def test_what_pip_compiled_of_the_template_is_not_written(
 
 
 @pytest.mark.parametrize("name", ["a", "zz-9", "x" * MAX_NAME_LENGTH])
-def test_what_is_written_is_clean_for_ruff(tmp_path: Path, name: str) -> None:
-    target = make(tmp_path, name)
+def test_what_is_written_is_clean_for_ruff(offload: Offload, tmp_path: Path, name: str) -> None:
+    offload("plugins", "new", name, "--directory", tmp_path)
+    target = tmp_path / f"pulsar-offload-{name}"
     for command in (["check"], ["format", "--check"]):
         done = subprocess.run(
             [str(BIN / "ruff"), *command, "--no-cache", "."],
@@ -227,6 +228,7 @@ def test_the_driver_passes_the_conformance_suite_at_once(project: Path) -> None:
     assert int(passed[1]) > 150
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -237,9 +239,9 @@ def test_the_driver_passes_the_conformance_suite_at_once(project: Path) -> None:
     ],
 )
 def test_the_conformance_suite_catches_a_driver_that_breaks_it(
-    tmp_path: Path, right: str, wrong: str
+    project: Path, tmp_path: Path, right: str, wrong: str
 ) -> None:
-    target = make(tmp_path)
+    target = shutil.copytree(project, tmp_path / "project")
     changed = [path for path in target.glob("offload_acme_tape/*.py") if right in path.read_text()]
     assert len(changed) == 1
     changed[0].write_text(changed[0].read_text().replace(right, wrong))
@@ -297,6 +299,7 @@ spark.stop()
 """
 
 
+@pytest.mark.nightly  # an installed driver through Spark's executors: tests/spark/test_cluster.py
 @pytest.mark.install
 @pytest.mark.spark
 def test_installed_spark_reads_through_it(

@@ -75,6 +75,7 @@ main()
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     ["typer", "rich", "offload_core.cli.commands", "offload_core.cli.looking.ls", "offload_core.catalogue"],

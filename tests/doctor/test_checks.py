@@ -13,7 +13,7 @@ import misbehaving as bad
 import pytest
 
 from offload_core.doctor import Diagnosis, Finding, examine
-from offload_core.doctor.advice import advice, permission
+from offload_core.doctor.results import advice, permission
 from offload_core.tier import Tier
 from offload_drivers.local import LocalDriver
 from offload_hooks import TierHooks, hookimpl

@@ -13,7 +13,7 @@ from commands import Offload, configuration_file, in_this_process
 
 from offload_core.configuration import load_configuration
 from offload_core.doctor.exposure import exposure, private_places
-from offload_core.doctor.findings import Finding
+from offload_core.doctor.results import Finding
 from offload_core.managed_ledger import open_environment, open_managed_ledger
 from offload_core.policy_store import open_policies
 

@@ -17,7 +17,7 @@ from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.audit import Deletion
 from offload_core.catalogue import Records
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.metadata import OffloadContext
 from offload_core.tier import Tier
 from offload_hooks.errors import OffloadError

@@ -15,12 +15,12 @@ from scenes.garbage import OTHER, World, clock, deleted_topic, superseded
 from tiers import TOPIC, uuid_of
 
 from offload_core.catalogue import Records, parse_topic
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.gc import Kind
 from offload_core.managed_ledger.replacements import Replacement
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo, ManagedLedgerRecords, OtherCopy, OtherRole
-from offload_core.metadata.deletion_claim import claimed, is_claim, placeholder
+from offload_core.metadata.managed_ledger_records import claimed, is_claim, placeholder
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_shares import place_of
 from offload_core.recover import Outcome, recover_records

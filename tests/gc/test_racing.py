@@ -24,11 +24,10 @@ from records import closed, copied, managed_ledger
 from tiers import uuid_of
 
 from offload_core.catalogue import Records
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import ObjectKey, parse_block_checksums_key, parse_key
 from offload_core.gc import Collection, Scope, Summary
-from offload_core.gc.attempts import is_under_way
-from offload_core.gc.naming import Naming, naming_of, namings
+from offload_core.gc.naming import Naming, is_under_way, naming_of, namings
 from offload_core.metadata import (
     DriverMetadata,
     EntryPosition,
@@ -46,7 +45,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease
 from offload_core.metadata.copy_replacement import begin_replacement, forget_replaced, switch_replacement
-from offload_core.metadata.deletion_claim import is_claim
+from offload_core.metadata.managed_ledger_records import is_claim
 from offload_core.metadata.replacement_record import CopyForm
 from offload_core.metadata.segment_deletion import condemn_ledgers
 from offload_core.offload.attempt_objects import delete_attempt

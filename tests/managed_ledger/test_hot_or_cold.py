@@ -11,7 +11,7 @@ from managed_ledgers import NAME, Audit
 from scenes.moves import World
 
 from offload_core.catalogue.known_tiers import KnownTiers
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import topic_of_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords
 from offload_core.offload.recorded_offload import RecordedOffloads

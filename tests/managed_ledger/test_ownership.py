@@ -17,7 +17,7 @@ from offload_core.managed_ledger import open_managed_ledger
 from offload_core.managed_ledger.owned_record import claim_record
 from offload_core.managed_ledger.record_changes import OWNER_PROPERTY, get_property
 from offload_core.metadata import ManagedLedgerInfo
-from offload_core.metadata.deletion_claim import is_claim, placeholder, release_claim
+from offload_core.metadata.managed_ledger_records import is_claim, placeholder, release_claim
 from offload_hooks.errors import (
     DataLossError,
     InvalidKeyError,

@@ -41,8 +41,13 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.segment_deletion import condemn_ledgers
-from offload_core.metadata.segment_record import Segment, find_segment, segments_of, unfinished_segment
-from offload_core.metadata.segment_shares import as_written
+from offload_core.metadata.segment_shares import (
+    Segment,
+    as_written,
+    find_segment,
+    segments_of,
+    unfinished_segment,
+)
 from offload_core.metadata.segments import (
     abandon_segment,
     extend_segment,

@@ -21,8 +21,13 @@ from required import need
 
 from offload_core import open_tier
 from offload_core.metadata import parse_stored_record
-from offload_core.metadata.sqlite import SqliteStore, parse_file
-from offload_core.metadata.sqlite_file import APPLICATION_ID, MAX_VALUE_BYTES, SCHEMA_VERSION
+from offload_core.metadata.sqlite import (
+    APPLICATION_ID,
+    MAX_VALUE_BYTES,
+    SCHEMA_VERSION,
+    SqliteStore,
+    parse_file,
+)
 from offload_hooks.errors import (
     AccessDeniedError,
     BadMagicError,

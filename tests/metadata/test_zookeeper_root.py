@@ -13,9 +13,8 @@ from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
 from offload_core.metadata import ManagedLedgerRecords, pack_managed_ledger_info
-from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.metadata.zookeeper_root import MARK
-from offload_core.metadata.zookeeper_writes import MARKERS, MAX_VALUE_BYTES
+from offload_core.metadata.zookeeper import MARKERS, MAX_VALUE_BYTES, ZooKeeperStore
+from offload_core.metadata.zookeeper_connection import MARK
 from offload_hooks.errors import (
     AccessDeniedError,
     BadMagicError,

@@ -19,8 +19,7 @@ from servers.zookeeper import ZooKeeper
 from tiers import uuid_of
 
 from offload_core.metadata import ManagedLedgerRecords
-from offload_core.metadata.zookeeper import ZooKeeperStore
-from offload_core.metadata.zookeeper_writes import MARKERS
+from offload_core.metadata.zookeeper import MARKERS, ZooKeeperStore
 from offload_hooks.errors import (
     OutcomeUnknownError,
     StoreError,

@@ -17,7 +17,7 @@ from offload_core.audit import LoggedChanges
 from offload_core.ledgers import FileLedgerStore
 from offload_core.managed_ledger import open_managed_ledger
 from offload_core.metadata import EntryPosition, ManagedLedgerRecords
-from offload_core.metadata.record_parts import join_uuid
+from offload_core.metadata.managed_ledger_info import join_uuid
 from offload_core.metadata.zookeeper import ZooKeeperStore
 from offload_core.offload.clock import system_now_ms
 from offload_core.rollback import Allowed, delete_judged, judge_tier, release_recorded

@@ -24,7 +24,7 @@ from offload_core.metadata import ManagedLedgerInfo, ManagedLedgerRecords, other
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.metadata.copy_replacement import abandon_replacement
 from offload_core.relocate import Outcome, PlainCopy, PlainStatus, RecordBook, make_moves, plan_topic
-from offload_core.relocate.making import CopyMaker
+from offload_core.relocate.moving import CopyMaker
 from offload_core.tier import Tier, open_store
 from offload_drivers.local import LocalDriver
 from offload_hooks import Upload, hookimpl

@@ -261,7 +261,7 @@ def test_entries_that_are_others_are_not_taken(world: World, monkeypatch: pytest
         return EntryBatch(batch.first_entry_id, memoryview(bytes(data)), batch.offsets)
 
     monkeypatch.setattr(KeptLedger, "read", read_another)
-    monkeypatch.setattr("offload_core.relocate.making.check_objects", lambda *_: None)
+    monkeypatch.setattr("offload_core.relocate.moving.check_objects", lambda *_: None)
     before = world.info
     for format_, ledger_id in ((STREAMING, 0), (PIP17, 2)):
         [move] = world.plan(world.wanted(format_, ledger_ids=frozenset([ledger_id]))).moves

@@ -18,7 +18,7 @@ from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, Deletion
 from offload_core.catalogue import parse_topic
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.cli.upkeep.repair_views import by_hand
 from offload_core.metadata import (
     LedgerRecord,
@@ -27,7 +27,7 @@ from offload_core.metadata import (
     OffloadContext,
     OffloadSegment,
 )
-from offload_core.metadata.ledger_counts import LedgerCounts, correct_counts
+from offload_core.metadata.record_corrections import LedgerCounts, correct_counts
 from offload_core.repair import Action, PlannedRepair
 from offload_core.repair.counts import Counted, CountLedgers, CountTask
 from offload_core.tier import Tier

@@ -18,7 +18,7 @@ from scenes.moves import BLOCK_BYTES, World, watched
 from scenes.repairs import Lines
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import ObjectKey
 from offload_core.filters import ChosenFilter, FilterMode
 from offload_core.managed_ledger import Environment, HotLedgers
@@ -34,7 +34,7 @@ from offload_core.offload import LedgerOffloader, OffloadedLedger
 from offload_core.offload.recorded_offload import RecordedOffloads
 from offload_core.offload.running_attempt import at_attempt, lease_from
 from offload_core.repair import Action, HotCopies, PlannedRepair, Repair
-from offload_core.repair.hot_copies import find_hot
+from offload_core.repair.offloading_again import find_hot
 from offload_core.tier import Tier
 from offload_core.verify import Code, Finding, Verification
 from offload_hooks.errors import DataLossError, LiveAttemptError, OffloadError

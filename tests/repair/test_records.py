@@ -12,7 +12,7 @@ from scenes.repairs import Lines, contents_of, context, recorded, repair_of, rep
 from tiers import MANAGED_LEDGER
 
 from offload_core.audit import Change, ChangeAction, Deletion
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.codec.object_format import parse_key
 from offload_core.metadata import (
     CopyForm,
@@ -27,7 +27,7 @@ from offload_core.metadata import (
 )
 from offload_core.metadata.attempt_lease import lease_of
 from offload_core.repair import Action
-from offload_core.repair.switching import pulsars_bits
+from offload_core.repair.pair_changes import pulsars_bits
 from offload_core.verify import Code, Verification
 from offload_hooks.errors import AttemptError, LiveAttemptError, StoreUnavailableError
 

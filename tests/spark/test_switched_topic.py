@@ -15,7 +15,7 @@ from scenes.switched import NAME, TOPIC, Entry, SwitchedTopic, live, switched_to
 from stores import Store, new_store
 
 from offload_core.catalogue import parse_topic
-from offload_core.catalogue.layout import layout_of
+from offload_core.catalogue.recorded_copies import layout_of
 from offload_core.metadata import EntryPosition
 from offload_core.policies import ReadPriority
 from offload_hooks.errors import OffloadError

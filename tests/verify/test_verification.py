@@ -27,7 +27,7 @@ from damage.sealed import sealed
 from entries import LedgerPart, pip17_object, streaming_object
 from tiers import TOPIC, uuid_of
 
-from offload_core.catalogue.record_files import FileRecords
+from offload_core.catalogue.record_source import FileRecords
 from offload_core.metadata import DriverMetadata
 from offload_core.metadata.attempt_lease import AttemptHolder, AttemptLease, with_lease
 from offload_core.tier import Tier

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offload_core.catalogue import TopicName, parse_topic
-from offload_core.catalogue.layout import EntryRange, layout_of
+from offload_core.catalogue.recorded_copies import EntryRange, layout_of
 from offload_core.catalogue.topics import managed_ledger_of_topic, topic_of_managed_ledger
 from offload_core.cli.looking.filtered import filter_note, filter_to_json, recorded
 from offload_core.cli.shared import AsJson, out, printable

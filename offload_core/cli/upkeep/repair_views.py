@@ -11,7 +11,7 @@ import typer
 from offload_core.cli.shared import cell, err, out, printable, table_of
 from offload_core.codec.object_format import parse_key
 from offload_core.repair import Action, PlannedRepair, Repaired
-from offload_core.repair.switching import pulsars_bits
+from offload_core.repair.pair_changes import pulsars_bits
 from offload_core.verify import Code
 from offload_hooks.errors import OffloadError
 

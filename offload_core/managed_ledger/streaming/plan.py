@@ -12,8 +12,13 @@ from uuid import UUID
 
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_record import Segment, unfinished_segment
-from offload_core.metadata.segment_shares import offered_stop, share_of, shares_of
+from offload_core.metadata.segment_shares import (
+    Segment,
+    offered_stop,
+    share_of,
+    shares_of,
+    unfinished_segment,
+)
 
 
 def next_begin(info: ManagedLedgerInfo, *, is_on: bool) -> EntryPosition | None:

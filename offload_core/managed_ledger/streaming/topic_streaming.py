@@ -39,7 +39,7 @@ from offload_core.managed_ledger.streaming.waiters import SegmentCompletion, Seg
 from offload_core.managed_ledger.tail_cache import TailCache
 from offload_core.managed_ledger.view import LedgersView
 from offload_core.metadata import EntryPosition, ManagedLedgerInfo
-from offload_core.metadata.segment_record import Segment, unfinished_segment
+from offload_core.metadata.segment_shares import Segment, unfinished_segment
 from offload_core.offload.recorded_segments import RecordedSegment
 from offload_hooks.errors import (
     AttemptError,

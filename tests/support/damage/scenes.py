@@ -25,7 +25,7 @@ from tiers import CLUSTER, MANAGED_LEDGER, MODIFIED_AT, TOPIC, uuid_of
 
 from damage.filtered import filtered_object, record_of
 from offload_core.catalogue import parse_topic
-from offload_core.catalogue.record_files import FileRecords
+from offload_core.catalogue.record_source import FileRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.entry_directory import Anchors, pack_directory

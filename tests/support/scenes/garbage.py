@@ -14,7 +14,7 @@ from records import copied, failed, managed_ledger
 from tiers import MODIFIED_AT, TOPIC, uuid_of
 
 from offload_core.catalogue import Records, TopicName, parse_topic
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.topics import managed_ledger_of_topic
 from offload_core.gc import Collection, Kind, Outcome, Scope, Summary
 from offload_core.metadata import (

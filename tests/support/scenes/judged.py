@@ -20,7 +20,7 @@ from offload_core.codec.block_header import BLOCK_HEADER_BYTES
 from offload_core.codec.decoder import parse_index
 from offload_core.codec.frames import FRAME_HEADER_BYTES, PADDING
 from offload_core.metadata import OffloadContext, SegmentLayout
-from offload_core.metadata.context_codec import context_record
+from offload_core.metadata.managed_ledger_info import context_record
 from offload_core.tier import upload_blocks
 
 FRAME_ROOM = BLOCK_HEADER_BYTES + FRAME_HEADER_BYTES

@@ -24,7 +24,7 @@ from tiers import MANAGED_LEDGER, MODIFIED_AT, Names, lay_out, uuid_of
 from offload_core.api import TierReader
 from offload_core.catalogue import Records
 from offload_core.catalogue.known_tiers import tier_record
-from offload_core.catalogue.record_store import StoreRecords
+from offload_core.catalogue.record_source import StoreRecords
 from offload_core.catalogue.survey import LedgerSurvey
 from offload_core.cost import survey_stored
 from offload_core.executors import Executor

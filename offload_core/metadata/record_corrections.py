@@ -1,7 +1,10 @@
-"""What a record says of how many entries a closed ledger has, and of their bytes: corrected, from record to record.
+"""Corrections of a record that a repair makes, as pure functions from record to record: damaged copies, and counts.
 
-The step does nothing to its own result, so that it can be given to `ManagedLedgerRecords.update`. It refuses, with an
-`AttemptError`, a ledger that is not as it was when it was counted. Source: docs/formats/metadata.md.
+The hot copy of a ledger whose cold copy is marked as damaged is kept, until another cold copy takes the place of that.
+The mark is the copy's own uuid, so that it says nothing of a copy that comes after it. Counts are the entries of a
+closed ledger and their bytes. A step does nothing to its own result, so that it can be given to
+`ManagedLedgerRecords.update`. It refuses, with an `AttemptError`, a ledger that is not as it was when it was counted.
+Source: docs/repair.md, docs/formats/metadata.md.
 """
 
 from __future__ import annotations
@@ -11,9 +14,51 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from offload_core.metadata.managed_ledger_info import LedgerRecord, ManagedLedgerInfo
-from offload_core.metadata.segment_places import ledger_of
-from offload_core.metadata.segment_shares import shares_of
+from offload_core.metadata.offload_context import DAMAGED_PROPERTY, DriverMetadata, OffloadContext
+from offload_core.metadata.segment_shares import ledger_of, shares_of
 from offload_hooks.errors import AttemptError
+
+
+def mark_damaged(info: ManagedLedgerInfo, uuid: UUID) -> ManagedLedgerInfo:
+    """Record of a copy that it is damaged, in all ledgers that name it; of one without driver metadata nothing."""
+    return replace(info, ledgers=tuple(_marked(ledger, uuid) for ledger in info.ledgers))
+
+
+def is_marked_damaged(ledger: LedgerRecord) -> bool:
+    """Whether a ledger's record says of a copy which it names that it is damaged."""
+    context = ledger.context
+    if context is None:
+        return False
+    named = [(context.uuid, context.driver)]
+    if context.segments:
+        named = [(share.uuid, share.driver or context.driver) for share in context.segments]
+    return any(
+        driver is not None and driver.get(DAMAGED_PROPERTY) == str(uuid)
+        for uuid, driver in named
+        if uuid is not None
+    )
+
+
+def _marked(ledger: LedgerRecord, uuid: UUID) -> LedgerRecord:
+    context = ledger.context
+    if context is None:
+        return ledger
+    shares = tuple(
+        replace(share, driver=_with_mark(share.driver or context.driver, uuid))
+        if share.uuid == uuid
+        else share
+        for share in context.segments
+    )
+    if shares == context.segments and (context.segments or context.uuid != uuid):
+        return ledger
+    changed: OffloadContext = replace(context, segments=shares)
+    if not shares:
+        changed = replace(changed, driver=_with_mark(context.driver, uuid))
+    return replace(ledger, context=changed)
+
+
+def _with_mark(driver: DriverMetadata | None, uuid: UUID) -> DriverMetadata | None:
+    return None if driver is None else driver.with_property(DAMAGED_PROPERTY, str(uuid))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

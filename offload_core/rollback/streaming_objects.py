@@ -1,4 +1,4 @@
-"""The streaming objects of a tier, told apart by key and magic.
+"""The streaming objects of a tier, told apart by key and magic, and a ledger's record of its streaming segments.
 
 The key has no `-ledger-` (`<uuid>`, `<uuid>-index`), and the index begins with its magic; where there is no index, the
 data object begins with that of a streaming block. What has such a key and another magic is somebody else's: it is
@@ -7,6 +7,7 @@ listed, and never deleted. Source: docs/formats/streaming.md.
 
 from __future__ import annotations
 
+import enum
 import struct
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from offload_core.catalogue import StoredObject, concurrently
 from offload_core.catalogue.listing import Pair, describe_pair, list_pairs
 from offload_core.codec.block_header import BLOCK_MAGIC
 from offload_core.codec.object_format import INDEX_MAGIC, ObjectFormat, ObjectKey
+from offload_core.metadata import LedgerRecord, SegmentStatus
+from offload_core.metadata.segment_shares import covered_stop, first_entry_id, shares_of
 from offload_core.tier import Tier
 from offload_hooks.errors import ObjectNotFoundError
 
@@ -133,3 +136,33 @@ def _magic(tier: Tier, key: str, size_bytes: int | None) -> int | None:
         return None
     (magic,) = struct.unpack(">I", tier.read_range(key, 0, _MAGIC_BYTES))
     return int(magic)
+
+
+class Coverage(enum.Enum):
+    """How much of a ledger lies in complete segments, by its record."""
+
+    COMPLETE = "complete"
+    PARTIAL = "partial"
+    CONDEMNED = "condemned"
+
+
+def coverage_of(ledger: LedgerRecord) -> Coverage:
+    """How much of a ledger its complete segments hold; one that is being deleted needs none of it."""
+    if ledger.is_condemned:
+        return Coverage.CONDEMNED
+    is_whole = ledger.info.is_closed and covered_stop(ledger) >= (ledger.info.entries or 0)
+    return Coverage.COMPLETE if is_whole else Coverage.PARTIAL
+
+
+def streamed_entries(ledger: LedgerRecord) -> int:
+    """How many entries lie in complete segments; of one whose end is not recorded, none are counted."""
+    return sum(
+        max(0, share.end_entry_id + 1 - first_entry_id(ledger, share.uuid))
+        for share in shares_of(ledger)
+        if share.complete and share.end_entry_id is not None
+    )
+
+
+def is_under_way(ledger: LedgerRecord) -> bool:
+    """Whether a segment of it is being offloaded, or is to be."""
+    return any(share.status is SegmentStatus.ASSIGNED for share in shares_of(ledger))
