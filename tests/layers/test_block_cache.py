@@ -7,8 +7,8 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from layered import CHUNK, Cached, EagerCache, Gate, put
 
-from layers import CHUNK, Cached, EagerCache, Gate, put
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import (
     BrokenPluginError,

@@ -9,8 +9,8 @@ import stat
 import time
 
 import pytest
+from layered import Cached, chunk_files, put, size_of
 
-from layers import Cached, chunk_files, put, size_of
 from offload_hooks import DriverDescription, hookimpl
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver

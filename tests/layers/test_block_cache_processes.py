@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from typing import NoReturn
 
 import pytest
+from layered import CHUNK, Cached, chunk_files, size_of
 
-from layers import CHUNK, Cached, chunk_files, size_of
 from offload_hooks import ObjectStat
 from offload_hooks.errors import OptionError
 from offload_hooks.testing import MemoryDriver

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
+from layered import Layered, layer
 
-from layers import Layered, layer
 from offload_hooks.testing import DriverConformance, MemoryBackDoor, MemoryDriver, MemoryTier
 from offload_hooks.testing.memory import CAPABILITIES
 from offload_layers.block_cache import BlockCacheLayer

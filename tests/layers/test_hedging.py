@@ -3,8 +3,8 @@ from __future__ import annotations
 import threading
 
 import pytest
+from layered import Calls, Gate, layer, stack
 
-from layers import Calls, Gate, layer, stack
 from offload_hooks import ByteRange
 from offload_hooks.errors import ObjectNotFoundError, OptionError, RangeError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver

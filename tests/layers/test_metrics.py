@@ -3,10 +3,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from layered import Gate, layer, stack
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from layers import Gate, layer, stack
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreUnavailableError
 from offload_hooks.testing import FaultLayer, FaultPlan, MemoryDriver

@@ -5,8 +5,8 @@ import threading
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from layered import layer, stack
 
-from layers import layer, stack
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, OptionError
 from offload_hooks.testing import MemoryDriver

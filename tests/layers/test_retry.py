@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 import stamina
+from layered import layer, stack
 
-from layers import layer, stack
 from offload_core.tier import Tier
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from layered import layer, stack
 
-from layers import layer, stack
 from offload_core.tier import Tier
 from offload_hooks import BlockReceipt, Upload, hookimpl
 from offload_hooks.errors import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from layered import Calls, layer, stack
 
-from layers import Calls, layer, stack
 from offload_hooks import hookimpl
 from offload_hooks.errors import AccessDeniedError, StoreUnavailableError
 from offload_hooks.testing import MemoryDriver

@@ -7,9 +7,9 @@ import random
 import threading
 
 import pytest
+from layered import Calls, EagerCache, layer
 from tiers import lay_out_broker_objects
 
-from layers import Calls, EagerCache, layer
 from offload_core.api import TierReader
 from offload_core.tier import Tier, open_store
 from offload_drivers.local import LocalDriver

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
+from layered import layer, stack
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from layers import layer, stack
 from offload_hooks import ByteRange, hookimpl
 from offload_hooks.errors import ObjectNotFoundError, OptionError, StoreUnavailableError
 from offload_hooks.testing import FaultLayer, FaultPlan, MemoryDriver

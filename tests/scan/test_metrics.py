@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from entries import pip17_object
+from layered import layer, stack
 from tiers import MemoryDriver, Names, lay_out_broker_objects, numbered
 
-from layers import layer, stack
 from offload_core import TierReader, open_tier
 from offload_core.scan import TaskMetrics, read_task
 from offload_hooks.counts import StoreCounts, count_retry, counting

@@ -7,10 +7,10 @@ import uuid
 
 import pytest
 from azure.storage.blob import BlobServiceClient
+from layered import calls
 from network.fronts import Answer, Front
 from servers.azurite import Azurite
 
-from layers import calls
 from offload_drivers.azure import AzureDriver
 from offload_drivers.azure.errors import retry_after_s
 from offload_hooks.errors import (

@@ -10,10 +10,10 @@ import sys
 import textwrap
 
 import pytest
+from layered import calls
 from network.proxies import WHOLE, Proxy, Spoil
 from servers.minihdfs import MiniHdfs
 
-from layers import calls
 from offload_drivers.hdfs import HdfsDriver
 from offload_drivers.hdfs.errors import translation
 from offload_hooks.errors import (
