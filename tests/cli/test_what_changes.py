@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from commands import Offload, configuration_file
 from entries import entry, pip17_object
-from scenes.moves import World
+from scenes.moves import MovedTopic
 from scenes.rollbacks import MIXED, put_segment, put_whole, store_of, streaming_tier
 from scenes.transactions import message
 from tiers import lay_out
@@ -146,7 +146,7 @@ def tier_without_records(folder: Path) -> None:
 
 
 def to_be_moved(folder: Path) -> None:
-    world = World.make(folder, f"sqlite:{folder}/records.db")
+    world = MovedTopic.make(folder, f"sqlite:{folder}/records.db")
     for count in (20, 10):
         world.offload(world.add_ledger(count))
     world.records.store.close()

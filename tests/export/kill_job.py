@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from dying import in_fork
 from scenes.exports import parquet_files, target_of
 
 import offload_core.export
@@ -53,20 +54,6 @@ def at_each_line(act: Callable[[int], None]) -> None:
 
     threading.settrace(trace)
     sys.settrace(trace)
-
-
-def in_fork(work: Callable[[], None]) -> int:
-    """Do the work in a fork; its exit code, negative for a signal."""
-    child = os.fork()
-    if child == 0:
-        code = 99
-        try:
-            work()
-            code = 0
-        finally:
-            sys.stderr.flush()
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def count_lines(tier: Path, folder: Path, kind: str) -> int:

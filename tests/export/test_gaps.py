@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.drawn import FilteredTopic, filtered_topics
+from scenes.drawn import DrawnTopic, filtered_topics
 from tiers import TOPIC
 
 from offload_core import open_tier
@@ -18,7 +18,7 @@ PLACE = ["__ledgerId", "__entryId", "__batchIndex"]
 
 @settings(max_examples=25, deadline=None)
 @given(topic=filtered_topics(["pip17", "streaming"]), data=st.data())
-def test_a_growing_topic_with_gaps_is_exported_once(topic: FilteredTopic, data: st.DataObject) -> None:
+def test_a_growing_topic_with_gaps_is_exported_once(topic: DrawnTopic, data: st.DataObject) -> None:
     with_records = data.draw(st.booleans())
     with tempfile.TemporaryDirectory() as folder, open_tier(Path(folder, "tier")) as tier:
         objects = list(topic.objects())

@@ -49,7 +49,7 @@ TRIES = 12
 """Each with a pause; more than any single fault takes."""
 
 
-class World:
+class CrashedStream:
     """A topic whose record, ledgers and objects outlive processes."""
 
     def __init__(self, folder: Path) -> None:
@@ -116,7 +116,7 @@ class World:
 class Process:
     """One that has the topic open, until it is killed."""
 
-    def __init__(self, world: World, points: Points) -> None:
+    def __init__(self, world: CrashedStream, points: Points) -> None:
         self.world = world
         self.tier = Tier(LocalDriver(str(world.cold)), [watched(points)])
         self.pool: StreamingPool = pool_of(self.tier, world.clock)
@@ -167,11 +167,11 @@ class Process:
 # --- what is done ------------------------------------------------------------------------------
 
 
-def nothing(_: World) -> None:
+def nothing(_: CrashedStream) -> None:
     pass
 
 
-def with_history(world: World) -> None:
+def with_history(world: CrashedStream) -> None:
     """Three sealed ledgers, the middle one offloaded by an attempt of its own."""
     process = world.open(Points())
     for count in (4, 13, 12):
@@ -186,7 +186,7 @@ def with_history(world: World) -> None:
     assert second.info.entries == 13
 
 
-def with_unfinished(world: World) -> None:
+def with_unfinished(world: CrashedStream) -> None:
     """A segment over two ledgers, of which some blocks are there, and whose process was killed."""
     process = world.open(Points())
     process.topic.set_streaming(SETTINGS)
@@ -198,18 +198,18 @@ def with_unfinished(world: World) -> None:
     assert unfinished_segment(world.info()) is not None
 
 
-def with_filter(world: World) -> None:
+def with_filter(world: CrashedStream) -> None:
     """Of fifteen entries that follow one another twelve are dropped."""
     world.filter = PlainFilter(lambda payload: int(payload.split()[0]) % 15 not in (0, 1, 14))
 
 
-def with_unfinished_and_filter(world: World) -> None:
+def with_unfinished_and_filter(world: CrashedStream) -> None:
     """The same, where the former owner had another filter."""
     with_unfinished(world)
     with_filter(world)
 
 
-def held(world: World, points: Points) -> None:
+def held(world: CrashedStream, points: Points) -> None:
     """The filter decides of some entries first, and of more when the next owner has it."""
     filter_ = world.filter
     assert filter_ is not None
@@ -229,7 +229,7 @@ def held(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def stream(world: World, points: Points) -> None:
+def stream(world: CrashedStream, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(6)
@@ -239,7 +239,7 @@ def stream(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def stream_history(world: World, points: Points) -> None:
+def stream_history(world: CrashedStream, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.pool.run_due()
@@ -247,7 +247,7 @@ def stream_history(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def close_early(world: World, points: Points) -> None:
+def close_early(world: CrashedStream, points: Points) -> None:
     """It is closed while a segment is open, and the next owner goes on."""
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
@@ -259,7 +259,7 @@ def close_early(world: World, points: Points) -> None:
     process.topic.close()
 
 
-def switch(world: World, points: Points) -> None:
+def switch(world: CrashedStream, points: Points) -> None:
     process = world.open(points)
     process.topic.set_streaming(SETTINGS)
     process.try_add(12)
@@ -276,7 +276,7 @@ def switch(world: World, points: Points) -> None:
     process.topic.close()
 
 
-SCENARIOS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], None]]] = {
+SCENARIOS: dict[str, tuple[Callable[[CrashedStream], None], Callable[[CrashedStream, Points], None]]] = {
     "live": (nothing, stream),
     "history": (with_history, stream_history),
     "resumed": (with_unfinished, stream),
@@ -288,7 +288,7 @@ SCENARIOS: dict[str, tuple[Callable[[World], None], Callable[[World, Points], No
 }
 
 
-def check_done(world: World, where: str) -> None:
+def check_done(world: CrashedStream, where: str) -> None:
     """All that is there is in the tier, once, and nothing else is."""
     assert unfinished_segment(world.info()) is None, where
     assert world.cold_entries() == world.left_entries(), where
@@ -311,14 +311,14 @@ def all_faults(
     folder: Path, scenario: str, choose: Callable[[list[tuple[int, str]]], Sequence[tuple[int, str]]]
 ) -> int:
     prepare, run = SCENARIOS[scenario]
-    world, counted = World(folder / "calls"), Points()
+    world, counted = CrashedStream(folder / "calls"), Points()
     prepare(world)
     run(world, counted)
     check_done(world, "without a fault")
     points = choose(list(itertools.product(range(1, len(counted.calls) + 1), FAULTS)))
     for at, fault in points:
         where = f"{fault} call {at}, {counted.calls[at - 1]}"
-        world = World(folder / f"{at}-{fault}")
+        world = CrashedStream(folder / f"{at}-{fault}")
         prepare(world)
         with suppress(OffloadError, Killed):
             run(world, Points(at=at, fault=fault))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from crash_points import FAULTS, Killed, Points
 from managed_ledgers import NAME
-from scenes.transactions import START, Model, World
+from scenes.transactions import START, Model, TransactionalStores
 
 from offload_core.managed_ledger import delete_managed_ledger
 from offload_core.metadata import ManagedLedgerRecords
@@ -19,16 +19,22 @@ from offload_core.transactions import SnapshotStore
 from offload_hooks.errors import OffloadError
 
 
-def calls_of(act: Callable[[World, Points], None], before: Callable[[World], None]) -> int:
-    world, points = World(), Points()
+def calls_of(
+    act: Callable[[TransactionalStores, Points], None], before: Callable[[TransactionalStores], None]
+) -> int:
+    world, points = TransactionalStores(), Points()
     before(world)
     act(world, points)
     return len(points.calls)
 
 
-def failing(act: Callable[[World, Points], None], before: Callable[[World], None], fault: str) -> None:
+def failing(
+    act: Callable[[TransactionalStores, Points], None],
+    before: Callable[[TransactionalStores], None],
+    fault: str,
+) -> None:
     for at in range(1, calls_of(act, before) + 1):
-        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
         before(world)
         where = ""
         try:
@@ -42,31 +48,31 @@ def failing(act: Callable[[World, Points], None], before: Callable[[World], None
         assert tuple(topic.status().open_transactions) == (), where
 
 
-def nothing(_: World) -> None:
+def nothing(_: TransactionalStores) -> None:
     pass
 
 
-def lived(world: World) -> None:
+def lived(world: TransactionalStores) -> None:
     world.live(Points())
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_is_said_of_transactions_is_right_wherever_the_process_ends(fault: str) -> None:
-    failing(World.live, nothing, fault)
+    failing(TransactionalStores.live, nothing, fault)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_so_it_is_where_the_process_that_repairs_it_ends(fault: str) -> None:
-    failing(World.end, lived, fault)
+    failing(TransactionalStores.end, lived, fault)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str) -> None:
-    def delete(world: World, points: Points) -> None:
+    def delete(world: TransactionalStores, points: Points) -> None:
         delete_managed_ledger(world.environment(points), NAME)
 
     for at in range(1, calls_of(delete, lived) + 1):
-        world, points = World(), Points(at, fault)  # type: ignore[arg-type]
+        world, points = TransactionalStores(), Points(at, fault)  # type: ignore[arg-type]
         lived(world)
         try:
             delete(world, points)
@@ -78,7 +84,7 @@ def test_no_snapshot_stays_behind_a_topic_that_is_deleted(fault: str) -> None:
 
 def test_a_snapshot_is_right_whenever_it_was_written() -> None:
     """All that were ever persisted, in a topic of many transactions."""
-    world, written = World(), []
+    world, written = TransactionalStores(), []
     put = world.metadata.put
 
     def noticed(path: str, value: bytes, expected_version: int | None) -> int:

@@ -18,7 +18,7 @@ from mapfiles import (
 )
 from oracle import MANAGED_LEDGER, Oracle
 from scenes.judged import entries_of, new_attempt, new_ledger_id, payload_lists, ranges, scanned
-from scenes.moves import World
+from scenes.moves import MovedTopic
 from stores import Store
 
 from offload_core.codec.mapfile.checksums import make_checksums
@@ -81,7 +81,7 @@ def test_mapfiles_of_ours_are_read_at_any_place(oracle: Oracle, data) -> None:
 
 
 def test_ledgers_that_were_moved_into_mapfiles_are_read(oracle: Oracle, tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     whole, segmented = world.add_ledger(300), world.add_ledger(40, size=9000)
     world.offload(whole)
     world.stream((segmented, 19), (segmented, 39))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from crash_points import FAULTS, Fault, Killed, Metadata, PointedAudit, Points
-from scenes.moves import TOPIC_NAME, World, watched
+from scenes.moves import TOPIC_NAME, MovedTopic, watched
 
 from offload_core.codec.object_format import ObjectFormat
 from offload_core.metadata import ManagedLedgerRecords, other_copies, read_copies
@@ -16,15 +16,15 @@ from offload_core.relocate import MappingBook, RecordBook, make_moves, plan_topi
 from offload_hooks.errors import OffloadError
 
 
-def make_world(folder: Path) -> World:
-    world = World.make(folder)
+def make_world(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     ledgers = [world.add_ledger(12), world.add_ledger(9)]
     world.offload(ledgers[0], drops=lambda payload: int(payload[-1] % 4 == 0))
     world.stream((ledgers[1], 8))
     return world
 
 
-def move(world: World, points: Points) -> None:
+def move(world: MovedTopic, points: Points) -> None:
     """What one process does: plan, and move all."""
     wanted = world.wanted(ObjectFormat.STREAMING)
     store = Metadata(world.records.store, points)  # type: ignore[arg-type]
@@ -38,7 +38,7 @@ def move(world: World, points: Points) -> None:
         list(make_moves(mover, [plan_topic(TOPIC_NAME, world.info, wanted)], parallel=1))
 
 
-def check_ended(world: World) -> None:
+def check_ended(world: MovedTopic) -> None:
     """All is in the target, and nothing else."""
     move(world, Points())
     assert world.read_all(tiers=[world.target]) == world.entries
@@ -69,7 +69,7 @@ def test_a_relocation_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: i
 @SOME
 @pytest.mark.parametrize("fault", ["before", "kill before", "kill after"])
 def test_a_relocation_by_a_mapping_is_cut_off_anywhere(tmp_path: Path, fault: Fault, every: int) -> None:
-    def run(world: World, points: Points) -> None:
+    def run(world: MovedTopic, points: Points) -> None:
         with MappingFile(world.folder / "mapping") as file:
             book = MappingBook(file, lambda _: world.info, world.clock)
             mover = world.mover(

@@ -28,7 +28,7 @@ CHANGES = ("begin_data", "write_block", "commit_data", "write_index", "delete", 
 
 
 @dataclass(slots=True)
-class World:
+class DamagedTier:
     """A scene in a tier, with a metadata store if its records are ours."""
 
     scene: Scene
@@ -36,7 +36,7 @@ class World:
     store: MemoryMetadataStore | None
 
     @classmethod
-    def of(cls, name: str, *, ours: bool) -> World:
+    def of(cls, name: str, *, ours: bool) -> DamagedTier:
         scene, _ = DAMAGES[name].make() if not ours else (recorded_damage(name), None)
         return cls(scene, in_memory_tier(scene.objects), recorded(scene) if ours else None)
 
@@ -96,7 +96,7 @@ CASES = [
 def matrix(
     name: str, ours: bool, chosen: Callable[[int, str], bool], faults: Sequence[Fault] = FAULT_KINDS
 ) -> None:
-    clean = World.of(name, ours=ours)
+    clean = DamagedTier.of(name, ours=ours)
     before = clean.state()[0]
     counted = Points()
     clean.run(counted)
@@ -105,7 +105,7 @@ def matrix(
         if not chosen(at, call):
             continue
         for fault in faults:
-            world = World.of(name, ours=ours)
+            world = DamagedTier.of(name, ours=ours)
             with contextlib.suppress(Killed, OffloadError):
                 world.run(Points(at, fault))
             assert nothing_is_lost(before, world.state()[0]), (at, call, fault)

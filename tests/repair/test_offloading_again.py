@@ -14,7 +14,7 @@ import pytest
 from crash_points import Fault, Killed, Metadata, PointedAudit, PointedLedgers, Points
 from managed_ledgers import NAME
 from scenes.filters import PlainFilter
-from scenes.moves import BLOCK_BYTES, World, watched
+from scenes.moves import BLOCK_BYTES, MovedTopic, watched
 from scenes.repairs import Lines
 
 from offload_core.catalogue.known_tiers import KnownTiers, tier_record
@@ -43,14 +43,14 @@ from offload_hooks.ledger_stores import EntryBatch
 # --- A topic in the hot tier whose cold copies get damaged, and repairs that may offload them again
 
 
-def ledger_of(world: World, ledger_id: int) -> LedgerRecord:
+def ledger_of(world: MovedTopic, ledger_id: int) -> LedgerRecord:
     """A ledger's record."""
     found = world.info.ledger(ledger_id)
     assert found is not None
     return found
 
 
-def key_of(world: World, ledger_id: int) -> ObjectKey:
+def key_of(world: MovedTopic, ledger_id: int) -> ObjectKey:
     """The copy that a ledger's record names."""
     context = ledger_of(world, ledger_id).context
     assert context is not None
@@ -58,12 +58,12 @@ def key_of(world: World, ledger_id: int) -> ObjectKey:
     return ObjectKey(folder="", uuid=context.uuid, ledger_id=ledger_id, is_index=False)
 
 
-def path_of(world: World, key: str) -> Path:
+def path_of(world: MovedTopic, key: str) -> Path:
     """An object's file."""
     return world.folder / "source" / key
 
 
-def damage(world: World, key: ObjectKey) -> None:
+def damage(world: MovedTopic, key: ObjectKey) -> None:
     """A byte of a message is another."""
     file = path_of(world, key.data_key)
     data = bytearray(file.read_bytes())
@@ -71,7 +71,7 @@ def damage(world: World, key: ObjectKey) -> None:
     file.write_bytes(data)
 
 
-def remove(world: World, key: ObjectKey) -> None:
+def remove(world: MovedTopic, key: ObjectKey) -> None:
     """The copy is gone."""
     world.source.delete([key.index_key, key.data_key])
 
@@ -81,14 +81,14 @@ def offloader_of(tier: Tier, _: str) -> LedgerOffloader:
     return LedgerOffloader(tier, max_block_bytes=BLOCK_BYTES)
 
 
-def hot_copies(world: World, points: Points | None = None, **given: object) -> HotCopies:
+def hot_copies(world: MovedTopic, points: Points | None = None, **given: object) -> HotCopies:
     """The hot tier; its calls may be points."""
     store = world.hot if points is None else PointedLedgers(world.hot, points)
     environment = Environment(records=world.records, hot=HotLedgers(store))  # type: ignore[arg-type]
     return HotCopies(environment=environment, **{"offloader_of": offloader_of, **given})  # type: ignore[arg-type]
 
 
-def repair_of(world: World, points: Points | None = None, **given: object) -> Repair:
+def repair_of(world: MovedTopic, points: Points | None = None, **given: object) -> Repair:
     """A repair that offloads again; calls of all stores may be points."""
     ours, tier = world.records, world.source
     if points is not None:
@@ -109,7 +109,7 @@ def repair_of(world: World, points: Points | None = None, **given: object) -> Re
 
 
 def repaired(
-    world: World, points: Points | None = None, **given: object
+    world: MovedTopic, points: Points | None = None, **given: object
 ) -> tuple[list[PlannedRepair], Lines]:
     """All is done that there is to do."""
     work, lines = repair_of(world, points, **given), Lines()
@@ -121,7 +121,7 @@ def repaired(
     return planned, lines
 
 
-def findings(world: World) -> list[Finding]:
+def findings(world: MovedTopic) -> list[Finding]:
     """What a verification says of the tier and the records."""
 
     def opened() -> AbstractContextManager[StoreRecords]:
@@ -147,18 +147,18 @@ __all__ = [
 # --- the tests ------------------------------------------------------------------------------------
 
 
-def cut_index(world: World, key: ObjectKey) -> None:
+def cut_index(world: MovedTopic, key: ObjectKey) -> None:
     """What is left of a pair whose index is garbage, and whose data is too."""
     damage(world, key)
     path_of(world, key.index_key).write_bytes(b"nothing of an index")
 
 
-def remove_data(world: World, key: ObjectKey) -> None:
+def remove_data(world: MovedTopic, key: ObjectKey) -> None:
     """Only the index is left."""
     world.source.delete([key.data_key])
 
 
-HARM: dict[str, Callable[[World, ObjectKey], None]] = {
+HARM: dict[str, Callable[[MovedTopic, ObjectKey], None]] = {
     "damaged": damage,
     "gone": remove,
     "data-gone": remove_data,
@@ -167,24 +167,24 @@ HARM: dict[str, Callable[[World, ObjectKey], None]] = {
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
+def world(tmp_path: Path) -> MovedTopic:
     """Two ledgers that are offloaded, and hot as well."""
     return make(tmp_path)
 
 
-def make(folder: Path) -> World:
-    world = World.make(folder)
+def make(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     for count in (30, 20):
         world.offload(world.add_ledger(count))
     return world
 
 
-def first(world: World) -> int:
+def first(world: MovedTopic) -> int:
     return world.info.in_order[0].ledger_id
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_copy_is_made_anew_from_the_hot_one(world: World, harm: str) -> None:
+def test_a_copy_is_made_anew_from_the_hot_one(world: MovedTopic, harm: str) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     HARM[harm](world, old)
@@ -201,7 +201,7 @@ def test_a_copy_is_made_anew_from_the_hot_one(world: World, harm: str) -> None:
     assert no_lines.lines == []
 
 
-def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: World) -> None:
+def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: MovedTopic) -> None:
     old = key_of(world, first(world))
     remove(world, old)
     (planned,), _ = repaired(world, keys=[old])
@@ -209,7 +209,7 @@ def test_a_key_of_a_copy_that_is_gone_is_one_that_its_record_names(world: World)
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def names_target(world: World, ledger_id: int) -> None:
+def names_target(world: MovedTopic, ledger_id: int) -> None:
     """The record names the other tier, as after a copy of the bucket that keeps its keys."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -221,7 +221,7 @@ def names_target(world: World, ledger_id: int) -> None:
 @pytest.mark.parametrize("offload_again", [True, False])
 @pytest.mark.parametrize("by_key", [True, False])
 def test_what_a_record_names_in_another_tier_is_not_replaced(
-    world: World, harm: Callable[[World, ObjectKey], None], *, offload_again: bool, by_key: bool
+    world: MovedTopic, harm: Callable[[MovedTopic, ObjectKey], None], *, offload_again: bool, by_key: bool
 ) -> None:
     """Whatever lies here under its key: there it may be sound."""
     old = key_of(world, first(world))
@@ -233,7 +233,7 @@ def test_what_a_record_names_in_another_tier_is_not_replaced(
     assert world.info == before
 
 
-def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None:
+def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: MovedTopic) -> None:
     old = key_of(world, first(world))
     damage(world, old)
     repaired(world, quarantine=True)
@@ -243,7 +243,9 @@ def test_the_old_copy_is_put_aside_where_that_is_asked_for(world: World) -> None
     assert findings(world) == []
 
 
-def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(world: World) -> None:
+def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_named(
+    world: MovedTopic,
+) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -259,13 +261,13 @@ def test_without_being_asked_the_hot_copy_is_kept_and_a_copy_with_losses_is_not_
     assert {each.code for each in findings(world)} == {Code.MESSAGE_CHECKSUM, Code.BROKEN_COPY}
 
 
-def delete_hot(world: World, ledger_id: int) -> bool:
+def delete_hot(world: MovedTopic, ledger_id: int) -> bool:
     """As the service does when the lag is over."""
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
     return offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world: World) -> None:
+def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world: MovedTopic) -> None:
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
     repaired(world, offload_again=False)
@@ -276,7 +278,7 @@ def test_a_hot_copy_that_was_kept_goes_once_its_ledger_was_offloaded_again(world
 
 
 def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_stays_all_the_same(
-    world: World,
+    world: MovedTopic,
 ) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
@@ -292,7 +294,7 @@ def test_a_copy_with_losses_is_named_only_if_that_is_accepted_and_the_hot_copy_s
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: World) -> None:
+def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: MovedTopic) -> None:
     """Its objects are as long as they must be, so that only a repair has seen what is in them."""
     ledger_id = first(world)
     file = path_of(world, key_of(world, ledger_id).data_key)
@@ -302,19 +304,19 @@ def test_a_copy_of_which_nothing_can_be_saved_keeps_its_hot_copy(world: World) -
     assert not delete_hot(world, ledger_id)
 
 
-def hot_is_not_there(world: World, ledger_id: int) -> None:
+def hot_is_not_there(world: MovedTopic, ledger_id: int) -> None:
     """The hot tier lacks it, whatever the record says."""
     world.hot.delete(ledger_id)
 
 
-def counts_otherwise(world: World, ledger_id: int) -> None:
+def counts_otherwise(world: MovedTopic, ledger_id: int) -> None:
     """The record counts more entries than the hot copy has."""
     record = ledger_of(world, ledger_id)
     changed = replace(record, info=replace(record.info, entries=31))
     world.records.update(NAME, lambda info: info.with_ledger(changed))
 
 
-def hot_is_gone(world: World, ledger_id: int) -> None:
+def hot_is_gone(world: MovedTopic, ledger_id: int) -> None:
     """By the record there is no hot copy."""
     record = ledger_of(world, ledger_id)
     assert record.context is not None
@@ -324,7 +326,7 @@ def hot_is_gone(world: World, ledger_id: int) -> None:
 
 @pytest.mark.parametrize("why", [hot_is_not_there, counts_otherwise, hot_is_gone])
 def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
-    world: World, why: Callable[[World, int], None]
+    world: MovedTopic, why: Callable[[MovedTopic, int], None]
 ) -> None:
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
@@ -335,7 +337,7 @@ def test_a_hot_copy_that_is_not_what_the_record_says_is_not_taken(
     assert Action.OFFLOAD_AGAIN not in {each.choice.action for each in planned}
 
 
-def test_a_hot_ledger_says_whose_it_is(world: World) -> None:
+def test_a_hot_ledger_says_whose_it_is(world: MovedTopic) -> None:
     ledger_id = first(world)
     found = find_hot(world.hot, NAME, ledger_id)
     assert found is not None
@@ -372,7 +374,7 @@ class _Other:
         return EntryBatch.of(batch.first_entry_id, payloads)
 
 
-def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: World) -> None:
+def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: MovedTopic) -> None:
     ledger_id = first(world)
     old = key_of(world, ledger_id)
     damage(world, old)
@@ -396,7 +398,7 @@ def test_a_new_copy_that_has_other_entries_is_not_named_and_is_deleted(world: Wo
 
 
 def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     ledger_id = world.add_ledger(24)
     world.offload(ledger_id, drops=lambda payload: int(payload[-1] % 4 == 0))
     damage(world, key_of(world, ledger_id))
@@ -413,7 +415,7 @@ def test_what_a_filter_left_out_stays_away(tmp_path: Path) -> None:
 
 
 def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> None:
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     ledger_id = world.add_ledger(12)
     world.stream((ledger_id, 11))
     (share,) = ledger_of(world, ledger_id).context.segments  # type: ignore[union-attr]
@@ -422,7 +424,7 @@ def test_segments_are_left_to_the_commands_that_are_named(tmp_path: Path) -> Non
     assert planned.choice.action is Action.KEEP_HOT
 
 
-def begin(world: World, ledger_id: int, uuid: UUID) -> None:
+def begin(world: MovedTopic, ledger_id: int, uuid: UUID) -> None:
     """Write down that another cold copy is being made."""
     change = partial(
         begin_replacement,
@@ -436,7 +438,7 @@ def begin(world: World, ledger_id: int, uuid: UUID) -> None:
     world.records.update(NAME, change)
 
 
-def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: World) -> None:
+def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: MovedTopic) -> None:
     ledger_id, uuid = first(world), uuid4()
     damage(world, key_of(world, ledger_id))
     begin(world, ledger_id, uuid)
@@ -454,7 +456,7 @@ def test_somebody_elses_attempt_is_left_alone_and_a_dead_one_is_cleaned(world: W
     assert world.read_all(tiers=[world.source]) == world.entries
 
 
-def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) -> None:
+def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: MovedTopic) -> None:
     """The cold one, which a look finds to be there, is damaged: the hot one is the last that is right."""
     ledger_id = first(world)
     damage(world, key_of(world, ledger_id))
@@ -471,7 +473,7 @@ def test_the_hot_copy_stays_while_the_ledger_is_offloaded_again(world: World) ->
     assert offloads.delete_hot_copy(NAME, ledger_id, 0)
 
 
-def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: World) -> None:
+def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: MovedTopic) -> None:
     ledger_id, uuid = first(world), uuid4()
     offloads = RecordedOffloads(world.records, world.hot, KnownTiers(world.source), now_ms=world.clock)
     with at_attempt(uuid):
@@ -485,8 +487,8 @@ def test_the_hot_copy_stays_if_another_cold_one_is_begun_after_the_look(world: W
 FAULT_KINDS: tuple[Fault, ...] = ("before", "unknown after", "kill before", "kill after")
 
 
-def broken(folder: Path) -> World:
-    world = World.make(folder)
+def broken(folder: Path) -> MovedTopic:
+    world = MovedTopic.make(folder)
     world.offload(world.add_ledger(9))
     damage(world, key_of(world, first(world)))
     return world
@@ -518,7 +520,7 @@ def test_every_call_may_be_the_last(tmp_path: Path, fault: Fault, every: int) ->
         assert Code.LOST_ENTRIES not in {each.code for each in findings(world)}
 
 
-def test_offloads_are_made_as_the_topics_policies_say(world: World) -> None:
+def test_offloads_are_made_as_the_topics_policies_say(world: MovedTopic) -> None:
     made: list[tuple[Tier, str]] = []
 
     def make_offloader(tier: Tier, name: str) -> LedgerOffloader:
@@ -533,7 +535,7 @@ def test_offloads_are_made_as_the_topics_policies_say(world: World) -> None:
 @pytest.mark.parametrize("again", [True, False])
 def test_messages_that_are_not_right_are_compared_with_the_hot_copy(tmp_path: Path, again: bool) -> None:
     """Without its magic number a checksum is none, and nothing else tells that the bytes are not those written."""
-    world = World.make(tmp_path)
+    world = MovedTopic.make(tmp_path)
     (ledger_id,) = (world.add_ledger(20),)
     world.offload(ledger_id)
     file = path_of(world, key_of(world, ledger_id).data_key)

@@ -13,7 +13,7 @@ import pytest
 from entries import CODECS, entry, pip17_object
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.messages import SentMessage, Stored, interleaved, readable, write_keys
+from scenes.messages import SentMessage, StoredMessages, interleaved, readable, write_keys
 from tiers import TOPIC, MemoryDriver, Names, in_memory, numbered
 
 from offload_core.api import TierReader
@@ -126,7 +126,7 @@ def message(number: int = 0, producer: str = "a", chunks: int = 4, **fields: Any
     )
 
 
-def stored_of(*messages: SentMessage) -> list[Stored]:
+def stored_of(*messages: SentMessage) -> list[StoredMessages]:
     return interleaved(messages, ())
 
 

@@ -21,7 +21,7 @@ from servers.process import Child, free_port
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ServiceAnswer:
     """An answer of the service."""
 
     status: int
@@ -105,7 +105,7 @@ class Service:
 
     def ask(
         self, method: str, path: str, body: object = None, *, headers: Mapping[str, str] | None = None
-    ) -> Answer:
+    ) -> ServiceAnswer:
         """Make a request; a body that is no bytes is sent as JSON."""
         connection: http.client.HTTPConnection
         if self._certificate is None:
@@ -120,7 +120,7 @@ class Service:
             answer = connection.getresponse()
             text = answer.read().decode()
             named = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(status=answer.status, text=text, headers=named)
+            return ServiceAnswer(status=answer.status, text=text, headers=named)
         finally:
             connection.close()
 
@@ -164,19 +164,19 @@ tenant_admin_roles = {{acme = ["acme-admin"], zeta = ["zeta-admin"]}}
 """
         super().__init__(folder, tokens + settings, **more)
 
-    def set(self, role: str, path: str, policies: Mapping[str, Any]) -> Answer:
+    def set(self, role: str, path: str, policies: Mapping[str, Any]) -> ServiceAnswer:
         """Have a role set offload policies: of `acme/n`, or of a topic `acme/n/t`."""
         return self.ask("POST", f"{_path(path)}/offloadPolicies", dict(policies), headers=bearer(role))
 
-    def get(self, role: str, path: str, what: str = "offloadPolicies") -> Answer:
+    def get(self, role: str, path: str, what: str = "offloadPolicies") -> ServiceAnswer:
         """What a role is told."""
         return self.ask("GET", f"{_path(path)}/{what}", headers=bearer(role))
 
-    def remove(self, role: str, path: str) -> Answer:
+    def remove(self, role: str, path: str) -> ServiceAnswer:
         """Have a role remove offload policies."""
         return self.ask("DELETE", f"{_path(path)}/offloadPolicies", headers=bearer(role))
 
-    def schema(self, role: str, topic: str) -> Answer:
+    def schema(self, role: str, topic: str) -> ServiceAnswer:
         """Ask for a schema, which opens the topic's tier."""
         return self.ask("GET", f"/admin/v2/schemas/{topic}/schema", headers=bearer(role))
 

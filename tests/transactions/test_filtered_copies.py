@@ -8,7 +8,7 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scenes.drawn import FilteredLedger, FilteredTopic
+from scenes.drawn import DrawnTopic, FilteredLedger
 from scenes.transactions import ONE, OTHER, PLAIN, Event, Position, abort, commit, events, of, simulate
 from tiers import TOPIC
 
@@ -32,7 +32,7 @@ def marked(name: str, mode: Mode) -> dict[str, str]:
 
 def copy_of(
     ledgers: Mapping[int, Sequence[Event]], dropped: Mapping[int, set[int]], name: str, mode: Mode
-) -> FilteredTopic:
+) -> DrawnTopic:
     """A copy of these ledgers; of those that `dropped` names a filter has taken out entries."""
     made, number = [], 0
     for ledger_id, happened in ledgers.items():
@@ -52,10 +52,10 @@ def copy_of(
                 mark=marked(name, mode) if ledger_id in dropped else {},
             )
         )
-    return FilteredTopic(ledgers=made)
+    return DrawnTopic(ledgers=made)
 
 
-def tier_of(topic: FilteredTopic) -> TierReader:
+def tier_of(topic: DrawnTopic) -> TierReader:
     return TierReader(Tier(topic.driver()))
 
 

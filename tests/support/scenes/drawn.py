@@ -159,7 +159,7 @@ class StoredCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilteredTopic:
+class DrawnTopic:
     """A topic with entries left out, and the same topic with all of them in the same blocks."""
 
     ledgers: Sequence[FilteredLedger]
@@ -226,7 +226,7 @@ class FilteredTopic:
 @st.composite
 def filtered_topics(
     draw: st.DrawFn, layouts: Sequence[Layout] = ("pip17", "streaming", "mapfile")
-) -> FilteredTopic:
+) -> DrawnTopic:
     """Up to four ledgers, entries published a ms apart, some of them in batches of two; any of them are left out.
 
     Of a MapFile the last entry is kept: by that its readers know its end.
@@ -268,7 +268,7 @@ def filtered_topics(
                 blocks=[[0]] if layout == "mapfile" else blocks,
             )
         )
-    return FilteredTopic(ledgers=ledgers)
+    return DrawnTopic(ledgers=ledgers)
 
 
 # --- Drawn topics whose first entries lie in streaming segments, borders anywhere, perhaps with gaps; all are hot too.

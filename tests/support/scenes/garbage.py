@@ -37,7 +37,7 @@ def clock(moment: datetime = LATER) -> Callable[[], int]:
 
 
 @dataclass
-class World:
+class CollectedTier:
     """A tier and a metadata store, to be collected."""
 
     memory: MemoryTier
@@ -46,7 +46,7 @@ class World:
     summary: Summary = field(default_factory=Summary)
 
     @classmethod
-    def of(cls, scene: Scene) -> World:
+    def of(cls, scene: Scene) -> CollectedTier:
         """What a scene has."""
         world = cls(memory=in_memory_tier(scene.objects), metadata=MemoryMetadataStore())
         for topic, record in (scene.records or {}).items():
@@ -104,7 +104,7 @@ class World:
 class Changing(StoreRecords):
     """Records that change just before they are read for the `turn`th time."""
 
-    def __init__(self, world: World, change: Callable[[], object], turn: int) -> None:
+    def __init__(self, world: CollectedTier, change: Callable[[], object], turn: int) -> None:
         super().__init__(world.metadata)
         self._change, self._left = change, turn
 
@@ -118,7 +118,7 @@ class Changing(StoreRecords):
 
 
 def changing(
-    world: World, change: Callable[[], object], turn: int
+    world: CollectedTier, change: Callable[[], object], turn: int
 ) -> Callable[[], AbstractContextManager[Records]]:
     """Opens `Changing` records; the third time they are read is the last look, if all that is found is of one topic."""
     return lambda: nullcontext(Changing(world, change, turn))

@@ -168,7 +168,7 @@ class SentMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredMessages:
     """An entry of a topic: chunk `chunk_id` of a message."""
 
     message: SentMessage
@@ -176,12 +176,12 @@ class Stored:
     payload: bytes
 
 
-def interleaved(messages: Sequence[SentMessage], order: Sequence[int]) -> list[Stored]:
+def interleaved(messages: Sequence[SentMessage], order: Sequence[int]) -> list[StoredMessages]:
     """The entries that are stored: each producer's in its order, and `order` says whose turn it is (modulo)."""
-    waiting: dict[str, list[Stored]] = {}
+    waiting: dict[str, list[StoredMessages]] = {}
     for message in messages:
         waiting.setdefault(message.producer, []).extend(
-            Stored(message=message, chunk_id=i, payload=payload)
+            StoredMessages(message=message, chunk_id=i, payload=payload)
             for i, payload in enumerate(message.entries())
             if i not in message.lost
         )
@@ -192,7 +192,7 @@ def interleaved(messages: Sequence[SentMessage], order: Sequence[int]) -> list[S
     return stored
 
 
-def readable(entries: Sequence[Stored]) -> list[tuple[int, bytes]]:
+def readable(entries: Sequence[StoredMessages]) -> list[tuple[int, bytes]]:
     """What a consumer reads: (place of the entry, value) of each message that has all its chunks, at its last."""
     return [
         (place, stored.message.value)

@@ -38,7 +38,7 @@ Entries = dict[tuple[int, int], bytes]
 
 
 @dataclass
-class World:
+class MovedTopic:
     """A managed ledger whose ledgers are offloaded to `source`, and are to go to `target`."""
 
     folder: Path
@@ -51,7 +51,7 @@ class World:
     entries: Entries = field(default_factory=dict)
 
     @classmethod
-    def make(cls, folder: Path, url: str | None = None) -> World:
+    def make(cls, folder: Path, url: str | None = None) -> MovedTopic:
         """Without ledgers yet; the records are in memory, or in an SQLite file."""
         for name in ("source", "target"):
             (folder / name).mkdir(parents=True)
@@ -173,9 +173,9 @@ class World:
         return [each.key for each in tier.list_objects()]
 
 
-def moved_by_mapping(folder: Path) -> World:
+def moved_by_mapping(folder: Path) -> MovedTopic:
     """A live Pulsar's topic, whose copies were moved to another format in the same tier, by a mapping."""
-    world = World.make(folder, f"sqlite:{folder}/records.db")
+    world = MovedTopic.make(folder, f"sqlite:{folder}/records.db")
     for count in (12, 9):
         world.offload(world.add_ledger(count))
     world.target = world.source
@@ -186,10 +186,10 @@ def moved_by_mapping(folder: Path) -> World:
     return world
 
 
-def half_moved(folder: Path) -> tuple[World, str]:
+def half_moved(folder: Path) -> tuple[MovedTopic, str]:
     """Two ledgers of one object each, and one in two segments, of which one each is in the target; the records' URL."""
     url = f"sqlite:{folder}/records.db"
-    made = World.make(folder, url)
+    made = MovedTopic.make(folder, url)
     ledgers = [made.add_ledger(count) for count in (20, 10, 15)]
     for ledger_id in ledgers[:2]:
         made.offload(ledger_id)
@@ -199,7 +199,7 @@ def half_moved(folder: Path) -> tuple[World, str]:
     return made, url
 
 
-def watched(world: World, name: str, points: Points) -> Tier:
+def watched(world: MovedTopic, name: str, points: Points) -> Tier:
     """One of the two tiers, whose calls are points."""
     return Tier(LocalDriver(world.folder / name), [Layer(name="watch", make=lambda _: Watch(points))])
 

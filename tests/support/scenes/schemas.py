@@ -127,7 +127,7 @@ _BRANCHES = ["null", "boolean", "long", "double", "string", "bytes"]
 """Of types that are told apart by a value's Python type."""
 
 
-class Names:
+class DrawnNames:
     """New names for types, which must differ."""
 
     def __init__(self) -> None:
@@ -140,14 +140,14 @@ class Names:
 
 def schemas(depth: int = 3) -> st.SearchStrategy[Schema]:
     """Schemas whose values are told apart when they are read back."""
-    return st.builds(Names).flatmap(lambda names: _schema(names, depth))
+    return st.builds(DrawnNames).flatmap(lambda names: _schema(names, depth))
 
 
 def records(depth: int = 2) -> st.SearchStrategy[Schema]:
-    return st.builds(Names).flatmap(lambda names: _record(names, depth))
+    return st.builds(DrawnNames).flatmap(lambda names: _record(names, depth))
 
 
-def _schema(names: Names, depth: int) -> st.SearchStrategy[Schema]:
+def _schema(names: DrawnNames, depth: int) -> st.SearchStrategy[Schema]:
     leaves = [
         _PRIMITIVES,
         _LOGICAL,
@@ -169,7 +169,7 @@ def _schema(names: Names, depth: int) -> st.SearchStrategy[Schema]:
     )
 
 
-def _record(names: Names, depth: int) -> st.SearchStrategy[Schema]:
+def _record(names: DrawnNames, depth: int) -> st.SearchStrategy[Schema]:
     return st.lists(_NAMES, max_size=4, unique=True).flatmap(
         lambda fields: st.tuples(*[_schema(names, depth) for _ in fields]).map(
             lambda types: {

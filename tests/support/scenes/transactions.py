@@ -408,7 +408,7 @@ FORMATS = [
 # --- A topic with transactions whose record, snapshot and ledgers outlive processes, for crash matrices.
 
 
-class World:
+class TransactionalStores:
     """A topic whose record, snapshot and ledgers outlive processes."""
 
     def __init__(self) -> None:
